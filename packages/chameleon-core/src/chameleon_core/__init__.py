@@ -1,0 +1,1 @@
+"""Chameleon's core: design spaces, contracts, plugins, pipelines and the tuning loop."""

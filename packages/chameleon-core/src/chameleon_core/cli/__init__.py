@@ -1,0 +1,5 @@
+"""The ``chameleon`` command."""
+
+
+def main() -> None:
+    """Entry point of the console script."""

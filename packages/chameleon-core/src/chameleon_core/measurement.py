@@ -1,0 +1,60 @@
+"""What measuring one configuration gives: times in seconds, or a typed failure (design rule 2)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+import numpy as np
+
+
+class FailureKind(StrEnum):
+    """Why a configuration has no time."""
+
+    INVALID = "invalid"
+    BUILD_ERROR = "build_error"
+    BUILD_TIMEOUT = "build_timeout"
+    RUN_ERROR = "run_error"
+    RUN_TIMEOUT = "run_timeout"
+    CRASH = "crash"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRONG_OUTPUT = "wrong_output"
+    DEVICE_LOST = "device_lost"
+
+
+@attrs.frozen(kw_only=True)
+class Measurement:
+    """The outcome of building, checking and timing one configuration.
+
+    Attributes:
+        config: knob indices, one per knob of the space.
+        seconds: one mean kernel time per repeat, in seconds; empty where it failed.
+        failure: the kind of failure, or None.
+        message: the failure in words; empty where there is none.
+        max_relative_error: largest difference from the reference output over the reference's
+            largest magnitude; None where outputs were not compared.
+        build_seconds: wall-clock spent building, in seconds.
+        run_seconds: wall-clock spent checking and timing, in seconds.
+    """
+
+    config: tuple[int, ...]
+    seconds: tuple[float, ...] = ()
+    failure: FailureKind | None = None
+    message: str = ""
+    max_relative_error: float | None = None
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        if (self.failure is None) != bool(self.seconds):
+            raise ValueError("a measurement has either times or a failure")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the configuration was built, checked and timed."""
+        return self.failure is None
+
+    @property
+    def cost(self) -> float:
+        """Median of the repeats in seconds; infinity for a failure."""
+        return float(np.median(self.seconds)) if self.seconds else float("inf")

@@ -1,0 +1,68 @@
+"""What a plugin registers: frozen records. Importing them imports no numerical library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+API_VERSION = 1
+"""Raised when a contract in ``chameleon_core.stages`` changes incompatibly."""
+
+
+@attrs.frozen(kw_only=True)
+class PluginRecord:
+    """One named implementation of a stage.
+
+    Attributes:
+        name: what the pipeline file calls it.
+        summary: one line for ``chameleon plugins``.
+        options: an attrs class; its fields are the options, their types are checked, their
+            defaults are the defaults, ``metadata={"help": ...}`` documents them.
+        factory: ``"module:Class"``, imported only when the stage is made. The class is called
+            as ``Class(options, context)`` for search stages (explorer, cost model, sampler,
+            synthesizer, scheduler) and as ``Class(options)`` for the others.
+        api_version: the contract version it was written for.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    options: type
+    api_version: int = API_VERSION
+
+
+@attrs.frozen(kw_only=True)
+class NoOptions:
+    """The options class of a stage that has none."""
+
+
+@attrs.frozen(kw_only=True)
+class PresetRecord:
+    """Stages under one name, written as a pipeline file would: ``preset: autotvm``.
+
+    Attributes:
+        name: what the pipeline file calls it; ``default`` applies where none is named.
+        summary: one line for ``chameleon plugins``.
+        pipeline: pipeline keys to values; what the file itself says wins.
+    """
+
+    name: str
+    summary: str
+    pipeline: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class CommandRecord:
+    """A command added to the command line.
+
+    Attributes:
+        name: the command's name.
+        summary: one line for ``chameleon --help``.
+        factory: ``"module:function"``, a click command, imported only when called.
+    """
+
+    name: str
+    summary: str
+    factory: str

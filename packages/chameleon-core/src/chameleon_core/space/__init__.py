@@ -1,0 +1,17 @@
+"""Design spaces: knobs, legality, features and moves, all as arrays."""
+
+from chameleon_core.space.design import Configs, Constraint, DesignSpace, FeatureBlock, Keys
+from chameleon_core.space.knobs import Choice, Factorization, Knob, Values, flag
+
+__all__ = [
+    "Choice",
+    "Configs",
+    "Constraint",
+    "DesignSpace",
+    "Factorization",
+    "FeatureBlock",
+    "Keys",
+    "Knob",
+    "Values",
+    "flag",
+]

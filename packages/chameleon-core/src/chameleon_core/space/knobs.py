@@ -1,0 +1,185 @@
+"""Knobs: the named, finite choices a design space is made of. A choice is an index."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+Scalar = bool | int | float | str
+
+
+@attrs.frozen(kw_only=True)
+class Knob(ABC):
+    """A finite ordered choice.
+
+    Attributes:
+        name: unique within its space, in the field's terms (``tile_f``, ``unroll``).
+        when: ``(other knob, indices)``: this knob matters only where the other knob, which
+            comes earlier in the space, holds one of these indices. Elsewhere its index is 0.
+    """
+
+    name: str
+    when: tuple[str, tuple[int, ...]] | None = None
+
+    @property
+    @abstractmethod
+    def cardinality(self) -> int:
+        """How many choices there are; at least 1."""
+
+    @abstractmethod
+    def decode(self, index: int) -> Any:
+        """The choice behind an index, as a plain Python value (JSON-able)."""
+
+    @property
+    @abstractmethod
+    def values(self) -> NDArray[Any]:
+        """All choices as an array of shape (cardinality,) or (cardinality, parts)."""
+
+    @property
+    @abstractmethod
+    def feature_names(self) -> tuple[str, ...]:
+        """One name per feature column."""
+
+    @property
+    @abstractmethod
+    def feature_table(self) -> NDArray[np.float32]:
+        """Features of every choice, shape (cardinality, features)."""
+
+
+@attrs.frozen(kw_only=True)
+class Choice(Knob):
+    """One of a few listed values: all numbers (kept in the given order) or all strings."""
+
+    options: tuple[Scalar, ...] = attrs.field(converter=tuple)
+
+    @options.validator
+    def _check(self, _attribute: object, options: tuple[Scalar, ...]) -> None:
+        if not options:
+            raise ValueError(f"knob {self.name!r} has no options")
+        if len(set(options)) != len(options):
+            raise ValueError(f"knob {self.name!r} has an option twice")
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.options)
+
+    def decode(self, index: int) -> Scalar:
+        return self.options[index]
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return np.asarray(self.options)
+
+    @property
+    def _symbolic(self) -> bool:
+        return any(isinstance(option, str) for option in self.options)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        if self._symbolic:
+            return tuple(f"{self.name}={option}" for option in self.options)
+        return (self.name,)
+
+    @property
+    def feature_table(self) -> NDArray[np.float32]:
+        if self._symbolic:
+            return np.eye(len(self.options), dtype=np.float32)
+        values = self.values.astype(np.float32)
+        # log2(1 + x) keeps 0 and spreads the powers of two that knobs are made of.
+        return (np.sign(values) * np.log2(1 + np.abs(values)))[:, None]
+
+
+def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choice:
+    """A knob that is off (index 0) or on (index 1)."""
+    return Choice(name=name, options=(False, True), when=when)
+
+
+@attrs.frozen(kw_only=True)
+class Factorization(Knob):
+    """An ordered factorisation of a loop extent: ``parts`` factors whose product is ``extent``.
+
+    Choices are in lexicographic order, so a step of one index is a small change of the tile.
+
+    Attributes:
+        extent: the loop's extent.
+        parts: how many factors, outermost first.
+        max_innermost: the largest last factor, or None.
+    """
+
+    extent: int
+    parts: int = 2
+    max_innermost: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.extent < 1 or self.parts < 1:
+            raise ValueError(f"knob {self.name!r}: extent and parts must be at least 1")
+        if not len(self.values):
+            raise ValueError(
+                f"knob {self.name!r}: {self.extent} has no factorisation into {self.parts} "
+                f"parts with a last factor of at most {self.max_innermost}"
+            )
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.values)
+
+    def decode(self, index: int) -> tuple[int, ...]:
+        return tuple(int(factor) for factor in self.values[index])
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        table = _factorizations(self.extent, self.parts)
+        if self.max_innermost is not None:
+            table = table[table[:, -1] <= self.max_innermost]
+        return table
+
+    def index_of(self, factors: tuple[int, ...]) -> int:
+        """The index of a factorisation.
+
+        Raises:
+            KeyError: these factors are not a choice of this knob.
+        """
+        found = np.flatnonzero((self.values == np.asarray(factors)).all(axis=1))
+        if not len(found):
+            raise KeyError(factors)
+        return int(found[0])
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}.{part}" for part in range(self.parts))
+
+    @property
+    def feature_table(self) -> NDArray[np.float32]:
+        return np.log2(self.values).astype(np.float32)
+
+
+@cache
+def _divisors(extent: int) -> tuple[int, ...]:
+    small = [d for d in range(1, int(extent**0.5) + 1) if extent % d == 0]
+    return tuple(sorted({*small, *(extent // d for d in small)}))
+
+
+@cache
+def _factorizations(extent: int, parts: int) -> NDArray[np.int64]:
+    """All ordered factorisations, shape (count, parts), lexicographic; shared, so read-only."""
+    if parts == 1:
+        rows = np.array([[extent]], dtype=np.int64)
+    else:
+        rows = np.concatenate(
+            [
+                np.insert(_factorizations(extent // first, parts - 1), 0, first, axis=1)
+                for first in _divisors(extent)
+            ]
+        )
+    rows.flags.writeable = False
+    return rows
+
+
+Values = Mapping[str, NDArray[Any]]
+"""Knob name to its chosen values for n configurations: shape (n,) or (n, parts)."""

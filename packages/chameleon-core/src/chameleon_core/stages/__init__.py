@@ -1,0 +1,51 @@
+"""The contracts every plugin implements: one module for search, one for hardware."""
+
+from chameleon_core.stages.hardware import (
+    Arrays,
+    Baseline,
+    Builder,
+    Contender,
+    Frontend,
+    Kernel,
+    MeasureJob,
+    Runner,
+    SpaceProvider,
+    StageRef,
+    TargetResolver,
+)
+from chameleon_core.stages.search import (
+    Candidates,
+    CostModel,
+    Explorer,
+    Observations,
+    Sampler,
+    ScoreFunction,
+    Scores,
+    StageContext,
+    Synthesizer,
+    Visited,
+)
+
+__all__ = [
+    "Arrays",
+    "Baseline",
+    "Builder",
+    "Candidates",
+    "Contender",
+    "CostModel",
+    "Explorer",
+    "Frontend",
+    "Kernel",
+    "MeasureJob",
+    "Observations",
+    "Runner",
+    "Sampler",
+    "ScoreFunction",
+    "Scores",
+    "SpaceProvider",
+    "StageContext",
+    "StageRef",
+    "Synthesizer",
+    "TargetResolver",
+    "Visited",
+]

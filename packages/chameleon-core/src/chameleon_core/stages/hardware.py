@@ -1,0 +1,204 @@
+"""Contracts of the stages that touch code and hardware: frontends, spaces, builders, runners.
+
+A runner's parent process knows tasks and design spaces; only its worker processes make
+builders and kernels, so the code of a candidate never runs beside the search (design rule 3).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+from numpy.typing import NDArray
+
+from chameleon_core.measurement import Measurement
+from chameleon_core.space import DesignSpace
+from chameleon_core.task import Task
+
+Arrays = list[NDArray[Any]]
+
+
+class TargetResolver(ABC):
+    """Turns what a user writes after ``target:`` into a canonical target."""
+
+    @abstractmethod
+    def resolve(self, text: str) -> str:
+        """The canonical form, with ``native`` replaced by what this machine has.
+
+        Raises:
+            TargetError: no such target; the hint says which there are.
+        """
+
+
+class Frontend(ABC):
+    """Turns the pipeline's ``model`` section into tasks."""
+
+    @abstractmethod
+    def tasks(self, target: str) -> list[Task]:
+        """The tasks, with unique names, for a resolved target.
+
+        Raises:
+            ConfigError: an operator cannot be what it says (shapes that do not fit, say).
+        """
+
+
+class Kernel(ABC):
+    """One built program, loaded in this process and bound to its inputs.
+
+    Args, buffers and packed weights belong to the kernel; dropping it frees them.
+    """
+
+    @abstractmethod
+    def outputs(self) -> Arrays:
+        """Run once and return the operator's logical outputs, layouts undone."""
+
+    @abstractmethod
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        """Mean seconds of ``number`` back-to-back runs.
+
+        Args:
+            number: runs to average over, at least 1.
+            cold_bytes: at least this many bytes are touched between runs, outside the clock,
+                so that inputs and weights come from memory; 0 leaves caches hot.
+        """
+
+
+class Builder(ABC):
+    """Makes kernels of one task in a worker process."""
+
+    @abstractmethod
+    def build(self, config: Sequence[int]) -> Kernel:
+        """Build one configuration of the space (or the only program, for a baseline: ``()``).
+
+        Raises:
+            InvalidConfigurationError: the configuration names no program; says why.
+            Exception: anything else is a build error.
+        """
+
+    def reference(self) -> tuple[Arrays, float]:
+        """Expected outputs, computed independently of any schedule, and the tolerance.
+
+        The tolerance is the largest accepted |difference| over the largest |expected|.
+        Computed once per task, then shared between workers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no reference outputs")
+
+
+class SpaceProvider(ABC):
+    """Knows the design space of a task and how a configuration becomes code."""
+
+    @abstractmethod
+    def design_space(self, task: Task) -> DesignSpace:
+        """The design space; the same in every process for the same task and options.
+
+        Raises:
+            ConfigError: this provider has no space for such a task; the hint names one that has.
+        """
+
+    @abstractmethod
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        """A builder for a worker process."""
+
+
+class Baseline(ABC):
+    """Something a user would run instead: the untuned kernel, the vendor's library."""
+
+    @abstractmethod
+    def supports(self, task: Task) -> bool:
+        """Whether it can compute this task."""
+
+    @abstractmethod
+    def variants(self, task: Task) -> Sequence[str]:
+        """Names of its ways to compute the task (layouts, say); the best one counts."""
+
+    @abstractmethod
+    def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
+        """A builder whose only configuration is ``()``, for a worker process of its own."""
+
+
+@attrs.frozen(kw_only=True)
+class StageRef:
+    """A stage as data: enough for a worker process to make it again.
+
+    Attributes:
+        factory: ``"module:Class"``.
+        options: JSON values for the class's options.
+    """
+
+    factory: str
+    options: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class MeasureJob:
+    """A batch of configurations of one task.
+
+    Attributes:
+        task: the task.
+        space: the space provider, as data.
+        configs: knob indices of each configuration.
+        best_seconds: the task's best cost so far, infinity where there is none; time-outs and
+            early stopping derive from it.
+    """
+
+    task: Task
+    space: StageRef
+    configs: Sequence[tuple[int, ...]]
+    best_seconds: float = float("inf")
+
+
+@attrs.frozen(kw_only=True)
+class Contender:
+    """One side of a final comparison.
+
+    Attributes:
+        name: ``tuned``, ``untuned``, ``onednn`` and so on.
+        variant: which way of computing; empty for a tuned configuration.
+        stage: the space provider or baseline, as data.
+        config: the configuration of a space; ``()`` for a baseline.
+    """
+
+    name: str
+    variant: str = ""
+    stage: StageRef
+    config: tuple[int, ...] = ()
+
+
+class Runner(ABC):
+    """Builds, runs, checks and times. A context manager; workers start when it is entered."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        """Yield exactly one measurement per configuration, each as soon as it is known.
+
+        A bad candidate is a failed measurement, never an exception (design rule 2). The order
+        may differ from the job's; ``Measurement.config`` tells which it is.
+        """
+
+    @abstractmethod
+    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        """Time contenders against each other, interleaved, one measurement each, in order."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What does the measuring, for the record: device, threads, versions (JSON values)."""
+
+    def interrupt(self) -> None:  # noqa: B027 - optional hook
+        """Called from a signal handler's thread: finish the measurement in flight, then stop."""
+
+    def close(self) -> None:  # noqa: B027 - optional hook
+        """Stop the workers and remove every temporary file; safe to call twice."""

@@ -1,0 +1,189 @@
+"""Contracts of the stages that search: explorer, cost model, sampler, synthesizer.
+
+All of them speak arrays: configurations of shape (n, knobs), scores of shape (n,), higher is
+better. Each gets its own random generator, spawned from the run's seed (design rule 5).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.space import Configs, DesignSpace, Keys
+from chameleon_core.task import Task
+
+Scores = NDArray[np.float64]
+ScoreFunction = Callable[[Configs], Scores]
+
+
+@attrs.frozen(kw_only=True)
+class StageContext:
+    """What a stage is given when it is made, once per task.
+
+    Attributes:
+        space: the task's design space.
+        task: the task itself, for stages that learn across tasks.
+        rng: this stage's own generator; nothing else may be drawn from.
+        batch_size: configurations measured per round.
+        threads: threads that may be used for computing.
+    """
+
+    space: DesignSpace
+    task: Task
+    rng: np.random.Generator
+    batch_size: int
+    threads: int
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Candidates:
+    """Configurations an explorer proposes, with their scores, best first.
+
+    Attributes:
+        configs: shape (n, knobs), distinct.
+        scores: shape (n,); all zero where no trained cost model guided the walk.
+        steps: search steps taken to find them (surrogate evaluations per chain or episode).
+    """
+
+    configs: Configs
+    scores: Scores
+    steps: int = 0
+
+
+class Visited:
+    """The configurations already measured, or in flight, of one task."""
+
+    def __init__(self, space: DesignSpace) -> None:
+        self._space = space
+        self._keys: set[int] = set()
+
+    def add(self, configs: Configs) -> None:
+        """Mark configurations as visited."""
+        self._keys.update(self._space.keys(configs).tolist())
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def fresh(self, configs: Configs) -> NDArray[np.bool_]:
+        """Which configurations were not visited, shape (n,)."""
+        keys: Keys = self._space.keys(configs)
+        return np.fromiter((key not in self._keys for key in keys.tolist()), bool, len(keys))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Observations:
+    """Everything measured so far for one task, in the order it was proposed.
+
+    Attributes:
+        configs: shape (n, knobs).
+        costs: median kernel time in seconds, infinity for failures, shape (n,).
+        failures: the kind of failure of each row, or None.
+        build_seconds: wall-clock of each build in seconds, shape (n,).
+    """
+
+    configs: Configs
+    costs: NDArray[np.float64]
+    failures: tuple[FailureKind | None, ...]
+    build_seconds: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, space: DesignSpace, measurements: list[Measurement]) -> Observations:
+        """The measurements as arrays."""
+        width = len(space.knobs)
+        return cls(
+            configs=np.array([m.config for m in measurements], np.int32).reshape(-1, width),
+            costs=np.array([m.cost for m in measurements], np.float64),
+            failures=tuple(m.failure for m in measurements),
+            build_seconds=np.array([m.build_seconds for m in measurements], np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @property
+    def best_cost(self) -> float:
+        """The lowest cost in seconds; infinity where nothing succeeded."""
+        return float(self.costs.min(initial=np.inf))
+
+    @property
+    def relative_throughput(self) -> NDArray[np.float64]:
+        """Best cost over cost, in (0, 1], and 0 for failures (AutoTVM's y / y_max); shape (n,)."""
+        best = self.best_cost
+        if not np.isfinite(best):
+            return np.zeros(len(self))
+        return np.where(np.isfinite(self.costs), best / self.costs, 0.0)
+
+
+class Explorer(ABC):
+    """Walks the space and proposes candidates."""
+
+    @abstractmethod
+    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+        """Propose up to ``count`` distinct legal configurations that were not visited.
+
+        Args:
+            score: predicts the quality of configurations; None until there is a trained model.
+            visited: configurations not to propose again.
+            count: how many to propose at most; fewer only where the walk found fewer.
+        """
+
+    def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
+        """Learn from everything measured so far. Called after every batch."""
+
+
+class CostModel(ABC):
+    """Predicts the quality of configurations from what was measured."""
+
+    @abstractmethod
+    def fit(self, observations: Observations) -> None:
+        """Learn from everything measured so far."""
+
+    @property
+    @abstractmethod
+    def trained(self) -> bool:
+        """Whether ``predict`` says anything yet."""
+
+    @abstractmethod
+    def predict(self, configs: Configs) -> Scores:
+        """Predicted quality, higher is better, shape (n,)."""
+
+
+class Sampler(ABC):
+    """Keeps few of the candidates to be measured."""
+
+    @abstractmethod
+    def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
+        """At most ``count`` distinct legal unvisited configurations to measure next."""
+
+
+class Synthesizer(ABC):
+    """Replaces or adds configurations in a batch before it is measured."""
+
+    @abstractmethod
+    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
+        """The batch to measure: distinct, legal, unvisited, at most as many as came in."""
+
+    def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
+        """Learn from everything measured so far. Called after every batch."""
+
+
+__all__ = [
+    "Candidates",
+    "CostModel",
+    "Explorer",
+    "Observations",
+    "Sampler",
+    "ScoreFunction",
+    "Scores",
+    "StageContext",
+    "Synthesizer",
+    "Visited",
+]

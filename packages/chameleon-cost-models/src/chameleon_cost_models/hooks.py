@@ -1,0 +1,1 @@
+"""Registers this package's plugins."""
