@@ -1,15 +1,41 @@
 """Plugins: what they register, the hooks they implement, how they are found and named."""
 
+from chameleon_core.plugins.factory import load_factory, make_stage
 from chameleon_core.plugins.hookspecs import PROJECT, hookimpl, hookspec
-from chameleon_core.plugins.records import API_VERSION, CommandRecord, NoOptions, PluginRecord, PresetRecord
+from chameleon_core.plugins.kinds import KINDS, STAGE_KINDS, Kind
+from chameleon_core.plugins.manager import Entry, LoadError
+from chameleon_core.plugins.records import (
+    API_VERSION,
+    CommandRecord,
+    NoOptions,
+    PluginRecord,
+    PresetRecord,
+)
+from chameleon_core.plugins.registry import (
+    AmbiguousNameError,
+    Registry,
+    UnknownNameError,
+    default_registry,
+)
 
 __all__ = [
     "API_VERSION",
+    "KINDS",
     "PROJECT",
+    "STAGE_KINDS",
+    "AmbiguousNameError",
     "CommandRecord",
+    "Entry",
+    "Kind",
+    "LoadError",
     "NoOptions",
     "PluginRecord",
     "PresetRecord",
+    "Registry",
+    "UnknownNameError",
+    "default_registry",
     "hookimpl",
     "hookspec",
+    "load_factory",
+    "make_stage",
 ]

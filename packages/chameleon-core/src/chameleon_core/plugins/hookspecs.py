@@ -6,6 +6,15 @@ from collections.abc import Iterable
 
 import pluggy
 
+from chameleon_core.events.records import (
+    BatchMeasured,
+    BatchProposed,
+    BestImproved,
+    Measured,
+    RunFinished,
+    RunStarted,
+    TaskFinished,
+)
 from chameleon_core.plugins.records import CommandRecord, PluginRecord, PresetRecord
 
 PROJECT = "chameleon"
@@ -75,3 +84,39 @@ class RegistrationHooks:
     def chameleon_commands(self) -> Iterable[CommandRecord]:
         """Commands for the command line."""
         return ()
+
+
+class EventHooks:
+    """Hooks that are told what happens in a run. All implementations are called.
+
+    One that raises is logged and switched off for the rest of the run. They are called in the
+    process and thread of the search, so they should be quick.
+    """
+
+    @hookspec
+    def chameleon_run_started(self, event: RunStarted) -> None:
+        """A process begins, or continues, a run."""
+
+    @hookspec
+    def chameleon_batch_proposed(self, event: BatchProposed) -> None:
+        """A batch is about to be measured."""
+
+    @hookspec
+    def chameleon_measured(self, event: Measured) -> None:
+        """One configuration was measured and is on disk."""
+
+    @hookspec
+    def chameleon_batch_measured(self, event: BatchMeasured) -> None:
+        """A batch is complete."""
+
+    @hookspec
+    def chameleon_best_improved(self, event: BestImproved) -> None:
+        """A configuration is faster than every one before."""
+
+    @hookspec
+    def chameleon_task_finished(self, event: TaskFinished) -> None:
+        """A task gets no further batch."""
+
+    @hookspec
+    def chameleon_run_finished(self, event: RunFinished) -> None:
+        """The run is at its end, winners compared."""

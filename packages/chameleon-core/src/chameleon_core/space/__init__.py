@@ -1,7 +1,8 @@
 """Design spaces: knobs, legality, features and moves, all as arrays."""
 
-from chameleon_core.space.design import Configs, Constraint, DesignSpace, FeatureBlock, Keys
+from chameleon_core.space.design import DesignSpace, Keys
 from chameleon_core.space.knobs import Choice, Factorization, Knob, Values, flag
+from chameleon_core.space.predicates import Configs, Constraint, FeatureBlock
 
 __all__ = [
     "Choice",

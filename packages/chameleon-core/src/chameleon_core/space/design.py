@@ -5,66 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_core.space.identity import MixedRadix
 from chameleon_core.space.knobs import Knob, Values
-
-Configs = NDArray[np.int32]
-"""Configurations as knob indices, shape (n, knobs)."""
+from chameleon_core.space.predicates import ChosenValues, Configs, Constraint, FeatureBlock
 
 Keys = NDArray[Any]
 """Identities of configurations, shape (n,): int64, or Python ints where the space is larger."""
 
+_ENUMERABLE = 1 << 17
+"""Spaces of at most this many index vectors are sampled from a list of all legal ones."""
 
-@attrs.frozen(kw_only=True)
-class Constraint:
-    """A condition every legal configuration meets.
-
-    Attributes:
-        reason: what is wrong with a configuration that does not, as a short sentence.
-        holds: vectorised over n configurations: knob values to a bool array of shape (n,).
-    """
-
-    reason: str
-    holds: Callable[[Values], NDArray[np.bool_]]
-
-
-@attrs.frozen(kw_only=True)
-class FeatureBlock:
-    """Analytical features a space supplies beside those of its knobs.
-
-    Attributes:
-        names: one per column.
-        compute: knob values of n configurations to an array of shape (n, len(names)).
-    """
-
-    names: tuple[str, ...]
-    compute: Callable[[Values], NDArray[np.floating[Any]]]
-
-
-class _LazyValues(Mapping[str, NDArray[Any]]):
-    """Knob values looked up only for the knobs that a predicate reads."""
-
-    def __init__(self, knobs: Mapping[str, tuple[int, NDArray[Any]]], configs: Configs) -> None:
-        self._knobs = knobs
-        self._configs = configs
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        column, table = self._knobs[name]
-        chosen: NDArray[Any] = table[self._configs[:, column]]
-        return chosen
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._knobs)
-
-    def __len__(self) -> int:
-        return len(self._knobs)
+_MAX_DRAW = 1 << 16
+"""Index vectors drawn at once when sampling by rejection; bounds memory, not the result."""
 
 
 class DesignSpace:
@@ -74,10 +33,11 @@ class DesignSpace:
         knobs: in order; names are unique.
         constraints: what a legal configuration meets.
         features: analytical features beside the knobs' own.
-        start: configurations worth measuring first, best guess first, shape (m, knobs).
+        start: configurations worth measuring first, best guess first, shape (m, knobs); those
+            that are not legal are left out.
 
     Raises:
-        ValueError: no knob, a name twice, or a ``when`` that names no earlier knob.
+        ValueError: no knob, a name twice, or a ``when`` that names no earlier knob or choice.
     """
 
     def __init__(
@@ -101,14 +61,28 @@ class DesignSpace:
                 raise ValueError(f"knob {knob.name!r} depends on a knob that does not precede it")
         self.cardinalities = np.array([knob.cardinality for knob in self.knobs], dtype=np.int64)
         self._tables = {k.name: (c, np.asarray(k.values)) for c, k in enumerate(self.knobs)}
-        self.start = (
-            np.empty((0, len(self.knobs)), np.int32) if start is None else self.canonical(start)
-        )
+        self._radix = MixedRadix(self.cardinalities.tolist())
+        self._conditions = tuple(self._condition(c) for c, k in enumerate(self.knobs) if k.when)
+        none: Configs = np.empty((0, len(self.knobs)), np.int32)
+        guesses = self.canonical(none if start is None else start)
+        self.start = self.distinct(guesses[self.legal(guesses)])
 
-    @property
+    def _condition(self, column: int) -> tuple[int, int, NDArray[np.bool_]]:
+        """A conditional knob's column, its parent's, and which parent indices activate it."""
+        when = self.knobs[column].when
+        assert when is not None  # noqa: S101 - narrows the type; callers checked
+        parent = self.index[when[0]]
+        activates = np.zeros(self.cardinalities[parent], np.bool_)
+        if not all(0 <= i < len(activates) for i in when[1]):
+            name = self.knobs[column].name
+            raise ValueError(f"knob {name!r} depends on a choice that {when[0]!r} does not have")
+        activates[list(when[1])] = True
+        return column, parent, activates
+
+    @cached_property
     def size(self) -> int:
         """Number of index vectors, legal or not (an exact int of any size)."""
-        return math.prod(int(c) for c in self.cardinalities)
+        return math.prod(self.cardinalities.tolist())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -121,39 +95,42 @@ class DesignSpace:
 
     # -- identity ---------------------------------------------------------------------------
 
+    def active(self, configs: Configs) -> NDArray[np.bool_]:
+        """Which knobs apply (see ``Knob.when``) in each configuration, shape (n, knobs).
+
+        A knob whose parent does not apply does not apply either.
+        """
+        active = np.ones(np.shape(configs), np.bool_)
+        for column, parent, activates in self._conditions:
+            chosen = activates.take(configs[:, parent], mode="clip")
+            np.logical_and(active[:, parent], chosen, out=active[:, column])
+        return active
+
     def canonical(self, configs: Configs) -> Configs:
-        """The same configurations with every inactive knob (see ``Knob.when``) at index 0."""
+        """The same configurations with every knob that does not apply at index 0."""
         configs = np.array(configs, dtype=np.int32, ndmin=2)
-        for column, knob in enumerate(self.knobs):
-            if knob.when is not None:
-                active = np.isin(configs[:, self.index[knob.when[0]]], knob.when[1])
-                configs[~active, column] = 0
+        if self._conditions:
+            configs[~self.active(configs)] = 0
         return configs
 
     def keys(self, configs: Configs) -> Keys:
         """Mixed-radix identity of every configuration, shape (n,)."""
-        configs = np.asarray(configs)
-        dtype: type = np.int64 if self.size < 2**63 else object
-        keys = np.zeros(len(configs), dtype=dtype)
-        for column, cardinality in enumerate(self.cardinalities.tolist()):
-            keys = keys * cardinality + configs[:, column].astype(dtype)
-        return keys
+        return self._radix.encode(np.asarray(configs))
 
     def from_keys(self, keys: Keys) -> Configs:
         """The inverse of ``keys``."""
-        rest = np.array(keys, copy=True)
-        configs = np.empty((len(rest), len(self.knobs)), dtype=np.int32)
-        for column in range(len(self.knobs) - 1, -1, -1):
-            cardinality = int(self.cardinalities[column])
-            configs[:, column] = (rest % cardinality).astype(np.int32)
-            rest = rest // cardinality
-        return configs
+        return self._radix.decode(keys)
+
+    def distinct(self, configs: Configs) -> Configs:
+        """The configurations without repeats, in order of first appearance."""
+        configs = np.asarray(configs)
+        return configs[self._radix.first_of_each(configs)]
 
     # -- meaning ----------------------------------------------------------------------------
 
     def values(self, configs: Configs) -> Values:
         """Knob values of n configurations, as a mapping of arrays, computed when read."""
-        return _LazyValues(self._tables, np.asarray(configs))
+        return ChosenValues(self._tables, np.asarray(configs))
 
     def decode(self, config: Sequence[int]) -> dict[str, Any]:
         """One configuration as knob name to plain value."""
@@ -162,24 +139,37 @@ class DesignSpace:
     def legal(self, configs: Configs) -> NDArray[np.bool_]:
         """Which configurations are in range, canonical and meet every constraint; shape (n,)."""
         configs = np.asarray(configs)
-        ok = ((configs >= 0) & (configs < self.cardinalities)).all(axis=1)
-        ok[ok] = (self.canonical(configs[ok]) == configs[ok]).all(axis=1)
+        in_range = (configs >= 0) & (configs < self.cardinalities)
+        ok: NDArray[np.bool_] = np.logical_and.reduce(in_range, axis=1)
+        if self._conditions:
+            ok &= ~((configs != 0) & ~self.active(configs)).any(axis=1)
+        return self._narrow(configs, ok)
+
+    def _narrow(self, configs: Configs, ok: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of the rows that are ``ok``, those that meet every constraint; changes ``ok``."""
+        rows = np.flatnonzero(ok)
+        values = self.values(configs if len(rows) == len(ok) else configs[rows])
         for constraint in self.constraints:
-            rows = np.flatnonzero(ok)
             if not len(rows):
                 break
-            ok[rows] = constraint.holds(self.values(configs[rows]))
+            holds = np.broadcast_to(constraint.holds(values), rows.shape)
+            if not holds.all():
+                ok[rows[~holds]] = False
+                rows = rows[holds]
+                values = self.values(configs[rows])
         return ok
 
     def why_illegal(self, config: Sequence[int]) -> str | None:
         """The first reason a configuration is not legal, or None."""
         row = np.asarray([config])
-        if row.shape[1] != len(self.knobs) or ((row < 0) | (row >= self.cardinalities)).any():
+        if row.shape != (1, len(self.knobs)):
+            return f"a configuration of this space has {len(self.knobs)} knob indices"
+        if ((row < 0) | (row >= self.cardinalities)).any():
             return "a knob index is out of range"
         if (self.canonical(row) != row).any():
             return "a knob that does not apply is set"
         for constraint in self.constraints:
-            if not constraint.holds(self.values(row))[0]:
+            if not np.all(constraint.holds(self.values(row))):
                 return constraint.reason
         return None
 
@@ -197,7 +187,7 @@ class DesignSpace:
         out = np.empty((len(configs), len(self.feature_names)), dtype=np.float32)
         offset = 0
         for column, table in enumerate(self._feature_tables):
-            out[:, offset : offset + table.shape[1]] = table[configs[:, column]]
+            out[:, offset : offset + table.shape[1]] = table.take(configs[:, column], axis=0)
             offset += table.shape[1]
         if self.features_block is not None:
             out[:, offset:] = self.features_block.compute(self.values(configs))
@@ -209,49 +199,68 @@ class DesignSpace:
 
     # -- moves ------------------------------------------------------------------------------
 
-    def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
-        """Distinct legal configurations, uniform over the index vectors that are legal.
+    @cached_property
+    def _everything(self) -> Configs:
+        """All legal configurations of a space small enough to list."""
+        everything = self.from_keys(np.arange(self.size))
+        return everything[self.legal(everything)]
 
-        Returns at most ``count`` rows: fewer where the space has fewer, or where ``tries``
-        rounds of rejection found no more.
+    def _draw(self, count: int, rng: np.random.Generator) -> Configs:
+        """The legal ones among ``count`` random canonical index vectors."""
+        shape = (count, len(self.knobs))
+        # Floats, scaled: integers with a bound per column cost numpy five times as much.
+        drawn = (rng.random(shape) * self.cardinalities).astype(np.int32)
+        drawn = self.canonical(drawn)
+        return drawn[self._narrow(drawn, np.ones(count, np.bool_))]
+
+    def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
+        """Distinct random legal configurations, shape (at most ``count``, knobs).
+
+        Where every knob applies everywhere, all legal configurations are equally likely. In a
+        large space with conditional knobs every knob is drawn evenly, so that an alternative
+        with few knobs of its own is not drowned by one with many.
+
+        Returns fewer than ``count`` rows where the space has fewer, or where ``tries`` rounds of
+        rejection found no more.
         """
-        if self.size <= max(4096, 4 * count):
-            everything = self.from_keys(np.arange(self.size))
-            everything = everything[self.legal(everything)]
-            return everything[rng.permutation(len(everything))[:count]]
+        if self.size <= _ENUMERABLE:
+            return self._everything[rng.permutation(len(self._everything))[:count]]
         found = np.empty((0, len(self.knobs)), dtype=np.int32)
-        batch = max(count, 256)
+        batch = min(max(count, 256), _MAX_DRAW)
         for _ in range(tries):
-            drawn = rng.integers(0, self.cardinalities, (batch, len(self.knobs)), dtype=np.int32)
-            drawn = self.canonical(drawn)
-            found = self.distinct(np.concatenate([found, drawn[self.legal(drawn)]]))
             if len(found) >= count:
                 break
-            batch = min(2 * batch, 1 << 16)
+            fresh = self._draw(batch, rng)
+            found = self.distinct(np.concatenate([found, fresh]))
+            # Enough for what is missing at the rate seen; growing where nothing was found.
+            wanted = 1.1 * (count - len(found)) * batch / max(len(fresh), 0.25)
+            batch = int(np.clip(wanted, 256, min(4 * batch, _MAX_DRAW)))
         return found[:count]
-
-    def distinct(self, configs: Configs) -> Configs:
-        """The configurations without repeats, in order of first appearance."""
-        _, first = np.unique(self.keys(configs), return_index=True)
-        return np.asarray(configs)[np.sort(first)]
 
     def mutate(self, configs: Configs, rng: np.random.Generator) -> Configs:
         """Each configuration with one random knob moved to another random value.
 
-        The move of AutoTVM's simulated annealing. Illegal results stay unchanged.
+        The move of AutoTVM's simulated annealing. Only knobs that apply are moved. Illegal
+        results stay unchanged.
         """
         configs = np.asarray(configs, dtype=np.int32)
+        count = len(configs)
         movable = np.flatnonzero(self.cardinalities > 1)
-        if not len(movable):
+        if not len(movable) or not count:
             return configs.copy()
-        rows = np.arange(len(configs))
-        column = movable[rng.integers(0, len(movable), len(configs))]
+        if self._conditions:
+            lots = rng.random((count, len(movable)))
+            lots[~self.active(configs)[:, movable]] = -1.0
+            column = movable[lots.argmax(axis=1)]
+        else:
+            column = movable[rng.integers(0, len(movable), count)]
+        rows = np.arange(count)
         cardinality = self.cardinalities[column]
-        shift = rng.integers(1, cardinality)
+        shift = 1 + (rng.random(count) * (cardinality - 1)).astype(np.int64)
         moved = configs.copy()
         moved[rows, column] = (configs[rows, column] + shift) % cardinality
         moved = self.canonical(moved)
-        illegal = ~self.legal(moved)
+        illegal = ~self._narrow(moved, np.ones(count, np.bool_))
         moved[illegal] = configs[illegal]
         return moved
 
@@ -263,4 +272,5 @@ class DesignSpace:
         near = base + steps
         near = near[((near >= 0) & (near < self.cardinalities)).all(axis=1)]
         near = self.distinct(self.canonical(near)) if len(near) else near
-        return near[self.legal(near) & (near != base).any(axis=1)]
+        kept: Configs = near[self.legal(near) & (near != base).any(axis=1)]
+        return kept

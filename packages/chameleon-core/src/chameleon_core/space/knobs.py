@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,8 @@ class Knob(ABC):
     Attributes:
         name: unique within its space, in the field's terms (``tile_f``, ``unroll``).
         when: ``(other knob, indices)``: this knob matters only where the other knob, which
-            comes earlier in the space, holds one of these indices. Elsewhere its index is 0.
+            comes earlier in the space, applies itself and holds one of these indices.
+            Elsewhere its index is 0.
     """
 
     name: str
@@ -52,11 +53,15 @@ class Knob(ABC):
         """Features of every choice, shape (cardinality, features)."""
 
 
+def _scalars(options: Iterable[Scalar]) -> tuple[Scalar, ...]:
+    return tuple(options)
+
+
 @attrs.frozen(kw_only=True)
 class Choice(Knob):
     """One of a few listed values: all numbers (kept in the given order) or all strings."""
 
-    options: tuple[Scalar, ...] = attrs.field(converter=tuple)
+    options: tuple[Scalar, ...] = attrs.field(converter=_scalars)
 
     @options.validator
     def _check(self, _attribute: object, options: tuple[Scalar, ...]) -> None:
@@ -64,6 +69,8 @@ class Choice(Knob):
             raise ValueError(f"knob {self.name!r} has no options")
         if len(set(options)) != len(options):
             raise ValueError(f"knob {self.name!r} has an option twice")
+        if len({isinstance(option, str) for option in options}) > 1:
+            raise ValueError(f"knob {self.name!r} mixes numbers and strings")
 
     @property
     def cardinality(self) -> int:
@@ -92,7 +99,8 @@ class Choice(Knob):
             return np.eye(len(self.options), dtype=np.float32)
         values = self.values.astype(np.float32)
         # log2(1 + x) keeps 0 and spreads the powers of two that knobs are made of.
-        return (np.sign(values) * np.log2(1 + np.abs(values)))[:, None]
+        table: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
+        return table[:, None]
 
 
 def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choice:
@@ -145,6 +153,8 @@ class Factorization(Knob):
         Raises:
             KeyError: these factors are not a choice of this knob.
         """
+        if len(factors) != self.parts:
+            raise KeyError(factors)
         found = np.flatnonzero((self.values == np.asarray(factors)).all(axis=1))
         if not len(found):
             raise KeyError(factors)

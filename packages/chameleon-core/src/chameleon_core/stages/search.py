@@ -77,6 +77,19 @@ class Visited:
         keys: Keys = self._space.keys(configs)
         return np.fromiter((key not in self._keys for key in keys.tolist()), bool, len(keys))
 
+    def sample(self, count: int, rng: np.random.Generator) -> Configs:
+        """Random distinct legal configurations that were not visited, at most ``count``.
+
+        Fewer only where the space has (or its rejection sampling finds) no more.
+        """
+        drawn = self._space.sample(count, rng)
+        drawn = drawn[self.fresh(drawn)]
+        if len(drawn) < count:
+            # Among so many distinct configurations at most len(self) were visited.
+            drawn = self._space.sample(count + len(self), rng)
+            drawn = drawn[self.fresh(drawn)]
+        return drawn[:count]
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class Observations:
@@ -111,7 +124,7 @@ class Observations:
     @property
     def best_cost(self) -> float:
         """The lowest cost in seconds; infinity where nothing succeeded."""
-        return float(self.costs.min(initial=np.inf))
+        return float(np.min(self.costs, initial=np.inf, where=self.costs > 0))
 
     @property
     def relative_throughput(self) -> NDArray[np.float64]:
@@ -119,7 +132,9 @@ class Observations:
         best = self.best_cost
         if not np.isfinite(best):
             return np.zeros(len(self))
-        return np.where(np.isfinite(self.costs), best / self.costs, 0.0)
+        # A cost of zero or not-a-number comes from a broken clock, not from a fast kernel.
+        timed = np.isfinite(self.costs) & (self.costs > 0)
+        return np.divide(best, self.costs, out=np.zeros(len(self)), where=timed)
 
 
 class Explorer(ABC):

@@ -1,0 +1,88 @@
+"""Tune a pipeline's operators and hold them against oneDNN and the machine's peak.
+
+`python benchmarks/layers.py examples/resnet18_layers.yaml` prints, per operator, the tuned and the
+vendor's GFLOP/s as measured interleaved at the end of the run, their ratio, the share of the FMA
+peak measured in the same session, and the geometric mean of the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def run_json(command: list[str]) -> dict[str, Any]:
+    """Run a command that prints one JSON object; its progress goes to our stderr."""
+    finished = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if finished.returncode not in {0, 5}:
+        raise SystemExit(f"{' '.join(command)} ended with exit code {finished.returncode}")
+    return json.loads(finished.stdout)
+
+
+def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> dict[str, Any]:
+    """Run the pipeline afresh and put the peak beside every operator."""
+    peak = run_json([sys.executable, str(HERE / "peak.py"), "--threads", str(threads), "--json"])
+    settings = [word for value in overrides for word in ("--set", value)]
+    command = ["run", str(pipeline), "--fresh", "--json", "--output", output, *settings]
+    result = run_json([sys.executable, "-m", "chameleon_core.cli", *command])
+    rows = []
+    for operator in result["operators"]:
+        flop = operator["gflops"] * operator["tuned_seconds"]
+        rows.append(
+            {
+                **operator,
+                "vendor_gflops": flop / operator["vendor_seconds"],
+                "ratio": operator["vendor_seconds"] / operator["tuned_seconds"],
+                "peak_share": operator["gflops"] / peak["fma_peak_gflops"],
+            }
+        )
+    mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
+    return {
+        "threads": threads,
+        "fma_peak_gflops": peak["fma_peak_gflops"],
+        "seconds": result["seconds"],
+        "geometric_mean_ratio": mean,
+        "operators": rows,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the table."""
+    print(f"FMA peak {result['fma_peak_gflops']:.1f} GFLOP/s, {result['threads']} threads")
+    print(f"{'operator':28} {'tuned':>8} {'vendor':>8} {'ratio':>6} {'% peak':>7} {'meas.':>5} {'s':>6}")
+    for row in result["operators"]:
+        print(
+            f"{row['name']:28} {row['gflops']:8.1f} {row['vendor_gflops']:8.1f} {row['ratio']:6.2f} "
+            f"{100 * row['peak_share']:7.1f} {row['measurements']:5d} {row['wall_seconds']:6.1f}"
+        )
+    print(f"geometric mean ratio {result['geometric_mean_ratio']:.3f}, {result['seconds']:.1f} s")
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pipeline", type=Path, nargs="?", default="examples/resnet18_layers.yaml")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
+    parser.add_argument("--output", help="keep the run folder here")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        output = arguments.output or folder + "/run"
+        result = measure(arguments.pipeline, arguments.threads, arguments.overrides, output)
+    show(result)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

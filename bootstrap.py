@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Set up Chameleon in ``.venv`` and run it, or its tests, from a machine with Python alone.
+
+    python3.11 bootstrap.py run examples/quickstart.yaml    any `chameleon` command
+    python3.11 bootstrap.py test                            the tests; more words go to pytest
+
+Only the standard library is used here, since nothing else is installed yet. A second call finds
+the environment as it was left and goes straight to work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+ENVIRONMENT = ROOT / ".venv"
+BIN = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin")
+CONSTRAINTS = ROOT / "constraints.txt"
+
+
+def packages() -> list[Path]:
+    """All packages of the monorepo; they pin each other, so pip has to see them together."""
+    return sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
+
+
+def install(purpose: str, *requirements: str) -> None:
+    """Install requirements into ``.venv`` once for each state of the files they depend on.
+
+    Args:
+        purpose: what the requirements are for; names the stamp that remembers them.
+        requirements: arguments of ``pip install``.
+    """
+    inputs = [CONSTRAINTS, *(path / "pyproject.toml" for path in packages())]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
+    stamp = ENVIRONMENT / f".installed-{purpose}"
+    if stamp.exists() and stamp.read_text() == digest:
+        return
+    if not (BIN / "python").exists():
+        print(f"Creating {ENVIRONMENT} ...", file=sys.stderr)  # noqa: T201
+        venv.create(ENVIRONMENT, with_pip=True)
+    print(f"Installing what is needed to {purpose} ...", file=sys.stderr)  # noqa: T201
+    command = [BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*command, "-c", CONSTRAINTS, *requirements], check=True)
+    stamp.write_text(digest)
+
+
+def main(arguments: list[str]) -> int:
+    """Set up what the first argument needs, then run it; returns the exit code."""
+    if sys.version_info < (3, 11):
+        print("Chameleon needs Python 3.11 or newer.", file=sys.stderr)  # noqa: T201
+        return 2
+    if not arguments or arguments[0] in {"-h", "--help"}:
+        print(__doc__)  # noqa: T201
+        return 0 if arguments else 2
+    if arguments[0] == "test":
+        install("test", "nox")
+        command = [BIN / "nox", "-f", ROOT / "noxfile.py", "-s", "tests", "--", *arguments[1:]]
+    else:
+        install("run", *(word for path in packages() for word in ("-e", str(path))))
+        command = [BIN / "chameleon", *arguments]
+    return subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

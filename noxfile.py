@@ -1,0 +1,61 @@
+"""Sessions for developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types``."""
+
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["tests", "lint", "types"]
+nox.options.reuse_existing_virtualenvs = True
+
+ROOT = Path(__file__).parent
+PACKAGES = sorted(path.parent.relative_to(ROOT) for path in ROOT.glob("packages/*/pyproject.toml"))
+CONSTRAINTS = ("-c", "constraints.txt")
+# Asked for by name, where such an interpreter is installed.
+PYTHONS = ["3.12", "3.13"]
+
+
+def install_everything(session: nox.Session) -> None:
+    """Install all local packages in one pip command, since they pin each other exactly."""
+    editable = [word for path in PACKAGES for word in ("-e", str(path))]
+    session.install(*CONSTRAINTS, *editable, "pytest", "pytest-timeout", "hypothesis")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The fast tests, on the Python that runs nox."""
+    install_everything(session)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(name="tests-on", python=PYTHONS)
+def tests_on(session: nox.Session) -> None:
+    """The fast tests on another supported Python: ``nox -s tests-on-3.13``."""
+    install_everything(session)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(name="tests-long")
+def tests_long(session: nox.Session) -> None:
+    """The tests that take minutes."""
+    install_everything(session)
+    session.run("pytest", "-m", "long", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff: rules and formatting."""
+    session.install(*CONSTRAINTS, "ruff")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict, on every package. TVM and the learning libraries ship no types of their own."""
+    session.install(
+        *CONSTRAINTS,
+        *("mypy", "attrs", "cattrs", "click", "numpy", "packaging", "pluggy", "rich"),
+        *("ruamel.yaml", "structlog"),
+    )
+    sources = [str(path / "src") for path in PACKAGES if (path / "src").is_dir()]
+    session.run("mypy", *sources, env={"MYPYPATH": ":".join(sources)})

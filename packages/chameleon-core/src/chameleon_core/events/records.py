@@ -1,0 +1,164 @@
+"""What happened in a run, as plain data that becomes JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class TaskSummary:
+    """How far a task is.
+
+    Attributes:
+        name: the task's name.
+        flop: floating-point operations of one evaluation.
+        measured: configurations measured, failures included, in this and earlier processes.
+        failed: failures by kind.
+        best_seconds: lowest cost so far in seconds, or None where nothing succeeded.
+        target_measurements: where the budget ends it at the latest.
+    """
+
+    name: str
+    flop: float
+    measured: int = 0
+    failed: Mapping[str, int] = attrs.field(factory=dict)
+    best_seconds: float | None = None
+    target_measurements: int = 0
+
+    @property
+    def gflops(self) -> float | None:
+        """Speed of the best configuration in GFLOP/s."""
+        return self.flop / self.best_seconds / 1e9 if self.best_seconds else None
+
+
+@attrs.frozen(kw_only=True)
+class RunStarted:
+    """A process begins, or continues, a run.
+
+    Attributes:
+        folder: the run folder.
+        seed: the run's seed.
+        tasks: the tasks with what the store already holds of them.
+        batch_size: configurations measured per round.
+        total_measurements: where the budget ends the run at the latest.
+    """
+
+    folder: str
+    seed: int
+    tasks: Sequence[TaskSummary]
+    batch_size: int
+    total_measurements: int
+
+
+@attrs.frozen(kw_only=True)
+class BatchProposed:
+    """A batch is about to be measured.
+
+    Attributes:
+        task: the task's name.
+        round: number of the task's batch, from 0.
+        count: configurations in the batch.
+        stored: how many of them the store already answers.
+        steps: search steps the explorer took to find them.
+    """
+
+    task: str
+    round: int
+    count: int
+    stored: int
+    steps: int
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    """One configuration was measured and is on disk.
+
+    Attributes:
+        task: the task's name.
+        config: knob indices.
+        seconds: its cost in seconds, or None for a failure.
+        failure: the kind of failure, or None.
+    """
+
+    task: str
+    config: Sequence[int]
+    seconds: float | None
+    failure: str | None
+
+
+@attrs.frozen(kw_only=True)
+class BatchMeasured:
+    """A batch is complete.
+
+    Attributes:
+        task: the task after the batch.
+        round: number of the task's batch, from 0.
+        count: configurations in the batch.
+        seconds: wall-clock of measuring the batch in seconds.
+    """
+
+    task: TaskSummary
+    round: int
+    count: int
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class BestImproved:
+    """A configuration is faster than every one before.
+
+    Attributes:
+        task: the task's name.
+        seconds: its cost in seconds.
+        gflops: its speed in GFLOP/s.
+        measured: how many configurations it took, this one included.
+        knobs: the configuration decoded.
+    """
+
+    task: str
+    seconds: float
+    gflops: float
+    measured: int
+    knobs: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class TaskFinished:
+    """A task gets no further batch.
+
+    Attributes:
+        task: the task at its end.
+        reason: why, as a short sentence.
+    """
+
+    task: TaskSummary
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class RunFinished:
+    """The run is at its end, winners compared.
+
+    Attributes:
+        folder: the run folder.
+        seconds: wall-clock of the run in seconds, all processes together.
+        result: what ``chameleon run --json`` prints.
+    """
+
+    folder: str
+    seconds: float
+    result: Mapping[str, Any]
+
+
+Event = (
+    RunStarted
+    | BatchProposed
+    | Measured
+    | BatchMeasured
+    | BestImproved
+    | TaskFinished
+    | RunFinished
+)

@@ -1,0 +1,168 @@
+"""What a pipeline is once it is read: every stage chosen, every option checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from chameleon_core.plugins.factory import make_stage
+from chameleon_core.plugins.kinds import STAGE_KINDS
+from chameleon_core.plugins.records import PluginRecord
+
+
+class Scope(StrEnum):
+    """What a budget is given to."""
+
+    TASK = "task"
+    NETWORK = "network"
+
+
+@attrs.frozen(kw_only=True)
+class Budget:
+    """How much a run may spend. It ends at whichever limit comes first.
+
+    Attributes:
+        measurements: configurations measured at most.
+        wall_time: wall-clock in seconds, or None for no limit.
+        batch_size: configurations measured per round.
+        patience: a task ends after this many measurements in a row without a better one, or
+            None to spend the whole budget.
+        scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
+    """
+
+    measurements: int = attrs.field(
+        default=256,
+        validator=attrs.validators.ge(1),
+        metadata={"help": "configurations measured at most"},
+    )
+    wall_time: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
+        metadata={"duration": True, "help": "wall-clock limit, such as 20m"},
+    )
+    batch_size: int = attrs.field(
+        default=16,
+        validator=attrs.validators.ge(1),
+        metadata={"help": "configurations measured per round"},
+    )
+    patience: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "measurements without a better one after which a task ends"},
+    )
+    scope: Scope = attrs.field(
+        default=Scope.TASK, metadata={"help": "what the limits hold for: task or network"}
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Requirement:
+    """A result the run must reach; where it does not, the command exits with code 5.
+
+    Attributes:
+        min_ratio: smallest accepted speed of every tuned operator relative to the baseline's
+            (baseline seconds over tuned seconds).
+        against: name of the baseline.
+    """
+
+    min_ratio: float = attrs.field(
+        validator=attrs.validators.gt(0.0),
+        metadata={"help": "smallest accepted speed relative to the baseline"},
+    )
+    against: str = attrs.field(metadata={"help": "name of the baseline"})
+
+
+@attrs.frozen(kw_only=True)
+class StageSpec:
+    """One chosen implementation with its checked options.
+
+    Attributes:
+        kind: a key of ``chameleon_core.plugins.kinds.KINDS``, such as ``explorers``.
+        name: what the pipeline calls it, ``dist:name`` where it had to be told apart.
+        record: what its plugin registered.
+        options: an instance of ``record.options``.
+        options_json: the same options, defaults included, as JSON values.
+    """
+
+    kind: str
+    name: str
+    record: PluginRecord
+    options: Any
+    options_json: dict[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def factory(self) -> str:
+        """``"module:Class"``; with ``options_json`` the stage as data (a ``StageRef``)."""
+        return self.record.factory
+
+    def create(self, context: Any = None) -> Any:
+        """Import the implementation and make it.
+
+        Args:
+            context: a ``StageContext`` (or what the kind asks for) where the kind takes one.
+
+        Raises:
+            PluginError: it cannot be imported or made.
+        """
+        return make_stage(STAGE_KINDS[self.kind], self.record, self.options, context)
+
+
+@attrs.frozen(kw_only=True)
+class ResolvedPipeline:
+    """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
+
+    Attributes:
+        model: the frontend.
+        target: what the user wrote after ``target:``; ``target_resolver`` makes it canonical.
+        target_resolver: a stage of kind ``targets``, or None where none is installed.
+        space: the space provider.
+        explorer: the search algorithm.
+        cost_model: the cost model.
+        sampler: the sampler.
+        synthesizer: the synthesizer.
+        runner: the runner.
+        scheduler: decides which task gets the next batch.
+        baselines: what the winners are compared with, in order.
+        budget: how much may be spent.
+        require: a result that must be reached, or None.
+        seed: the run's seed.
+        output: the run folder, absolute. A relative one is taken from the working folder.
+        preset: the preset that was expanded, or None.
+        source: the file it was read from, absolute, or None.
+        document: the expanded pipeline as JSON values; loading it again gives the same pipeline.
+    """
+
+    model: StageSpec
+    target: str
+    target_resolver: StageSpec | None = None
+    space: StageSpec
+    explorer: StageSpec
+    cost_model: StageSpec
+    sampler: StageSpec
+    synthesizer: StageSpec
+    runner: StageSpec
+    scheduler: StageSpec
+    baselines: tuple[StageSpec, ...] = ()
+    budget: Budget = attrs.field(factory=Budget)
+    require: Requirement | None = None
+    seed: int = 0
+    output: Path
+    preset: str | None = None
+    source: Path | None = None
+    document: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Identity of the search: of everything but where it is written and how long it may run.
+
+        A run folder belongs to one digest; a larger budget may resume it.
+        """
+        skipped = {"output", "budget", "require", "preset"}
+        kept = {key: value for key, value in self.document.items() if key not in skipped}
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]

@@ -1,0 +1,94 @@
+"""Imports what a record names, when it is needed and not before."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from chameleon_core.errors import ChameleonError, PluginError
+from chameleon_core.plugins.kinds import Kind
+from chameleon_core.plugins.records import PluginRecord
+
+
+def load_factory(factory: str) -> Callable[..., Any]:
+    """Import the object behind ``"module:Class"``.
+
+    Args:
+        factory: module and attribute, separated by a colon.
+
+    Returns:
+        The class or function.
+
+    Raises:
+        PluginError: the text has another form, the module fails to import, or the object is
+            missing or cannot be called.
+    """
+    module_name, colon, attribute = factory.partition(":")
+    if not (colon and module_name and attribute):
+        raise PluginError(
+            f"factory {factory!r} has another form than 'module:Class'",
+            hint="this is a mistake in the plugin; tell its authors",
+        )
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        package = (error.name or module_name).partition(".")[0]
+        raise PluginError(
+            f"{factory!r} cannot be imported: {error}",
+            hint=f"install the package that brings the module '{package}'",
+        ) from error
+    except (Exception, SystemExit) as error:  # a plugin's module may raise anything
+        raise PluginError(
+            f"{factory!r} cannot be imported: {type(error).__name__}: {error}",
+            hint="reinstall the plugin, or tell its authors",
+        ) from error
+    if not callable(found):
+        raise PluginError(
+            f"{factory!r} is a {type(found).__name__} and cannot be called",
+            hint="this is a mistake in the plugin; tell its authors",
+        )
+    loaded: Callable[..., Any] = found
+    return loaded
+
+
+def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = None) -> Any:
+    """Import an implementation, make it and see that it has the methods of its contract.
+
+    Args:
+        kind: what it is; says whether the factory takes a context.
+        record: what the plugin registered.
+        options: an instance of ``record.options``.
+        context: given to the factory of kinds that take one.
+
+    Raises:
+        PluginError: it cannot be imported, its constructor fails, or it lacks a method.
+        ChameleonError: what the constructor itself reports in this form.
+    """
+    factory = load_factory(record.factory)
+    try:
+        made = factory(options, context) if kind.takes_context else factory(options)
+    except ChameleonError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{kind.noun} '{record.name}' cannot be made: {type(error).__name__}: {error}",
+            hint=f"{record.factory!r} raised this; tell the plugin's authors",
+        ) from error
+    missing = _missing_methods(kind, made)
+    if missing:
+        raise PluginError(
+            f"{kind.noun} '{record.name}' lacks {', '.join(map(repr, missing))}",
+            hint=f"{record.factory!r} must have every method of {kind.contract}",
+        )
+    return made
+
+
+def _missing_methods(kind: Kind, made: Any) -> list[str]:
+    if kind.contract is None:
+        return []
+    contract = load_factory(kind.contract)
+    names: frozenset[str] = getattr(contract, "__abstractmethods__", frozenset())
+    return sorted(name for name in names if not hasattr(made, name))

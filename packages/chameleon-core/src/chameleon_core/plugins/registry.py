@@ -1,0 +1,176 @@
+"""Looks up what plugins registered, by kind and name."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pluggy
+
+from chameleon_core.errors import PluginError
+from chameleon_core.plugins.factory import make_stage
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.manager import (
+    Candidate,
+    Entry,
+    Loaded,
+    LoadError,
+    installed,
+    load_plugins,
+)
+from chameleon_core.plugins.records import PluginRecord
+
+
+class UnknownNameError(PluginError):
+    """Nothing is registered under a name."""
+
+
+class AmbiguousNameError(PluginError):
+    """Two distributions register the same name."""
+
+
+class Registry:
+    """Everything the loaded plugins registered.
+
+    Args:
+        loaded: the outcome of loading; ``Registry.load()`` and ``Registry.from_plugins()``
+            make one.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._entries: dict[str, dict[str, list[Entry]]] = {kind: {} for kind in KINDS}
+        for entry in loaded.entries:
+            self._entries[entry.kind].setdefault(entry.name, []).append(entry)
+
+    @classmethod
+    def load(cls) -> Registry:
+        """Load every installed plugin."""
+        return cls(load_plugins(installed()))
+
+    @classmethod
+    def from_plugins(
+        cls, plugins: Iterable[Any], *, distribution: str = "in-process", with_installed: bool = False
+    ) -> Registry:
+        """A registry of plugins that are already in this process, for tests and for the API.
+
+        Args:
+            plugins: modules or objects with hook implementations, or pairs
+                ``(distribution, plugin)``.
+            distribution: the name under which plugins without one are known.
+            with_installed: whether the installed plugins come first.
+        """
+        candidates = list(installed()) if with_installed else []
+        for number, given in enumerate(plugins):
+            owner, plugin = given if isinstance(given, tuple) else (distribution, given)
+            candidates.append(
+                Candidate(
+                    name=f"plugin-{number}",
+                    distribution=owner,
+                    load=functools.partial(lambda found: found, plugin),
+                )
+            )
+        return cls(load_plugins(candidates))
+
+    @property
+    def manager(self) -> pluggy.PluginManager:
+        """pluggy's manager with every plugin that loaded; event hooks are called through it."""
+        return self._loaded.manager
+
+    @property
+    def errors(self) -> Sequence[LoadError]:
+        """What went wrong while plugins were loaded."""
+        return tuple(self._loaded.errors)
+
+    @property
+    def distributions(self) -> Sequence[str]:
+        """The distributions that announced a plugin, whether it loaded or not."""
+        return tuple(self._loaded.distributions)
+
+    def entries(self, kind: str) -> Sequence[Entry]:
+        """All entries of a kind, sorted by name, duplicates included."""
+        return tuple(
+            entry for _, entries in sorted(self._entries[kind].items()) for entry in entries
+        )
+
+    def names(self, kind: str) -> Sequence[str]:
+        """The distinct names of a kind, sorted."""
+        return tuple(sorted(self._entries[kind]))
+
+    def find(self, kind: str, name: str) -> Entry:
+        """The entry of a name.
+
+        Args:
+            kind: a key of ``KINDS``.
+            name: ``name``, or ``distribution:name`` where two distributions use the same.
+
+        Raises:
+            UnknownNameError: there is none; says which names are alike, what is installed and
+                which plugins failed to load.
+            AmbiguousNameError: two distributions register it.
+        """
+        distribution, colon, short = name.rpartition(":")
+        found = self._entries[kind].get(short, [])
+        if colon:
+            found = [one for one in found if _same(one.distribution, distribution)]
+        if not found:
+            raise self._unknown(kind, name)
+        if len(found) > 1:
+            owners = [entry.distribution for entry in found]
+            raise AmbiguousNameError(
+                f"{KINDS[kind].noun} '{short}' is registered by "
+                + " and ".join(f"'{owner}'" for owner in owners),
+                hint=f"write '{owners[0]}:{short}' or '{owners[1]}:{short}'",
+            )
+        return found[0]
+
+    def record(self, kind: str, name: str) -> Any:
+        """The record of a name; raises as ``find`` does."""
+        return self.find(kind, name).record
+
+    def create(self, kind: str, name: str, options: Any = None, context: Any = None) -> Any:
+        """Import and make an implementation.
+
+        Args:
+            kind: a key of ``STAGE_KINDS``.
+            name: as for ``find``.
+            options: an instance of its options class; None for all defaults.
+            context: for kinds that take one.
+
+        Raises:
+            PluginError: it is unknown, ambiguous, or cannot be imported or made.
+        """
+        record: PluginRecord = self.find(kind, name).record
+        chosen = record.options() if options is None else options
+        return make_stage(KINDS[kind], record, chosen, context)
+
+    def _unknown(self, kind: str, name: str) -> UnknownNameError:
+        about = KINDS[kind]
+        names = self.names(kind)
+        alike = difflib.get_close_matches(name.rpartition(":")[2], names, n=1)
+        message = f"unknown {about.noun} '{name}'"
+        if alike:
+            message += f"; did you mean '{alike[0]}'?"
+        hints = [f"installed: {', '.join(names)}" if names else f"no {about.noun} is installed"]
+        if not any(_same(about.distribution, have) for have in self.distributions):
+            hints.append(f"`pip install {about.distribution}` brings some")
+        hints += [str(error) for error in self.errors]
+        return UnknownNameError(message, hint="; ".join(hints))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are the same distribution (PEP 503)."""
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@functools.cache
+def default_registry() -> Registry:
+    """The registry of the installed plugins, loaded once per process."""
+    return Registry.load()

@@ -1,0 +1,75 @@
+"""Mixed-radix identity: one integer per configuration, exact for spaces of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WORD_LIMIT = 2**63
+"""A word holds index vectors of fewer combinations than this, so that it fits an int64."""
+
+
+class MixedRadix:
+    """Numbers index vectors in lexicographic order, the first column most significant.
+
+    Neighbouring columns are packed into int64 words. One word is enough for almost every design
+    space; larger ones need Python integers, but only one operation per word, not per column.
+
+    Args:
+        cardinalities: choices per column, each at least 1.
+    """
+
+    def __init__(self, cardinalities: Sequence[int]) -> None:
+        self.cardinalities = tuple(int(c) for c in cardinalities)
+        self._words = tuple(self._pack())
+
+    def _pack(self) -> Iterator[tuple[slice, NDArray[np.int64], int]]:
+        """Columns, the weight of each column and the radix of every word."""
+        start = 0
+        while start < len(self.cardinalities):
+            stop, radix = start, 1
+            while stop < len(self.cardinalities) and radix * self.cardinalities[stop] < _WORD_LIMIT:
+                radix *= self.cardinalities[stop]
+                stop += 1
+            weights = np.ones(stop - start, np.int64)
+            weights[:-1] = np.cumprod(self.cardinalities[start + 1 : stop][::-1])[::-1]
+            yield slice(start, stop), weights, radix
+            start = stop
+
+    def words(self, configs: NDArray[np.integer[Any]]) -> list[NDArray[np.int64]]:
+        """The words of every configuration, most significant first, each of shape (n,)."""
+        return [configs[:, columns] @ weights for columns, weights, _ in self._words]
+
+    def encode(self, configs: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """Identities, shape (n,): int64, or Python ints where one word is not enough."""
+        keys: NDArray[Any]
+        keys, *rest = self.words(configs)
+        if rest:
+            keys = keys.astype(object)
+            for word, (_, _, radix) in zip(rest, self._words[1:], strict=True):
+                keys = keys * radix + word.astype(object)
+        return keys
+
+    def decode(self, keys: NDArray[Any]) -> NDArray[np.int32]:
+        """The index vectors behind identities, shape (n, columns)."""
+        rest = np.asarray(keys)
+        configs = np.empty((len(rest), len(self.cardinalities)), np.int32)
+        for columns, weights, radix in reversed(self._words):
+            word = (rest % radix).astype(np.int64)
+            rest = rest // radix
+            configs[:, columns] = word[:, None] // weights % self.cardinalities[columns]
+        return configs
+
+    def first_of_each(self, configs: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
+        """Rows that hold a configuration for the first time, in ascending order."""
+        if not len(configs):
+            return np.empty(0, np.intp)
+        words = self.words(configs)
+        # Stable, so the first row among equal ones is the one that came first.
+        order = np.lexsort(words[::-1])
+        fresh = np.ones(len(order), np.bool_)
+        fresh[1:] = np.any([word[order][1:] != word[order][:-1] for word in words], axis=0)
+        return np.sort(order[fresh])

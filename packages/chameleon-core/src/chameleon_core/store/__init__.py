@@ -1,0 +1,7 @@
+"""The store of a run: every task, measurement and comparison in one SQLite file."""
+
+from chameleon_core.store.database import Database
+from chameleon_core.store.records import RecordStore, StoredComparison, StoredTask
+from chameleon_core.store.spending import Spending
+
+__all__ = ["Database", "RecordStore", "Spending", "StoredComparison", "StoredTask"]

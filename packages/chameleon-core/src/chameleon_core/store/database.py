@@ -1,0 +1,170 @@
+"""A SQLite file whose every commit is on its own and whose errors are sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from chameleon_core.errors import RunFolderError
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tasks (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    space TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    name TEXT NOT NULL,
+    task TEXT NOT NULL,
+    spending TEXT NOT NULL DEFAULT '{}',
+    UNIQUE (key, space, fingerprint)
+);
+CREATE TABLE IF NOT EXISTS measurements (
+    id INTEGER PRIMARY KEY,
+    task_id INTEGER NOT NULL REFERENCES tasks (id),
+    identity TEXT NOT NULL,
+    config TEXT NOT NULL,
+    knobs TEXT NOT NULL,
+    seconds TEXT NOT NULL,
+    failure TEXT,
+    message TEXT NOT NULL,
+    max_relative_error REAL,
+    build_seconds REAL NOT NULL,
+    run_seconds REAL NOT NULL,
+    measured_at REAL NOT NULL,
+    UNIQUE (task_id, identity)
+);
+CREATE TABLE IF NOT EXISTS comparisons (
+    task_id INTEGER PRIMARY KEY REFERENCES tasks (id),
+    contenders TEXT NOT NULL,
+    measurements TEXT NOT NULL
+);
+"""
+
+
+class Database:
+    """The connection of one process to a run's SQLite file.
+
+    Write-ahead logging with ``synchronous=NORMAL``: a commit survives the death of the process
+    (``kill -9`` included); a power cut may lose the last ones, never the file.
+
+    Args:
+        path: the file; made when missing, unless ``read_only``.
+        read_only: only look; works while another process writes, and in a read-only folder.
+
+    Raises:
+        RunFolderError: the file cannot be opened, is not such a file, or is of a newer version.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        self.read_only = read_only
+        with self._sentences("open"):
+            self._connection = self._open_to_read() if read_only else self._open_to_write()
+
+    def _open_to_write(self) -> sqlite3.Connection:
+        # Autocommit: one statement is one commit, unless a transaction is asked for.
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            self._check_version(connection)
+            connection.executescript(_SCHEMA)
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_to_read(self) -> sqlite3.Connection:
+        quoted = self.path.absolute().as_uri()
+        connection = sqlite3.connect(f"{quoted}?mode=ro", uri=True, timeout=10.0)
+        try:
+            self._check_version(connection)
+        except sqlite3.OperationalError:
+            # Reading a WAL file needs its -shm file, which a read-only folder cannot get; where
+            # there is no -wal file left nothing can be missing and SQLite need not look for it.
+            connection.close()
+            if Path(f"{self.path}-wal").exists():
+                raise
+            connection = sqlite3.connect(f"{quoted}?immutable=1", uri=True)
+            self._check_version(connection)
+        return connection
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > SCHEMA_VERSION:
+            raise RunFolderError(
+                f"{self.path} was written by a newer version of chameleon",
+                hint="upgrade chameleon, or tune into another folder with --output",
+            )
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        with self._sentences("read"):
+            return self._connection.execute(sql, values).fetchall()
+
+    def write(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Execute and commit one statement; the id of the row it inserted."""
+        with self._sentences("write to"):
+            return self._connection.execute(sql, values).lastrowid or 0
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], object]]:
+        """Several statements as one commit: yields the function that executes one."""
+        with self._sentences("write to"):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection.execute
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _sentences(self, doing: str) -> Iterator[None]:
+        """Turn SQLite's errors into ones a user can act on."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise RunFolderError(
+                f"cannot {doing} {self.path}: {_reason(error, self.path)}",
+                hint="what was committed before is safe; free space or restore access and give the "
+                "same command again: it continues where this run stopped",
+            ) from error
+
+
+def _reason(error: sqlite3.Error, path: Path) -> str:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name.startswith("SQLITE_NOTADB"):
+        return "it is not a SQLite file"
+    if name.startswith("SQLITE_READONLY") or not os.access(path.parent, os.W_OK):
+        return "the folder is read-only"
+    if name.startswith("SQLITE_CANTOPEN"):
+        return "there is no such file" if not path.exists() else os.strerror(errno.EACCES)
+    if name.startswith("SQLITE_FULL"):
+        return "the disk is full"
+    if name.startswith("SQLITE_IOERR"):
+        return f"{error} (the disk may be full, or a size limit reached)"
+    return str(error)

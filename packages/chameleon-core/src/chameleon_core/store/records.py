@@ -1,0 +1,257 @@
+"""Every measurement of a run, committed when it arrives, and read back exactly."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Contender, StageRef
+from chameleon_core.store.database import Database
+from chameleon_core.store.spending import Spending
+from chameleon_core.task import Task
+
+_COLUMNS = "config, seconds, failure, message, max_relative_error, build_seconds, run_seconds"
+
+
+@attrs.frozen(kw_only=True)
+class StoredTask:
+    """A task with the space its records belong to.
+
+    Attributes:
+        id: the row; measurements refer to it.
+        task: the task.
+        space: name of the space provider.
+        fingerprint: the design space's; records of another one do not apply.
+        spending: seconds spent on it so far.
+    """
+
+    id: int
+    task: Task
+    space: str
+    fingerprint: str
+    spending: Spending
+
+
+@attrs.frozen(kw_only=True)
+class StoredComparison:
+    """A final comparison.
+
+    Attributes:
+        contenders: who took part.
+        measurements: one per contender, in the same order.
+    """
+
+    contenders: tuple[Contender, ...]
+    measurements: tuple[Measurement, ...]
+
+
+class RecordStore:
+    """The records of one run folder.
+
+    A measurement is identified by task, space, fingerprint and configuration; a second one of
+    the same identity is ignored, so the first stands.
+
+    Args:
+        path: the SQLite file.
+        read_only: only look; works while another process writes.
+
+    Raises:
+        RunFolderError: the file cannot be opened; every method raises it where the disk is full
+            or the file became unreadable.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._database = Database(path, read_only=read_only)
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- facts about the run ------------------------------------------------------------------
+
+    def fact(self, name: str) -> Any:
+        """A JSON value kept under a name, or None."""
+        rows = self._database.read("SELECT value FROM facts WHERE name = ?", (name,))
+        return json.loads(rows[0][0]) if rows else None
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """Keep a JSON value under a name."""
+        self._database.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, _dump(value)))
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
+        """The task's row, made where there is none."""
+        self._database.write(
+            "INSERT OR IGNORE INTO tasks (key, space, fingerprint, name, task) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (task.key, space, fingerprint, task.name, _dump(task.to_json())),
+        )
+        return next(
+            stored
+            for stored in self.tasks()
+            if (stored.task.key, stored.space, stored.fingerprint) == (task.key, space, fingerprint)
+        )
+
+    def tasks(self) -> list[StoredTask]:
+        """All tasks, in the order they were added."""
+        rows = self._database.read(
+            "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
+        )
+        return [
+            StoredTask(
+                id=row,
+                task=Task(**json.loads(task)),
+                space=space,
+                fingerprint=fingerprint,
+                spending=Spending(**json.loads(spending)),
+            )
+            for row, task, space, fingerprint, spending in rows
+        ]
+
+    # -- measurements -------------------------------------------------------------------------
+
+    def add(
+        self,
+        task_id: int,
+        key: int,
+        measurement: Measurement,
+        *,
+        knobs: Mapping[str, Any],
+        spending: Spending,
+    ) -> None:
+        """Commit one measurement together with the seconds its task has taken so far.
+
+        Args:
+            task_id: the task's row.
+            key: the configuration's mixed-radix identity (``DesignSpace.keys``).
+            measurement: the outcome.
+            knobs: the configuration decoded, so that records can be read without the space.
+            spending: the task's total at this moment.
+        """
+        m = measurement
+        with self._database.transaction() as execute:
+            execute(
+                "INSERT OR IGNORE INTO measurements (task_id, identity, config, knobs, seconds, "
+                "failure, message, max_relative_error, build_seconds, run_seconds, measured_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    task_id,
+                    str(key),
+                    _dump([int(index) for index in m.config]),
+                    _dump(knobs),
+                    _dump([float(value) for value in m.seconds]),
+                    m.failure,
+                    m.message,
+                    m.max_relative_error,
+                    m.build_seconds,
+                    m.run_seconds,
+                    time.time(),
+                ),
+            )
+            execute(
+                "UPDATE tasks SET spending = ? WHERE id = ?",
+                (_dump(attrs.asdict(spending)), task_id),
+            )
+
+    def set_spending(self, task_id: int, spending: Spending) -> None:
+        """Commit the seconds a task has taken so far."""
+        self._database.write(
+            "UPDATE tasks SET spending = ? WHERE id = ?", (_dump(attrs.asdict(spending)), task_id)
+        )
+
+    def measurements(self, task_id: int) -> list[Measurement]:
+        """A task's measurements in order of arrival."""
+        rows = self._database.read(
+            f"SELECT {_COLUMNS} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - a constant
+            (task_id,),
+        )
+        return [_measurement(*row) for row in rows]
+
+    def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
+        """A measured configuration decoded, or None where it was not measured."""
+        rows = self._database.read(
+            "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
+            (task_id, _dump([int(index) for index in config])),
+        )
+        return json.loads(rows[0][0]) if rows else None
+
+    # -- the final comparison -----------------------------------------------------------------
+
+    def set_comparison(self, task_id: int, comparison: StoredComparison) -> None:
+        """Keep a task's final comparison; it replaces an earlier one."""
+        self._database.write(
+            "INSERT OR REPLACE INTO comparisons VALUES (?, ?, ?)",
+            (
+                task_id,
+                _dump([attrs.asdict(contender) for contender in comparison.contenders]),
+                _dump([attrs.asdict(measurement) for measurement in comparison.measurements]),
+            ),
+        )
+
+    def comparison(self, task_id: int) -> StoredComparison | None:
+        """A task's final comparison, or None where there was none yet."""
+        rows = self._database.read(
+            "SELECT contenders, measurements FROM comparisons WHERE task_id = ?", (task_id,)
+        )
+        if not rows:
+            return None
+        contenders, measurements = (json.loads(text) for text in rows[0])
+        return StoredComparison(
+            contenders=tuple(_contender(value) for value in contenders),
+            measurements=tuple(_compared(value) for value in measurements),
+        )
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _measurement(
+    config: str,
+    seconds: str,
+    failure: str | None,
+    message: str,
+    error: float | None,
+    build_seconds: float,
+    run_seconds: float,
+) -> Measurement:
+    return Measurement(
+        config=tuple(json.loads(config)),
+        seconds=tuple(json.loads(seconds)),
+        failure=None if failure is None else FailureKind(failure),
+        message=message,
+        max_relative_error=error,
+        build_seconds=build_seconds,
+        run_seconds=run_seconds,
+    )
+
+
+def _compared(value: dict[str, Any]) -> Measurement:
+    kind = value["failure"]
+    return Measurement(
+        **{
+            **value,
+            "config": tuple(value["config"]),
+            "seconds": tuple(value["seconds"]),
+            "failure": None if kind is None else FailureKind(kind),
+        }
+    )
+
+
+def _contender(value: dict[str, Any]) -> Contender:
+    return Contender(
+        **{**value, "config": tuple(value["config"]), "stage": StageRef(**value["stage"])}
+    )

@@ -1,0 +1,64 @@
+"""The best distinct configurations seen during a walk, as arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.stages import Scores, Visited
+from numpy.typing import NDArray
+
+
+class BestSet:
+    """Keeps the ``capacity`` best distinct unvisited configurations that were offered.
+
+    Most offers are worse than all that is kept, and one comparison of scores drops them; only
+    the few that are left are identified. No Python object is made per candidate.
+
+    Args:
+        space: the space of the configurations.
+        visited: configurations not to keep.
+        capacity: how many to keep, at least 1.
+    """
+
+    def __init__(self, space: DesignSpace, visited: Visited, capacity: int) -> None:
+        self._space = space
+        self._visited = visited
+        self._capacity = capacity
+        self.configs: Configs = np.empty((0, len(space.knobs)), np.int32)
+        self.scores: Scores = np.empty(0)
+        self._keys = space.keys(self.configs)
+
+    def offer(self, configs: Configs, scores: Scores) -> bool:
+        """Take in what is better than what is kept.
+
+        Args:
+            configs: legal configurations, shape (n, knobs).
+            scores: their scores, shape (n,).
+
+        Returns:
+            Whether the set changed.
+        """
+        full = len(self.scores) >= self._capacity
+        promising = scores > (self.scores[-1] if full else -np.inf)
+        if not promising.any():
+            return False
+        configs, scores = configs[promising], scores[promising]
+        new = ~_contained(self._space.keys(configs), self._keys)
+        configs, scores = configs[new], scores[new]
+        fresh = self._visited.fresh(configs)
+        if not fresh.any():
+            return False
+        merged = np.concatenate([self.configs, configs[fresh]])
+        merged_scores = np.concatenate([self.scores, scores[fresh]])
+        keys = self._space.keys(merged)
+        # Best first; among equals the one seen first, so that results do not depend on the sort.
+        order = np.argsort(-merged_scores, kind="stable")
+        _, first = np.unique(keys[order], return_index=True)
+        kept = order[np.sort(first)][: self._capacity]
+        self.configs, self.scores, self._keys = merged[kept], merged_scores[kept], keys[kept]
+        return True
+
+
+def _contained(keys: NDArray[np.generic], among: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Which keys occur among others, shape (n,)."""
+    return np.isin(keys, among)

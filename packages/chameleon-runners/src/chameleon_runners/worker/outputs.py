@@ -1,0 +1,78 @@
+"""Comparing a candidate's outputs with the reference, and passing the reference on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import attrs
+import numpy as np
+from chameleon_core.stages import Arrays
+from numpy.typing import NDArray
+
+
+@attrs.frozen(kw_only=True)
+class Difference:
+    """How far outputs are from the reference.
+
+    Attributes:
+        error: largest |difference| over the largest |expected|; infinity where they cannot be
+            compared.
+        problem: what cannot be compared, as a sentence; empty where the error says it all.
+    """
+
+    error: float
+    problem: str = ""
+
+
+def save_arrays(path: Path, arrays: Arrays) -> None:
+    """Write arrays so that a reader sees all of them or no file."""
+    unfinished = path.with_suffix(".part")
+    with unfinished.open("wb") as file:
+        np.savez(file, *arrays)
+    os.replace(unfinished, path)  # noqa: PTH105 - atomic, which is the point
+
+
+def load_arrays(path: Path) -> Arrays:
+    """Read what ``save_arrays`` wrote."""
+    with np.load(path, allow_pickle=False) as stored:
+        return [stored[f"arr_{index}"] for index in range(len(stored.files))]
+
+
+def compare(actual: Arrays, expected: Arrays) -> Difference:
+    """Compare a candidate's outputs with the expected ones.
+
+    Shapes and dtypes must agree, and so must the places of NaN and of infinities.
+    """
+    if len(actual) != len(expected):
+        return _incomparable(f"{len(actual)} outputs where {len(expected)} are expected")
+    worst = 0.0
+    for index, (got, want) in enumerate(zip(actual, expected, strict=True)):
+        difference = _compare_one(np.asarray(got), want)
+        if difference.problem:
+            return _incomparable(f"output {index} {difference.problem}")
+        worst = max(worst, difference.error)
+    return Difference(error=worst)
+
+
+def _compare_one(got: NDArray[np.generic], want: NDArray[np.generic]) -> Difference:
+    if got.shape != want.shape:
+        return _incomparable(f"has shape {got.shape} where {want.shape} is expected")
+    # A reference may be computed in higher precision than the operator's own.
+    if got.dtype.kind != want.dtype.kind or got.dtype.itemsize > want.dtype.itemsize:
+        return _incomparable(f"is {got.dtype} where {want.dtype} is expected")
+    if not want.size:
+        return Difference(error=0.0)
+    got64, want64 = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(want64)
+    if not np.array_equal(got64[~finite], want64[~finite], equal_nan=True):
+        return _incomparable("differs where the reference is NaN or infinite")
+    if not np.isfinite(got64[finite]).all():
+        return _incomparable("holds NaN or infinity where the reference does not")
+    largest = float(np.abs(want64[finite]).max(initial=0.0))
+    gap = float(np.abs(got64[finite] - want64[finite]).max(initial=0.0))
+    return Difference(error=gap / largest if largest > 0.0 else gap)
+
+
+def _incomparable(problem: str) -> Difference:
+    return Difference(error=float("inf"), problem=problem)

@@ -1,0 +1,81 @@
+"""Makes a stage's builder in a worker from what the runner sends."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import cattrs
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.stages import Baseline, Builder, SpaceProvider
+from chameleon_core.task import Task
+
+from chameleon_runners.worker.protocol import Message
+
+HEAVY_MODULES = ("torch",)
+"""Modules kept from being imported along with another one: TVM's FFI imports torch when it is
+installed, which more than doubles the start of a worker. A stage that needs one says so in a
+class attribute, ``needs_modules = ("torch",)``."""
+
+
+def block(modules: Iterable[str]) -> None:
+    """Make importing these modules fail as if they were not installed."""
+    for name in modules:
+        if name not in sys.modules:
+            sys.modules[name] = None  # type: ignore[assignment]
+
+
+def unblock(modules: Iterable[str]) -> None:
+    """Undo ``block``."""
+    for name in modules:
+        if name in sys.modules and sys.modules[name] is None:
+            del sys.modules[name]
+
+
+def make_builder(message: Message) -> Builder:
+    """Make the builder that an ``open`` command describes.
+
+    Args:
+        message: ``factory``, ``options``, ``task``, ``threads`` and, for a baseline,
+            ``variant``.
+
+    Raises:
+        ChameleonError: the stage cannot be imported or cannot do this task.
+    """
+    factory = _load(message["factory"])
+    unblock(getattr(factory, "needs_modules", ()))
+    stage = factory(_options(factory, message["options"]))
+    task = Task(**message["task"])
+    if isinstance(stage, Baseline):
+        return stage.builder(task, message["variant"], threads=message["threads"])
+    provider: SpaceProvider = stage
+    return provider.builder(task, threads=message["threads"])
+
+
+def _load(factory: str) -> Callable[..., Any]:
+    """Import a stage's class, lightly if that works."""
+    before = set(sys.modules)
+    block(HEAVY_MODULES)
+    with contextlib.suppress(Exception):
+        return load_factory(factory)
+    # Modules left half imported by the attempt must not be found by the next one.
+    for name in set(sys.modules) - before - set(HEAVY_MODULES):
+        if name.partition(".")[0] == factory.partition(".")[0].partition(":")[0]:
+            del sys.modules[name]
+    unblock(HEAVY_MODULES)
+    return load_factory(factory)
+
+
+def _options(factory: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """The options object that a stage's constructor is annotated with, from JSON values."""
+    constructor = factory.__init__ if isinstance(factory, type) else factory
+    hints = typing.get_type_hints(constructor)
+    hints.pop("return", None)
+    expected = next(iter(hints.values()), None)
+    if isinstance(expected, type) and attrs.has(expected):
+        return cattrs.Converter(forbid_extra_keys=True).structure(values, expected)
+    return values

@@ -1,0 +1,41 @@
+"""A builder of TVM programs: what every TVM space and the untuned baseline share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from chameleon_core.stages import Arrays, Builder, Kernel
+from chameleon_core.task import Task
+
+from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.operators import operator_of
+
+
+class TVMBuilder(Builder):
+    """Builds kernels of one task; subclasses say which program a configuration is.
+
+    Args:
+        task: the task.
+        threads: how many threads the kernels will run with.
+    """
+
+    def __init__(self, task: Task, *, threads: int) -> None:
+        self.task = task
+        self.threads = threads
+        self.operator = operator_of(task)
+        self.inputs = self.operator.inputs()
+
+    @abstractmethod
+    def program(self, config: Sequence[int]) -> Program:
+        """The scheduled program of a configuration.
+
+        Raises:
+            InvalidConfigurationError: the configuration names no program.
+        """
+
+    def build(self, config: Sequence[int]) -> Kernel:
+        return TVMKernel(self.program(config), self.task.target)
+
+    def reference(self) -> tuple[Arrays, float]:
+        return self.operator.reference(self.inputs), self.operator.tolerance

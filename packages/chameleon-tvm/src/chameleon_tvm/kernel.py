@@ -1,0 +1,109 @@
+"""Programs built by TVM and loaded in this process: what a worker checks and times."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+import tvm
+from chameleon_core.stages import Arrays, Kernel
+
+from chameleon_tvm.targets import tvm_target
+
+
+def _unchanged(outputs: Arrays) -> Arrays:
+    return outputs
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Program:
+    """A scheduled function together with what it is to be run on.
+
+    Attributes:
+        function: a ``tvm.tirx.PrimFunc`` whose parameters are the inputs, then the outputs.
+        inputs: one array per input parameter, already packed into the function's layouts.
+        unpack: turns the function's outputs into the operator's logical outputs.
+    """
+
+    function: tvm.tirx.PrimFunc
+    inputs: Sequence[np.ndarray]
+    unpack: Callable[[Arrays], Arrays] = _unchanged
+
+
+class TVMKernel(Kernel):
+    """One function compiled for a target (LLVM JIT, nothing written to disk) with its buffers.
+
+    Args:
+        program: the function and its packed inputs.
+        target: the canonical target, as ``TargetResolver.resolve`` gives it.
+    """
+
+    def __init__(self, program: Program, target: str) -> None:
+        resolved = tvm_target(target)
+        named = program.function.with_attr("global_symbol", "main")
+        self._module = tvm.compile(tvm.IRModule({"main": named}), target=resolved).jit()
+        self._function = self._module["main"]
+        self._device = tvm.runtime.device("cpu" if resolved.kind.name == "llvm" else str(resolved.kind.name))
+        self._program = program
+        self._arguments = self._allocate()
+        self._evaluators: dict[int, Callable[..., tvm.runtime.module.BenchmarkResult]] = {}
+        self._rotation: list[list[tvm.runtime.Tensor]] = []
+        self._turn = 0
+
+    @property
+    def argument_bytes(self) -> int:
+        """Bytes of one set of arguments: inputs, packed weights and outputs."""
+        return sum(
+            math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
+            for tensor in self._arguments
+        )
+
+    def outputs(self) -> Arrays:
+        self._function(*self._arguments)
+        produced = self._arguments[len(self._program.inputs) :]
+        return self._program.unpack([tensor.numpy() for tensor in produced])
+
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        if cold_bytes > 0:
+            return self._time_cold(number, cold_bytes)
+        if number not in self._evaluators:
+            # TVM's evaluator loops in C++ and runs once more, untimed, before it starts.
+            self._evaluators[number] = self._module.time_evaluator(
+                "main", self._device, number=number, repeat=1
+            )
+        return float(self._evaluators[number](*self._arguments).mean)
+
+    def _time_cold(self, number: int, cold_bytes: int) -> float:
+        """Walk through as many copies of all arguments as it takes to evict each of them.
+
+        Copies rather than a flush between runs: the worker threads of TVM's pool go to sleep
+        during a flush, and their waking up would be counted. Calling from Python costs about
+        a microsecond a run.
+        """
+        copies = 1 + math.ceil(cold_bytes / max(1, self.argument_bytes))
+        while len(self._rotation) < copies:
+            self._rotation.append(self._allocate())
+        sets = [self._rotation[(self._turn + run) % copies] for run in range(number + 1)]
+        self._turn = (self._turn + number + 1) % copies
+        self._function(*sets[0])
+        self._device.sync()
+        started = time.perf_counter()
+        for arguments in sets[1:]:
+            self._function(*arguments)
+        self._device.sync()
+        return (time.perf_counter() - started) / number
+
+    def _allocate(self) -> list[tvm.runtime.Tensor]:
+        function = self._program.function
+        inputs = [tvm.runtime.tensor(array, device=self._device) for array in self._program.inputs]
+        outputs = []
+        for parameter in list(function.params)[len(inputs) :]:
+            buffer = function.buffer_map[parameter]
+            shape = tuple(int(extent) for extent in buffer.shape)
+            # Zeros, not garbage: a kernel that writes too little must fail the same way each time.
+            zeros = np.zeros(shape, str(buffer.dtype))
+            outputs.append(tvm.runtime.tensor(zeros, device=self._device))
+        return inputs + outputs

@@ -1,0 +1,99 @@
+"""Operators: a task made computable, in TensorIR and, independently of TVM, in NumPy."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+if TYPE_CHECKING:
+    import tvm
+
+OPERATORS = {
+    "conv2d": "chameleon_tvm.operators.convolution:Conv2d",
+    "depthwise_conv2d": "chameleon_tvm.operators.convolution:DepthwiseConv2d",
+    "dense": "chameleon_tvm.operators.matmul:Dense",
+    "batch_matmul": "chameleon_tvm.operators.matmul:BatchMatmul",
+    "primfunc": "chameleon_tvm.operators.primfunc:PrimFuncOperator",
+}
+"""Kinds of operators (``Task.operator``) and the classes that make them computable."""
+
+
+class Operator(ABC):
+    """A task's computation.
+
+    Logical arrays have the layouts of the textbook (N, C, H, W for images; O, I, H, W for
+    filters); physical ones have the layouts that the task asks for and ``prim_func`` takes.
+    Making one imports no TVM, so that a vendor's kernel can be checked in a process without it.
+
+    Args:
+        task: what to compute.
+    """
+
+    constants: frozenset[int] = frozenset()
+    """Which inputs never change between runs (weights), so that they may be packed beforehand."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    @abstractmethod
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        """The unscheduled computation on physical arrays: inputs, then outputs."""
+
+    @abstractmethod
+    def inputs(self) -> Arrays:
+        """Deterministic logical inputs, the same in every process."""
+
+    @abstractmethod
+    def reference(self, inputs: Arrays) -> Arrays:
+        """Expected logical outputs in float64, computed by NumPy from logical inputs."""
+
+    @property
+    @abstractmethod
+    def tolerance(self) -> float:
+        """Largest accepted |difference| over the largest |expected|."""
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations of one evaluation."""
+        return self.task.flop
+
+    def arrange(self, inputs: Arrays) -> Arrays:
+        """Physical inputs from logical ones."""
+        return inputs
+
+    def logical(self, outputs: Arrays) -> Arrays:
+        """Logical outputs from physical ones."""
+        return outputs
+
+
+def operator_of(task: Task) -> Operator:
+    """The operator a task describes.
+
+    Raises:
+        ConfigError: no such kind of operator.
+    """
+    if task.operator not in OPERATORS:
+        raise ConfigError(
+            f"task {task.name!r}: there is no operator {task.operator!r}",
+            hint=f"Known operators: {', '.join(OPERATORS)}.",
+        )
+    module, _, name = OPERATORS[task.operator].partition(":")
+    made = getattr(importlib.import_module(module), name)(task)
+    if not isinstance(made, Operator):
+        raise TypeError(f"{OPERATORS[task.operator]} is no Operator")
+    return made
+
+
+def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[Any, Any]:
+    """Numbers in [-1, 1) that depend on nothing but their shape and stream.
+
+    Not on the task: two layouts of one operator see the same logical numbers.
+    """
+    rng = np.random.default_rng([20200426, stream, *shape])
+    return rng.uniform(-1, 1, shape).astype(dtype)

@@ -1,0 +1,378 @@
+"""What a pipeline file says about an operator, checked, and the shapes that follow from it.
+
+Cheap to import: a pipeline file is checked without TVM or NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import attrs
+from chameleon_core.errors import ConfigError
+from chameleon_core.task import Task
+
+Pair = int | tuple[int, int]
+Padding = int | tuple[int, int] | tuple[int, int, int, int]
+
+LAYOUT_HINT = "Layouts are NCHW, NHWC and blocked ones such as NCHW16c."
+_BLOCKED = re.compile(r"NCHW([1-9]\d*)c")
+
+
+def channel_block(layout: str) -> int:
+    """Channels per block of a blocked layout; 0 for NCHW and NHWC.
+
+    Raises:
+        ConfigError: no such layout.
+    """
+    if layout in {"NCHW", "NHWC"}:
+        return 0
+    match = _BLOCKED.fullmatch(layout)
+    if match is None:
+        raise ConfigError(f"{layout!r} is not a layout", hint=LAYOUT_HINT)
+    return int(match[1])
+
+
+def physical_shape(shape: tuple[int, int, int, int], layout: str) -> tuple[int, ...]:
+    """The shape of an (N, C, H, W) array in a layout."""
+    n, c, h, w = shape
+    if layout == "NCHW":
+        return shape
+    if layout == "NHWC":
+        return (n, h, w, c)
+    block = channel_block(layout)
+    return (n, c // block, h, w, block)
+
+
+def _pair(value: Any) -> Any:
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def _four(value: Any) -> Any:
+    if isinstance(value, int):
+        return (value,) * 4
+    return (*value, *value) if len(value) == 2 else tuple(value)  # noqa: PLR2004
+
+
+def _helped(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@attrs.frozen(kw_only=True)
+class OperatorSpec(ABC):
+    """One operator of the ``operators`` frontend.
+
+    Attributes:
+        name: unique within a run; made from the kind and its place in the file where empty.
+        weight: how often the operator occurs in the network.
+    """
+
+    kind: ClassVar[str]
+
+    name: str = attrs.field(default="", metadata=_helped("unique name; made up where missing"))
+    weight: int = attrs.field(
+        default=1,
+        validator=attrs.validators.ge(1),
+        metadata=_helped("how often the operator occurs in the network"),
+    )
+
+    @property
+    @abstractmethod
+    def flop(self) -> float:
+        """Floating-point operations of one evaluation, by the mathematical definition."""
+
+    def arguments(self) -> dict[str, Any]:
+        """JSON values that define the operator completely."""
+        return attrs.asdict(self, filter=lambda field, _: field.name not in {"name", "weight"})
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """The specification a task was made from."""
+        return cls(**task.arguments, name=task.name, weight=task.weight)
+
+    def task(self, name: str, target: str) -> Task:
+        """The task on a resolved target."""
+        return Task(
+            name=self.name or name,
+            operator=self.kind,
+            arguments=self.arguments(),
+            target=target,
+            flop=self.flop,
+            weight=self.weight,
+        )
+
+    def fail(self, problem: str, hint: str) -> ConfigError:
+        """An error about this operator, as a sentence."""
+        return ConfigError(f"{self.kind} {self.name or '(unnamed)'}: {problem}", hint=hint)
+
+
+def _positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
+    for what, value in numbers.items():
+        values = (value,) if isinstance(value, int) else value
+        if any(number < 1 for number in values):
+            raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
+
+
+def _float32(spec: OperatorSpec, dtype: str) -> None:
+    if dtype != "float32":
+        raise spec.fail(f"dtype {dtype!r} is not supported", "Only float32 is, so far.")
+
+
+@attrs.frozen(kw_only=True)
+class _ConvolutionSpec(OperatorSpec):
+    """What every convolution has; sizes are logical (N, C, H, W) whatever the layout."""
+
+    input: tuple[int, int, int, int] = attrs.field(
+        converter=tuple, metadata=_helped("input shape as [N, C, H, W], whatever the layout")
+    )
+    kernel: Pair = attrs.field(converter=_pair, metadata=_helped("filter height and width"))
+    stride: Pair = attrs.field(default=1, converter=_pair, metadata=_helped("steps down, right"))
+    padding: Padding = attrs.field(
+        default=0,
+        converter=_four,
+        metadata=_helped("one number, [height, width], or [top, left, bottom, right]"),
+    )
+    dilation: Pair = attrs.field(
+        default=1, converter=_pair, metadata=_helped("distance between taps down, right")
+    )
+    layout: str = attrs.field(default="NCHW", metadata=_helped("input layout. " + LAYOUT_HINT))
+    output_layout: str = attrs.field(
+        default="", metadata=_helped("output layout; the input's where missing")
+    )
+    dtype: str = attrs.field(default="float32", metadata=_helped("element type: float32"))
+
+    def __attrs_post_init__(self) -> None:
+        if not self.output_layout:
+            object.__setattr__(self, "output_layout", self.layout)
+        _float32(self, self.dtype)
+        if len(self.input) != 4 or len(self.kernel_size) != 2 or len(self.pads) != 4:  # noqa: PLR2004
+            raise self.fail(
+                "input needs 4 numbers, kernel 2, padding 1, 2 or 4",
+                "Write input as [N, C, H, W] whatever the layout.",
+            )
+        _positive(
+            self,
+            input=self.input,
+            kernel=self.kernel_size,
+            stride=self.strides,
+            dilation=self.dilations,
+            filters=self.output_channels,
+            groups=self.group_count,
+        )
+        if any(pad < 0 for pad in self.pads):
+            raise self.fail(f"padding {self.pads} is negative", "Give padding of at least 0.")
+        if min(self.output_shape[2:]) < 1:
+            h, w = self.input[2:]
+            kh, kw = self.reach
+            raise self.fail(
+                f"a filter that covers {kh}x{kw} does not fit into an input of {h}x{w} "
+                f"with padding {self.pads}",
+                "Enlarge the input or the padding, or shrink kernel or dilation.",
+            )
+        for layout, channels, what in (
+            (self.layout, self.input[1], "input"),
+            (self.output_layout, self.output_channels, "output"),
+        ):
+            block = channel_block(layout)
+            if block and channels % block:
+                raise self.fail(
+                    f"{channels} {what} channels do not divide into the blocks of {layout}",
+                    "Choose a block that divides them, or NCHW or NHWC.",
+                )
+
+    @property
+    @abstractmethod
+    def output_channels(self) -> int:
+        """Number of output channels."""
+
+    @property
+    @abstractmethod
+    def group_count(self) -> int:
+        """Number of groups."""
+
+    @property
+    def kernel_size(self) -> tuple[int, int]:
+        """Filter height and width."""
+        return _pair(self.kernel)  # type: ignore[no-any-return]
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Steps down and right."""
+        return _pair(self.stride)  # type: ignore[no-any-return]
+
+    @property
+    def dilations(self) -> tuple[int, int]:
+        """Distances between taps, down and right."""
+        return _pair(self.dilation)  # type: ignore[no-any-return]
+
+    @property
+    def pads(self) -> tuple[int, int, int, int]:
+        """Zeros added at the top, left, bottom, right."""
+        return _four(self.padding)  # type: ignore[no-any-return]
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Height and width that a dilated filter covers."""
+        (kh, kw), (dh, dw) = self.kernel_size, self.dilations
+        return ((kh - 1) * dh + 1, (kw - 1) * dw + 1)
+
+    @property
+    def output_shape(self) -> tuple[int, int, int, int]:
+        """The output's logical (N, C, H, W)."""
+        n, _, h, w = self.input
+        (kh, kw), (sh, sw), (top, left, bottom, right) = self.reach, self.strides, self.pads
+        height = (h + top + bottom - kh) // sh + 1
+        width = (w + left + right - kw) // sw + 1
+        return (n, self.output_channels, height, width)
+
+    @property
+    def filter_shape(self) -> tuple[int, int, int, int]:
+        """The weights' logical (output channels, input channels of a group, height, width)."""
+        return (self.output_channels, self.input[1] // self.group_count, *self.kernel_size)
+
+    @property
+    def flop(self) -> float:
+        n, oc, oh, ow = self.output_shape
+        _, ic, kh, kw = self.filter_shape
+        return 2.0 * n * oc * oh * ow * ic * kh * kw
+
+
+@attrs.frozen(kw_only=True)
+class Conv2dSpec(_ConvolutionSpec):
+    """A 2-D convolution (cross-correlation), possibly grouped."""
+
+    kind: ClassVar[str] = "conv2d"
+
+    filters: int = attrs.field(metadata=_helped("number of output channels"))
+    groups: int = attrs.field(default=1, metadata=_helped("number of groups"))
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.input[1] % self.groups or self.filters % self.groups:
+            raise self.fail(
+                f"{self.input[1]} input and {self.filters} output channels "
+                f"do not divide into {self.groups} groups",
+                "Choose a number of groups that divides both.",
+            )
+
+    @property
+    def output_channels(self) -> int:
+        return self.filters
+
+    @property
+    def group_count(self) -> int:
+        return self.groups
+
+
+@attrs.frozen(kw_only=True)
+class DepthwiseConv2dSpec(_ConvolutionSpec):
+    """A convolution of every channel with filters of its own."""
+
+    kind: ClassVar[str] = "depthwise_conv2d"
+
+    multiplier: int = attrs.field(
+        default=1, metadata=_helped("output channels per input channel")
+    )
+
+    @property
+    def output_channels(self) -> int:
+        return self.input[1] * self.multiplier
+
+    @property
+    def group_count(self) -> int:
+        return self.input[1]
+
+
+@attrs.frozen(kw_only=True)
+class DenseSpec(OperatorSpec):
+    """A matrix product with constant weights: (rows, features) x (units, features)^T."""
+
+    kind: ClassVar[str] = "dense"
+
+    input: tuple[int, int] = attrs.field(
+        converter=tuple, metadata=_helped("input shape as [rows, features]")
+    )
+    units: int = attrs.field(metadata=_helped("number of outputs per row"))
+    dtype: str = attrs.field(default="float32", metadata=_helped("element type: float32"))
+
+    def __attrs_post_init__(self) -> None:
+        _float32(self, self.dtype)
+        if len(self.input) != 2:  # noqa: PLR2004
+            raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
+        _positive(self, input=self.input, units=self.units)
+
+    @property
+    def flop(self) -> float:
+        return 2.0 * self.input[0] * self.input[1] * self.units
+
+
+@attrs.frozen(kw_only=True)
+class BatchMatmulSpec(OperatorSpec):
+    """Matrix products (batch, m, k) x (batch, k, n), neither side constant."""
+
+    kind: ClassVar[str] = "batch_matmul"
+
+    a: tuple[int, int, int] = attrs.field(
+        converter=tuple, metadata=_helped("left shape as [batch, m, k]")
+    )
+    b: tuple[int, int, int] = attrs.field(
+        converter=tuple,
+        metadata=_helped("right shape as [batch, k, n]; [batch, n, k] with transpose_b"),
+    )
+    transpose_b: bool = attrs.field(
+        default=False, metadata=_helped("whether the right side is stored as [batch, n, k]")
+    )
+    dtype: str = attrs.field(default="float32", metadata=_helped("element type: float32"))
+
+    def __attrs_post_init__(self) -> None:
+        _float32(self, self.dtype)
+        if len(self.a) != 3 or len(self.b) != 3:  # noqa: PLR2004
+            raise self.fail("a and b need 3 numbers each", "Write a as [batch, m, k].")
+        _positive(self, a=self.a, b=self.b)
+        inner = self.b[2] if self.transpose_b else self.b[1]
+        if self.a[0] != self.b[0] or self.a[2] != inner:
+            raise self.fail(
+                f"a of {list(self.a)} and b of {list(self.b)} do not fit together",
+                "a is [batch, m, k]; b is [batch, k, n], or [batch, n, k] with transpose_b.",
+            )
+
+    @property
+    def columns(self) -> int:
+        """Columns of the product."""
+        return self.b[1] if self.transpose_b else self.b[2]
+
+    @property
+    def flop(self) -> float:
+        return 2.0 * self.a[0] * self.a[1] * self.a[2] * self.columns
+
+
+@attrs.frozen(kw_only=True)
+class PrimFuncSpec(OperatorSpec):
+    """A TensorIR function of the user's own."""
+
+    kind: ClassVar[str] = "primfunc"
+
+    source: str = attrs.field(
+        metadata=_helped("'path.py:function' or 'package.module:function' that gives a PrimFunc")
+    )
+
+    def __attrs_post_init__(self) -> None:
+        place, _, function = self.source.rpartition(":")
+        if not place or not function.isidentifier():
+            raise self.fail(
+                f"{self.source!r} does not name a function",
+                "Write source as 'path.py:function' or 'package.module:function'.",
+            )
+
+    @property
+    def flop(self) -> float:
+        # Counted on the function itself, which only TVM can read; see ``operators.primfunc``.
+        return 0.0
+
+
+OPERATOR_SPECS: dict[str, type[OperatorSpec]] = {
+    spec.kind: spec
+    for spec in (Conv2dSpec, DepthwiseConv2dSpec, DenseSpec, BatchMatmulSpec, PrimFuncSpec)
+}
+"""What ``model: {operators: [{KIND: {...}}]}`` may name."""
