@@ -1,1 +1,1 @@
-"""Chameleon: cost models."""
+"""Cost models, which predict the quality of configurations from what was measured."""

@@ -1,1 +1,1 @@
-"""Chameleon: explorers."""
+"""Search algorithms: simulated annealing and random search, and the presets built on them."""

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from chameleon_explorers.best_set import BestSet
 from chameleon_explorers.options import AnnealingOptions
-from chameleon_explorers.starting import unguided
 
 _COLD = 1e-5
 """Added to the temperature, which ends at 0."""
@@ -46,13 +45,15 @@ class AnnealingExplorer(Explorer):
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
         options = self._options
         if score is None:
-            return unguided(self._space, visited, count, self._rng, use_start=options.use_start)
+            configs = visited.sample(count, self._rng)
+            return Candidates(configs=configs, scores=np.zeros(len(configs)))
         chains = self._starting_points()
-        if not len(chains) or count < 1:
-            return unguided(self._space, visited, count, self._rng, use_start=False)
-
         best = BestSet(self._space, visited, count)
-        scores = score(chains)
+        if not len(chains):
+            return self._filled(best, score, visited, count, 0)
+
+        # A copy: it is changed below, and the model may keep what it returned.
+        scores = score(chains).copy()
         best.offer(chains, scores)
         step, unchanged = 0, 0
         temperatures = np.linspace(options.temperature, 0.0, options.steps, endpoint=False)
@@ -69,13 +70,16 @@ class AnnealingExplorer(Explorer):
         return self._filled(best, score, visited, count, step)
 
     def _starting_points(self) -> Configs:
-        """The chains, from where they were left (or drawn), the first ones at the elites."""
+        """The chains where they were left, or new ones, the first of them at the elites."""
+        wanted = self._options.chains
         chains = self._chains
-        if not self._options.persistent or len(chains) < self._options.chains:
-            chains = self._space.sample(self._options.chains, self._rng)
-            if 0 < len(chains) < self._options.chains:
+        if not self._options.persistent or not len(chains):
+            # The space's own guesses are good places to start from, measured or not.
+            drawn = self._space.sample(wanted, self._rng)
+            chains = self._space.distinct(np.concatenate([self._space.start, drawn]))[:wanted]
+            if 0 < len(chains) < wanted:
                 # A space with fewer configurations than chains: several chains share one.
-                chains = np.resize(chains, (self._options.chains, chains.shape[1]))
+                chains = np.resize(chains, (wanted, chains.shape[1]))
         chains = chains.copy()
         elites = self._elites[: len(chains)]
         chains[: len(elites)] = elites

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Scores, Visited
-from numpy.typing import NDArray
 
 
 class BestSet:
@@ -43,7 +42,7 @@ class BestSet:
         if not promising.any():
             return False
         configs, scores = configs[promising], scores[promising]
-        new = ~_contained(self._space.keys(configs), self._keys)
+        new = ~np.isin(self._space.keys(configs), self._keys)
         configs, scores = configs[new], scores[new]
         fresh = self._visited.fresh(configs)
         if not fresh.any():
@@ -57,8 +56,3 @@ class BestSet:
         kept = order[np.sort(first)][: self._capacity]
         self.configs, self.scores, self._keys = merged[kept], merged_scores[kept], keys[kept]
         return True
-
-
-def _contained(keys: NDArray[np.generic], among: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Which keys occur among others, shape (n,)."""
-    return np.isin(keys, among)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chameleon_core.plugins import PluginRecord, PresetRecord, hookimpl
+from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, hookimpl
 
-from chameleon_explorers.options import AnnealingOptions, RandomOptions
+from chameleon_explorers.options import AnnealingOptions
 from chameleon_explorers.presets import PRESETS
 
 
@@ -22,7 +22,7 @@ def chameleon_explorers() -> list[PluginRecord]:
             name="random",
             summary="Random unvisited configurations, ranked by the cost model",
             factory="chameleon_explorers.random_search:RandomExplorer",
-            options=RandomOptions,
+            options=NoOptions,
         ),
     ]
 

@@ -34,15 +34,3 @@ class AnnealingOptions:
         validator=validators.ge(0),
         metadata={"help": "chains restarted each round at the best configurations measured"},
     )
-    use_start: bool = attrs.field(
-        default=True, metadata={"help": "propose the space's own first guesses first"}
-    )
-
-
-@attrs.frozen(kw_only=True)
-class RandomOptions:
-    """Options of ``random``."""
-
-    use_start: bool = attrs.field(
-        default=False, metadata={"help": "propose the space's own first guesses first"}
-    )

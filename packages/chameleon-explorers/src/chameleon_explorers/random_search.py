@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Candidates, Explorer, ScoreFunction, StageContext, Visited
-
-from chameleon_explorers.options import RandomOptions
-from chameleon_explorers.starting import unguided
 
 
 class RandomExplorer(Explorer):
     """Proposes random unvisited configurations, ranked by the cost model where there is one."""
 
-    def __init__(self, options: RandomOptions, context: StageContext) -> None:
-        self._options = options
-        self._space = context.space
+    def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._rng = context.rng
 
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
-        found = unguided(
-            self._space, visited, count, self._rng, use_start=self._options.use_start
-        )
+        configs = visited.sample(count, self._rng)
         if score is None:
-            return found
-        scores = score(found.configs)
+            return Candidates(configs=configs, scores=np.zeros(len(configs)))
+        scores = score(configs)
         order = np.argsort(-scores, kind="stable")
-        return Candidates(configs=found.configs[order], scores=scores[order], steps=1)
+        return Candidates(configs=configs[order], scores=scores[order], steps=1)

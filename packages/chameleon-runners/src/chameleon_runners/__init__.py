@@ -1,1 +1,5 @@
-"""Chameleon: runners."""
+"""Chameleon: runners, which build, check and time candidates in worker processes."""
+
+from chameleon_runners.options import LocalOptions
+
+__all__ = ["LocalOptions"]

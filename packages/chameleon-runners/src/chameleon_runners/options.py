@@ -121,7 +121,9 @@ class LocalOptions:
         metadata={"help": "kernels of a batch timed again at most"},
     )
     leader_rounds: int = attrs.field(
-        default=10, validator=validators.ge(1), metadata={"help": "repeats of each leader"}
+        default=24,
+        validator=validators.ge(1),
+        metadata={"help": "repeats of each leader at most"},
     )
     compare_rounds: int = attrs.field(
         default=20,

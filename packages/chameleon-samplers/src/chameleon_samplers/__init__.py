@@ -1,1 +1,1 @@
-"""Chameleon: samplers."""
+"""Samplers, which keep few of many candidates, and synthesizers, which refine a batch."""

@@ -1,1 +1,74 @@
-"""Registers this package's plugins."""
+"""Registers this package's plugins; imports no numerical library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+
+from chameleon_tvm.baselines.records import BASELINES
+from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+
+SPACES = (
+    PluginRecord(
+        name="auto",
+        summary="A template where there is one for the operator and target, else sketches",
+        factory="chameleon_tvm.spaces.auto:AutoSpace",
+        options=SketchOptions,
+    ),
+    PluginRecord(
+        name="template",
+        summary="Register-tiled direct convolutions and matrix products for llvm targets",
+        factory="chameleon_tvm.spaces.template.provider:TemplateSpace",
+        options=NoOptions,
+    ),
+    PluginRecord(
+        name="sketch",
+        summary="MetaSchedule's sketches as knobs, for every operator and target",
+        factory="chameleon_tvm.spaces.sketch.provider:SketchSpace",
+        options=SketchOptions,
+    ),
+)
+
+FRONTENDS = (
+    PluginRecord(
+        name="operators",
+        summary="Single tensor operators, written down in the pipeline file",
+        factory="chameleon_tvm.frontends.operators:OperatorsFrontend",
+        options=OperatorsOptions,
+    ),
+)
+
+TARGETS = (
+    PluginRecord(
+        name="tvm",
+        summary="Everything TVM takes, the command-line form, tags, and 'native'",
+        factory="chameleon_tvm.targets:TVMTargets",
+        options=NoOptions,
+    ),
+)
+
+
+@hookimpl
+def chameleon_spaces() -> Iterable[PluginRecord]:
+    """The design spaces of this package."""
+    return SPACES
+
+
+@hookimpl
+def chameleon_frontends() -> Iterable[PluginRecord]:
+    """The frontends of this package."""
+    return FRONTENDS
+
+
+@hookimpl
+def chameleon_targets() -> Iterable[PluginRecord]:
+    """The target resolver."""
+    return TARGETS
+
+
+@hookimpl
+def chameleon_baselines() -> Iterable[PluginRecord]:
+    """What a user would run without tuning."""
+    return BASELINES

@@ -46,7 +46,9 @@ class TVMKernel(Kernel):
         named = program.function.with_attr("global_symbol", "main")
         self._module = tvm.compile(tvm.IRModule({"main": named}), target=resolved).jit()
         self._function = self._module["main"]
-        self._device = tvm.runtime.device("cpu" if resolved.kind.name == "llvm" else str(resolved.kind.name))
+        self._device = tvm.runtime.device(
+            "cpu" if resolved.kind.name == "llvm" else str(resolved.kind.name)
+        )
         self._program = program
         self._arguments = self._allocate()
         self._evaluators: dict[int, Callable[..., tvm.runtime.module.BenchmarkResult]] = {}
@@ -101,7 +103,7 @@ class TVMKernel(Kernel):
         inputs = [tvm.runtime.tensor(array, device=self._device) for array in self._program.inputs]
         outputs = []
         for parameter in list(function.params)[len(inputs) :]:
-            buffer = function.buffer_map[parameter]
+            buffer = parameter
             shape = tuple(int(extent) for extent in buffer.shape)
             # Zeros, not garbage: a kernel that writes too little must fail the same way each time.
             zeros = np.zeros(shape, str(buffer.dtype))

@@ -1,5 +1,5 @@
 """The ``chameleon`` command."""
 
+from chameleon_core.cli.main import main
 
-def main() -> None:
-    """Entry point of the console script."""
+__all__ = ["main"]

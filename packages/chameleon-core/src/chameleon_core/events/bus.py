@@ -57,7 +57,7 @@ class EventBus:
         # Each implementation is called on its own: pluggy's own call ends at the first error.
         for implementation in caller.get_hookimpls():
             try:
-                implementation.function(event)
+                implementation.function(*(event for _ in implementation.argnames))
             except Exception:  # anyone's code; watching a run must not end it
                 log.exception(
                     "a listener failed and is switched off", listener=implementation.plugin_name

@@ -1,5 +1,8 @@
 """Pipelines: what a run consists of, read from YAML with errors that say where."""
 
+from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.nodes import PipelineError, Problem
+from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import (
     Budget,
     Requirement,
@@ -10,8 +13,13 @@ from chameleon_core.pipeline.schema import (
 
 __all__ = [
     "Budget",
+    "PipelineError",
+    "Problem",
     "Requirement",
     "ResolvedPipeline",
     "Scope",
     "StageSpec",
+    "dump_pipeline",
+    "from_dict",
+    "load_pipeline",
 ]

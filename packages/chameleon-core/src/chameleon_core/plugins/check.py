@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 
 from chameleon_core.plugins.kinds import Kind
-from chameleon_core.plugins.records import API_VERSION, PluginRecord, PresetRecord
+from chameleon_core.plugins.records import API_VERSION, CommandRecord, PluginRecord, PresetRecord
+
+Record = PluginRecord | PresetRecord | CommandRecord
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -22,18 +24,20 @@ def complaint(kind: Kind, record: Any) -> str | None:
         kind: the kind whose hook returned it.
         record: anything.
     """
-    if not isinstance(record, kind.record):
+    if not isinstance(record, kind.record) or not isinstance(record, Record):
         return f"a {type(record).__name__} as {kind.noun}, which must be a {kind.record.__name__}"
-    if not isinstance(record.name, str) or not _NAME.fullmatch(record.name):
+    name: Any = record.name
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         return (
-            f"a {kind.noun} named {record.name!r}; a name is made of letters, digits, '-', '_', "
+            f"a {kind.noun} named {name!r}; a name is made of letters, digits, '-', '_', "
             "'.' and '+'"
         )
     about = f"the {kind.noun} '{record.name}'"
-    if not isinstance(record.summary, str):
+    summary: Any = record.summary
+    if not isinstance(summary, str):
         return f"{about} with a summary that is no text"
     if isinstance(record, PresetRecord):
-        wrong = _wrong_preset(record)
+        wrong = _wrong_preset(record.pipeline)
     else:
         wrong = _wrong_factory(record.factory)
         if wrong is None and isinstance(record, PluginRecord):
@@ -61,17 +65,21 @@ def _wrong_version(version: Any) -> str | None:
 def _wrong_options(kind: Kind, options: Any) -> str | None:
     if not (isinstance(options, type) and attrs.has(options)):
         return f"the options {options!r}, which must be an attrs class"
+    try:
+        attrs.resolve_types(options)
+    except Exception as error:  # noqa: BLE001 - annotations may name anything
+        return f"options whose annotations cannot be resolved ({type(error).__name__}: {error})"
     # The section's own key `name` says which implementation is meant; a frontend has no such key.
     if kind.name != "frontends" and any(field.alias == "name" for field in attrs.fields(options)):
         return "an option called 'name', which the pipeline file uses for the stage itself"
     return None
 
 
-def _wrong_preset(record: PresetRecord) -> str | None:
-    if not isinstance(record.pipeline, Mapping):
+def _wrong_preset(pipeline: Any) -> str | None:
+    if not isinstance(pipeline, Mapping):
         return "a pipeline that is no mapping"
-    if not all(isinstance(key, str) for key in record.pipeline):
+    if not all(isinstance(key, str) for key in pipeline):
         return "pipeline keys that are no text"
-    if "preset" in record.pipeline:
+    if "preset" in pipeline:
         return "a preset of its own; presets do not nest"
     return None

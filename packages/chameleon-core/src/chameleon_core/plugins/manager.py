@@ -17,8 +17,9 @@ import attrs
 import pluggy
 
 from chameleon_core.plugins.check import complaint
-from chameleon_core.plugins.hookspecs import PROJECT, RegistrationHooks
+from chameleon_core.plugins.hookspecs import PROJECT, EventHooks, RegistrationHooks
 from chameleon_core.plugins.kinds import KINDS, Kind
+from chameleon_core.words import did_you_mean
 
 MOST_RECORDS = 10_000
 """A hook that yields more is taken to be endless."""
@@ -91,6 +92,7 @@ def load_plugins(candidates: Iterable[Candidate]) -> Loaded:
     """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(RegistrationHooks)
+    manager.add_hookspecs(EventHooks)
     loaded = Loaded(manager=manager)
     with contextlib.redirect_stdout(sys.stderr):
         for candidate in candidates:
@@ -99,33 +101,42 @@ def load_plugins(candidates: Iterable[Candidate]) -> Loaded:
 
 
 def _load_one(candidate: Candidate, loaded: Loaded) -> None:
-    def fail(message: str) -> None:
-        loaded.errors.append(
-            LoadError(
-                plugin=candidate.name, distribution=candidate.distribution, message=message
-            )
-        )
-
     if candidate.distribution not in loaded.distributions:
         loaded.distributions.append(candidate.distribution)
+    loaded.errors += [
+        LoadError(plugin=candidate.name, distribution=candidate.distribution, message=problem)
+        for problem in _register(candidate, loaded)
+    ]
+
+
+def _register(candidate: Candidate, loaded: Loaded) -> Iterator[str]:
+    """Register one plugin and collect its records; yields what is wrong with it."""
     name = f"{candidate.distribution}:{candidate.name}"
-    plugin: Any = None
     try:
         plugin = candidate.load()
         loaded.manager.register(plugin, name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit and pytest's outcomes as well
-        if plugin is not None and loaded.manager.has_plugin(name):
+        # pluggy keeps a plugin whose second hook it refuses.
+        if loaded.manager.has_plugin(name):
             loaded.manager.unregister(name=name)
-        fail(f"failed to load: {_in_words(error)}")
+        yield f"failed to load: {_in_words(error)}"
         return
+    yield from _unknown_hooks(plugin, loaded.manager)
     for kind in KINDS.values():
-        caller: pluggy.HookCaller = getattr(loaded.manager.hook, kind.hook)
+        caller = getattr(loaded.manager.hook, kind.hook)
         for implementation in caller.get_hookimpls():
             if implementation.plugin is plugin:
-                for problem in _collect(kind, implementation.function, candidate, loaded):
-                    fail(problem)
+                yield from _collect(kind, implementation.function, candidate, loaded)
+
+
+def _unknown_hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[str]:
+    hooks = {name: caller for name, caller in vars(manager.hook).items() if name[0] != "_"}
+    known = [name for name, caller in hooks.items() if caller.has_spec()]
+    for caller in manager.get_hookcallers(plugin) or ():
+        if not caller.has_spec():
+            yield f"implements '{caller.name}', which is no hook{did_you_mean(caller.name, known)}"
 
 
 def _collect(kind: Kind, hook: Any, candidate: Candidate, loaded: Loaded) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from collections.abc import Iterable, Sequence
@@ -22,6 +21,7 @@ from chameleon_core.plugins.manager import (
     load_plugins,
 )
 from chameleon_core.plugins.records import PluginRecord
+from chameleon_core.words import did_you_mean
 
 
 class UnknownNameError(PluginError):
@@ -53,7 +53,11 @@ class Registry:
 
     @classmethod
     def from_plugins(
-        cls, plugins: Iterable[Any], *, distribution: str = "in-process", with_installed: bool = False
+        cls,
+        plugins: Iterable[Any],
+        *,
+        distribution: str = "in-process",
+        with_installed: bool = False,
     ) -> Registry:
         """A registry of plugins that are already in this process, for tests and for the API.
 
@@ -77,7 +81,7 @@ class Registry:
 
     @property
     def manager(self) -> pluggy.PluginManager:
-        """pluggy's manager with every plugin that loaded; event hooks are called through it."""
+        """The manager with every plugin that loaded; its plugins hear a run's events."""
         return self._loaded.manager
 
     @property
@@ -150,11 +154,13 @@ class Registry:
     def _unknown(self, kind: str, name: str) -> UnknownNameError:
         about = KINDS[kind]
         names = self.names(kind)
-        alike = difflib.get_close_matches(name.rpartition(":")[2], names, n=1)
-        message = f"unknown {about.noun} '{name}'"
-        if alike:
-            message += f"; did you mean '{alike[0]}'?"
-        hints = [f"installed: {', '.join(names)}" if names else f"no {about.noun} is installed"]
+        guess = did_you_mean(name.rpartition(":")[2], names)
+        message = f"unknown {about.noun} '{name}'{guess}"
+        hints = [
+            f"installed {about.noun}s: {', '.join(names)}"
+            if names
+            else f"no {about.noun} is installed"
+        ]
         if not any(_same(about.distribution, have) for have in self.distributions):
             hints.append(f"`pip install {about.distribution}` brings some")
         hints += [str(error) for error in self.errors]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 from numpy.typing import NDArray
@@ -104,7 +104,14 @@ class SpaceProvider(ABC):
 
 
 class Baseline(ABC):
-    """Something a user would run instead: the untuned kernel, the vendor's library."""
+    """Something a user would run instead: the untuned kernel, the vendor's library.
+
+    Attributes:
+        vendor: whether it is what a user would otherwise call, so that results count as
+            ``vendor_seconds``; False for the untuned kernel (``untuned_seconds``).
+    """
+
+    vendor: ClassVar[bool] = True
 
     @abstractmethod
     def supports(self, task: Task) -> bool:

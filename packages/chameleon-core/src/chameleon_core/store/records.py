@@ -178,7 +178,7 @@ class RecordStore:
             f"SELECT {_COLUMNS} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - a constant
             (task_id,),
         )
-        return [_measurement(*row) for row in rows]
+        return [_measurement(row) for row in rows]
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
         """A measured configuration decoded, or None where it was not measured."""
@@ -219,15 +219,8 @@ def _dump(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _measurement(
-    config: str,
-    seconds: str,
-    failure: str | None,
-    message: str,
-    error: float | None,
-    build_seconds: float,
-    run_seconds: float,
-) -> Measurement:
+def _measurement(row: tuple[Any, ...]) -> Measurement:
+    config, seconds, failure, message, error, build_seconds, run_seconds = row
     return Measurement(
         config=tuple(json.loads(config)),
         seconds=tuple(json.loads(seconds)),

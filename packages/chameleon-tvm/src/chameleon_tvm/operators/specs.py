@@ -271,9 +271,7 @@ class DepthwiseConv2dSpec(_ConvolutionSpec):
 
     kind: ClassVar[str] = "depthwise_conv2d"
 
-    multiplier: int = attrs.field(
-        default=1, metadata=_helped("output channels per input channel")
-    )
+    multiplier: int = attrs.field(default=1, metadata=_helped("output channels per input channel"))
 
     @property
     def output_channels(self) -> int:
@@ -354,21 +352,47 @@ class PrimFuncSpec(OperatorSpec):
     kind: ClassVar[str] = "primfunc"
 
     source: str = attrs.field(
-        metadata=_helped("'path.py:function' or 'package.module:function' that gives a PrimFunc")
+        metadata={
+            **_helped("'path.py:function' or 'package.module:function' that gives a PrimFunc"),
+            "source": True,
+        }
+    )
+    constants: tuple[str, ...] = attrs.field(
+        default=(), converter=tuple, metadata=_helped("names of inputs that never change")
+    )
+    reference: str = attrs.field(
+        default="",
+        metadata={
+            **_helped("a function of NumPy arrays, named as in source; TVM's own where missing"),
+            "source": True,
+        },
+    )
+    tolerance: float = attrs.field(
+        default=1e-3,
+        validator=attrs.validators.gt(0),
+        metadata=_helped("largest |difference| over the largest |expected|"),
     )
 
     def __attrs_post_init__(self) -> None:
-        place, _, function = self.source.rpartition(":")
-        if not place or not function.isidentifier():
-            raise self.fail(
-                f"{self.source!r} does not name a function",
-                "Write source as 'path.py:function' or 'package.module:function'.",
-            )
+        if not self.source:
+            raise self.fail("source is empty", "Write 'path.py:function'.")
+        for written in (self.source, self.reference):
+            place, _, function = written.rpartition(":")
+            if written and not (place and function.isidentifier()):
+                raise self.fail(
+                    f"{written!r} does not name a function",
+                    "Write 'path.py:function' or 'package.module:function'.",
+                )
 
     @property
     def flop(self) -> float:
-        # Counted on the function itself, which only TVM can read; see ``operators.primfunc``.
+        # Counted on the function itself, which only TVM can read.
         return 0.0
+
+    def task(self, name: str, target: str) -> Task:
+        from chameleon_tvm.operators.primfunc import primfunc_task  # noqa: PLC0415 - needs TVM
+
+        return primfunc_task(self, self.name or name, target)
 
 
 OPERATOR_SPECS: dict[str, type[OperatorSpec]] = {

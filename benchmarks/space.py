@@ -1,0 +1,105 @@
+"""Time sampling, legality and features of a design space, on one core.
+
+`python benchmarks/space.py` takes the template space of a ResNet-18 convolution, draws 100,000
+distinct legal candidates, checks all of them for legality and turns them into features, and prints
+the seconds of each phase. `--space synthetic` needs no compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+# Before NumPy starts its threads: the bar is for one core.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+
+import numpy as np
+from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization, FeatureBlock, flag
+
+
+def synthetic_space() -> DesignSpace:
+    """Ten knobs with two constraints and an analytical feature, like a template's."""
+    tiles = [
+        Factorization(name=f"tile_{axis}", extent=extent, parts=3)
+        for axis, extent in (("y", 56), ("x", 56), ("f", 64), ("c", 128))
+    ]
+    return DesignSpace(
+        [
+            *tiles,
+            Choice(name="algorithm", options=("direct", "f2", "f4")),
+            Choice(name="tile", options=(1, 2, 4, 8), when=("algorithm", (1, 2))),
+            Choice(name="unroll", options=(0, 16, 64, 512)),
+            Choice(name="block", options=(1, 2, 4, 8, 16, 32)),
+            flag("vectorize"),
+            flag("parallel"),
+        ],
+        constraints=[
+            Constraint(
+                reason="more accumulators than registers",
+                holds=lambda v: v["tile_y"][:, 2] * v["tile_x"][:, 2] * v["tile_f"][:, 2] <= 256,
+            ),
+            Constraint(
+                reason="a block larger than the cache",
+                holds=lambda v: v["block"] * v["tile_c"][:, 2] <= 512,
+            ),
+        ],
+        features=FeatureBlock(
+            names=("accumulators",),
+            compute=lambda v: np.log2((v["tile_y"][:, 2] * v["tile_x"][:, 2])[:, None]),
+        ),
+    )
+
+
+def template_space(name: str) -> DesignSpace:
+    """The space a provider has for a 3x3 convolution of 64 channels, 56x56."""
+    from chameleon_core.plugins.registry import Registry  # noqa: PLC0415 - needs a compiler
+    from chameleon_core.task import Task  # noqa: PLC0415
+
+    registry = Registry.load()
+    target = registry.create("targets", "tvm").resolve("native")
+    arguments = {"input": [1, 64, 56, 56], "filters": 64, "kernel": 3, "padding": 1}
+    arguments |= {"layout": "NHWC"}
+    task = Task(name="r1", operator="conv2d", arguments=arguments, target=target, flop=1.0)
+    return registry.create("spaces", name).design_space(task)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds and result."""
+    started = time.perf_counter()
+    result = work()
+    return time.perf_counter() - started, result
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--space", default="template", help="a space provider, or 'synthetic'")
+    parser.add_argument("--count", type=int, default=100_000)
+    arguments = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    synthetic = arguments.space == "synthetic"
+    space = synthetic_space() if synthetic else template_space(arguments.space)
+
+    rng = np.random.default_rng(0)
+    sampling, configs = timed(lambda: space.sample(arguments.count, rng))
+    legality, legal = timed(lambda: space.legal(configs))
+    featurising, features = timed(lambda: space.features(configs))
+    if not legal.all():
+        raise SystemExit("an illegal configuration was sampled")
+    print(f"{arguments.space}: {len(space.knobs)} knobs, {space.size:.3g} index vectors")
+    print(f"{len(configs)} distinct legal candidates, {features.shape[1]} features each, one core")
+    for phase, seconds in (
+        ("sample", sampling),
+        ("legality", legality),
+        ("features", featurising),
+        ("sum", sampling + legality + featurising),
+    ):
+        print(f"{phase:10} {seconds:7.3f} s")
+
+
+if __name__ == "__main__":
+    main()

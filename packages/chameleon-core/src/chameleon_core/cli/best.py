@@ -1,0 +1,77 @@
+"""``chameleon best``: the best configuration of every operator of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from chameleon_core.store import RecordStore
+
+
+@click.command("best")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(folder: Path, as_json: bool) -> None:
+    """Show the best configuration of every operator in folder RUN.
+
+    Of a finished run it is the one that won the final comparison, of another one the fastest
+    measured so far.
+    """
+    from chameleon_core.errors import ExitCode  # noqa: PLC0415
+    from chameleon_core.run_folder import read_store  # noqa: PLC0415
+
+    with read_store(folder) as store:
+        operators = _operators(store)
+    if as_json:
+        click.echo(json.dumps({"run": str(folder.absolute()), "operators": operators}))
+    else:
+        _print(operators)
+    if not any(operator["best"] for operator in operators):
+        raise SystemExit(ExitCode.NO_VALID_RESULT)
+
+
+def _operators(store: RecordStore) -> list[dict[str, Any]]:
+    """Per operator the decoded configuration with its costs."""
+    finished = store.fact("finished")
+    if finished is not None:
+        found: list[dict[str, Any]] = finished["result"]["operators"]
+        return [{**operator, "compared": True} for operator in found]
+    operators = []
+    for stored in store.tasks():
+        valid = [m for m in store.measurements(stored.id) if m.ok]
+        fastest = min(valid, key=lambda m: m.cost, default=None)
+        operators.append(
+            {
+                "name": stored.task.name,
+                "compared": False,
+                "search_seconds": None if fastest is None else fastest.cost,
+                "config": None if fastest is None else list(fastest.config),
+                "best": None if fastest is None else store.knobs(stored.id, fastest.config),
+                "space": stored.space,
+                "fingerprint": stored.fingerprint,
+                "task": stored.task.to_json(),
+            }
+        )
+    return operators
+
+
+def _print(operators: list[dict[str, Any]]) -> None:
+    from chameleon_core.cli.results_table import duration  # noqa: PLC0415
+
+    for operator in operators:
+        if operator["best"] is None:
+            click.echo(f"{operator['name']}: no configuration has a time")
+            continue
+        if operator["compared"]:
+            times = f"{duration(operator['tuned_seconds'])}"
+            if operator["ratio"] is not None:
+                times += f", {operator['ratio']:.3f} x the vendor's speed"
+        else:
+            times = f"{duration(operator['search_seconds'])} so far, not compared yet"
+        click.echo(f"{operator['name']}: {times}")
+        for name, value in operator["best"].items():
+            click.echo(f"  {name}: {json.dumps(value)}")

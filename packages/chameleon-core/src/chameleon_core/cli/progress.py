@@ -1,0 +1,209 @@
+"""Progress of a run on stderr: live bars on a terminal, one plain line a batch elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from chameleon_core.cli.results_table import duration, failures
+from chameleon_core.events import (
+    BatchMeasured,
+    BestImproved,
+    Measured,
+    RunFinished,
+    RunStarted,
+    TaskFinished,
+    TaskSummary,
+)
+from chameleon_core.plugins.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class ProgressListener(Protocol):
+    """A listener that holds something open while a run lasts."""
+
+    def close(self) -> None:
+        """Give the terminal back; safe to call twice."""
+
+
+def progress_for(stream: TextIO) -> ProgressListener:
+    """The display that suits a stream."""
+    return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
+
+
+class Rate:
+    """Candidates per second over the last ones, and what they say about the time left."""
+
+    def __init__(self, window: int = 256) -> None:
+        self._times: deque[float] = deque([time.monotonic()], maxlen=window)
+
+    def tick(self) -> None:
+        """One more was measured."""
+        self._times.append(time.monotonic())
+
+    @property
+    def per_second(self) -> float:
+        """Candidates per second; 0 before the first."""
+        span = self._times[-1] - self._times[0]
+        return (len(self._times) - 1) / span if span > 0 else 0.0
+
+    def left(self, count: int) -> str:
+        """The time that so many more take, as ``3:20``."""
+        if not self.per_second:
+            return "-"
+        minutes, seconds = divmod(round(count / self.per_second), 60)
+        return f"{minutes}:{seconds:02d}"
+
+
+class PlainProgress:
+    """One line a batch, for logs and pipes.
+
+    Args:
+        stream: where the lines go.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._rate = Rate()
+        self._measured: dict[str, int] = {}
+        self._total = 0
+
+    def close(self) -> None:
+        """See ``ProgressListener``."""
+
+    def _say(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    @hookimpl
+    def chameleon_run_started(self, event: RunStarted) -> None:
+        """See ``EventHooks``."""
+        self._rate = Rate()
+        self._total = event.total_measurements
+        self._measured = {task.name: task.measured for task in event.tasks}
+        stored = sum(self._measured.values())
+        already = f", {stored} measured before" if stored else ""
+        self._say(f"{len(event.tasks)} tasks, {self._total} measurements{already}: {event.folder}")
+
+    @hookimpl
+    def chameleon_measured(self, event: Measured) -> None:
+        """See ``EventHooks``."""
+        self._rate.tick()
+        self._measured[event.task] = self._measured.get(event.task, 0) + 1
+
+    @hookimpl
+    def chameleon_batch_measured(self, event: BatchMeasured) -> None:
+        """See ``EventHooks``."""
+        left = self._rate.left(max(0, self._total - sum(self._measured.values())))
+        self._say(
+            f"{event.task.name}: {event.task.measured} measured, "
+            f"failed {failures(event.task.failed)}, best {_best(event.task)}, "
+            f"{self._rate.per_second:.1f}/s, {left} left"
+        )
+
+    @hookimpl
+    def chameleon_task_finished(self, event: TaskFinished) -> None:
+        """See ``EventHooks``."""
+        self._total -= max(0, event.task.target_measurements - event.task.measured)
+        self._say(f"{event.task.name}: done, {event.reason}")
+
+    @hookimpl
+    def chameleon_run_finished(self, event: RunFinished) -> None:
+        """See ``EventHooks``."""
+        self._say(f"finished after {event.seconds:.1f} s: {event.folder}")
+
+
+class LiveProgress:
+    """One bar a task, redrawn in place.
+
+    Args:
+        stream: a terminal.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+        self._progress: Progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[best]}"),
+            TextColumn("failed {task.fields[failed]}"),
+            TextColumn("{task.fields[pace]}"),
+            console=Console(file=stream),
+        )
+        self._rate = Rate()
+        self._tasks: dict[str, TaskID] = {}
+        self._flop: dict[str, float] = {}
+        self._failed: dict[str, dict[str, int]] = {}
+
+    def close(self) -> None:
+        """See ``ProgressListener``."""
+        self._progress.stop()
+
+    @hookimpl
+    def chameleon_run_started(self, event: RunStarted) -> None:
+        """See ``EventHooks``."""
+        self._rate = Rate()
+        for task in event.tasks:
+            self._flop[task.name] = task.flop
+            self._failed[task.name] = dict(task.failed)
+            self._tasks[task.name] = self._progress.add_task(
+                task.name,
+                total=max(task.target_measurements, task.measured),
+                completed=task.measured,
+                best=_best(task),
+                failed=failures(task.failed),
+                pace="",
+            )
+        self._progress.start()
+
+    @hookimpl
+    def chameleon_measured(self, event: Measured) -> None:
+        """See ``EventHooks``."""
+        self._rate.tick()
+        failed = self._failed[event.task]
+        if event.failure is not None:
+            failed[event.failure] = failed.get(event.failure, 0) + 1
+        tasks = self._progress.tasks
+        left = sum(int(task.remaining or 0) for task in tasks) - 1
+        self._progress.update(
+            self._tasks[event.task],
+            advance=1,
+            failed=failures(failed),
+            pace=f"{self._rate.per_second:.1f}/s, {self._rate.left(max(0, left))} left",
+        )
+
+    @hookimpl
+    def chameleon_best_improved(self, event: BestImproved) -> None:
+        """See ``EventHooks``."""
+        text = f"{duration(event.seconds)}, {event.gflops:.1f} GFLOP/s"
+        self._progress.update(self._tasks[event.task], best=text)
+
+    @hookimpl
+    def chameleon_task_finished(self, event: TaskFinished) -> None:
+        """See ``EventHooks``."""
+        self._progress.update(
+            self._tasks[event.task.name],
+            total=event.task.measured,
+            completed=event.task.measured,
+            pace=event.reason,
+        )
+
+    @hookimpl
+    def chameleon_run_finished(self, event: RunFinished) -> None:  # noqa: ARG002 - the hook's form
+        """See ``EventHooks``."""
+        self.close()
+
+
+def _best(task: TaskSummary) -> str:
+    if task.best_seconds is None:
+        return "none yet"
+    return f"{duration(task.best_seconds)}, {task.gflops:.1f} GFLOP/s"
+
+
+__all__ = ["LiveProgress", "PlainProgress", "ProgressListener", "progress_for"]

@@ -1,0 +1,134 @@
+"""``chameleon run``: tunes what a pipeline file says, and continues what was begun."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from chameleon_core.loop import RunResult
+    from chameleon_core.pipeline.schema import ResolvedPipeline
+
+
+@click.command("run")
+@click.argument("pipeline", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Overrule the file, as in budget.measurements=64. May be given again.",
+)
+@click.option("--fresh", is_flag=True, help="Move an earlier run in the folder aside.")
+@click.option("--dry-run", is_flag=True, help="Say what would be tuned, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The run folder, instead of the file's.",
+)
+def command(  # noqa: PLR0917 - click passes them by name
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    fresh: bool,
+    dry_run: bool,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Tune what PIPELINE says; the same command again continues an interrupted run.
+
+    Every measurement is on disk the moment it arrives. Ctrl-C stops in order, a second one at
+    once.
+    """
+    # Imported here so that --help needs neither numpy nor a plugin.
+    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
+
+    if output is not None:
+        overrides = (*overrides, f"output={json.dumps(str(output.absolute()))}")
+    resolved = load_pipeline(pipeline, overrides)
+    if dry_run:
+        _dry_run(resolved, as_json=as_json)
+        return
+    result = _run(resolved, fresh=fresh, again=_command(pipeline, overrides))
+    if as_json:
+        click.echo(json.dumps(result.to_json()))
+    else:
+        _print(result)
+    for sentence in result.missed:
+        click.echo(sentence, err=True)
+    sys.exit(result.exit_code)
+
+
+def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
+    from chameleon_core.cli.progress import progress_for  # noqa: PLC0415
+    from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline  # noqa: PLC0415
+    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
+
+    interruption = Interruption()
+    progress = progress_for(sys.stderr)
+    plugins = default_registry().manager.get_plugins()
+    try:
+        with interruption.signals():
+            return run_pipeline(
+                resolved,
+                fresh=fresh,
+                listeners=[*plugins, progress],
+                interruption=interruption,
+            )
+    except RunInterrupted as error:
+        raise RunInterrupted(str(error), hint=f"continue with: {again}") from error
+    finally:
+        progress.close()
+
+
+def _command(pipeline: Path, overrides: tuple[str, ...]) -> str:
+    """The command that continues this run (without ``--fresh``)."""
+    settings = [word for text in overrides for word in ("--set", text)]
+    return shlex.join(["chameleon", "run", str(pipeline), *settings])
+
+
+def _print(result: RunResult) -> None:
+    from chameleon_core.cli.results_table import (  # noqa: PLC0415
+        OPERATOR_HEADER,
+        operator_rows,
+        print_table,
+    )
+
+    print_table(OPERATOR_HEADER, operator_rows(result.operators))
+    for operator in result.operators:
+        for variant in operator.variants:
+            if variant.failure is not None:
+                click.echo(
+                    f"{operator.name}: {variant.name} {variant.variant} has no time: "
+                    f"{variant.failure}",
+                    err=True,
+                )
+        if operator.tuned_seconds is None:
+            click.echo(f"{operator.name}: no configuration gave a valid result", err=True)
+
+
+def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
+    from chameleon_core.cli.results_table import print_table  # noqa: PLC0415
+    from chameleon_core.loop.session import spaces_of, tasks_of  # noqa: PLC0415
+
+    target, tasks = tasks_of(resolved)
+    spaces = spaces_of(resolved, tasks)
+    if as_json:
+        described = [
+            {"task": task.to_json(), "knobs": [k.name for k in space.knobs], "size": space.size}
+            for task, space in zip(tasks, spaces, strict=True)
+        ]
+        click.echo(json.dumps({"run": str(resolved.output), "target": target, "tasks": described}))
+        return
+    rows = [
+        (task.name, str(len(space.knobs)), f"{space.size:.3g}", f"{task.flop / 1e9:.3g}")
+        for task, space in zip(tasks, spaces, strict=True)
+    ]
+    click.echo(f"target {target}, folder {resolved.output}")
+    print_table(("operator", "knobs", "index vectors", "GFLOP"), rows)

@@ -1,0 +1,124 @@
+"""Checks what plugins hand back, and names the plugin that breaks its contract."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from chameleon_core.errors import ChameleonError, PluginError
+from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.stages import Candidates, Scores, Visited
+
+log = structlog.get_logger()
+
+_HINT = "this is a mistake in the plugin; tell its authors, or choose another one"
+
+
+@attrs.frozen(kw_only=True)
+class Guard:
+    """Stands around the calls of one plugin.
+
+    Attributes:
+        noun: the plugin's kind in the singular, such as ``explorer``.
+        name: what the pipeline calls it.
+    """
+
+    noun: str
+    name: str
+
+    @contextlib.contextmanager
+    def call(self, doing: str) -> Iterator[None]:
+        """Let sentences through and turn every other exception into one.
+
+        Args:
+            doing: what the plugin is asked for, as in "failed to <doing>".
+        """
+        try:
+            yield
+        except ChameleonError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"{self.noun} {self.name!r} failed to {doing}: {type(error).__name__}: {error}",
+                hint=_HINT,
+            ) from error
+
+    def broken(self, what: str) -> PluginError:
+        """The error for a broken contract."""
+        return PluginError(f"{self.noun} {self.name!r} {what}", hint=_HINT)
+
+    def configs(self, value: Any, space: DesignSpace) -> Configs:
+        """An array of configurations, checked for shape and type, not for legality."""
+        array = self._array(value)
+        width = len(space.knobs)
+        if array.size == 0:
+            return np.empty((0, width), np.int32)
+        if array.ndim != 2 or array.shape[1] != width:  # noqa: PLR2004 - rows and knobs
+            raise self.broken(f"returned an array of shape {array.shape} instead of (n, {width})")
+        if not np.issubdtype(array.dtype, np.integer):
+            raise self.broken(f"returned {array.dtype} values instead of knob indices")
+        return array
+
+    def usable(self, value: Any, space: DesignSpace, visited: Visited) -> Configs:
+        """The legal, distinct, unvisited rows in their order; the others are dropped and logged."""
+        return self._usable(self.configs(value, space), space, visited)[0]
+
+    def candidates(self, value: Any, space: DesignSpace, visited: Visited) -> Candidates:
+        """An explorer's candidates without unusable rows; NaN scores count as the lowest."""
+        if not isinstance(value, Candidates):
+            raise self.broken(f"returned a {type(value).__name__} instead of Candidates")
+        configs = self.configs(value.configs, space)
+        scores = self.scores(value.scores, len(configs))
+        usable, rows = self._usable(configs, space, visited)
+        return attrs.evolve(value, configs=usable, scores=scores[rows])
+
+    def scores(self, value: Any, count: int) -> Scores:
+        """Scores of shape (count,), NaN replaced by the lowest finite one."""
+        array = self._array(value)
+        if array.shape != (count,) or not np.issubdtype(array.dtype, np.number):
+            raise self.broken(
+                f"returned {array.dtype} scores of shape {array.shape}, not numbers of ({count},)"
+            )
+        scores = array.astype(np.float64)
+        wrong = ~np.isfinite(scores)
+        if wrong.any():
+            log.warning(
+                "scores that are not finite count as the lowest",
+                kind=self.noun,
+                plugin=self.name,
+                rows=int(wrong.sum()),
+            )
+            scores[wrong] = scores[~wrong].min(initial=0.0)
+        return scores
+
+    def _array(self, value: Any) -> NDArray[Any]:
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise self.broken(f"returned no array: {error}") from error
+
+    def _usable(
+        self, configs: Configs, space: DesignSpace, visited: Visited
+    ) -> tuple[Configs, NDArray[np.intp]]:
+        if not len(configs):
+            return configs, np.empty(0, np.intp)
+        rows = np.flatnonzero(space.legal(configs))
+        # Only legal rows have an identity: an index out of range could alias another's.
+        legal = configs[rows].astype(np.int32)
+        _, first = np.unique(space.keys(legal), return_index=True)
+        rows, legal = rows[np.sort(first)], legal[np.sort(first)]
+        fresh = visited.fresh(legal)
+        if not fresh.all() or len(legal) < len(configs):
+            log.debug(
+                "rows that are illegal, repeated or visited are dropped",
+                kind=self.noun,
+                plugin=self.name,
+                rows=len(configs) - int(fresh.sum()),
+            )
+        return legal[fresh], rows[fresh]

@@ -1,0 +1,87 @@
+"""Stopping in two steps: the first signal ends the run in order, the second at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from chameleon_core.errors import ChameleonError, ExitCode
+
+HARD_STOP_SECONDS = 5.0
+"""How long the workers may take to go after the second signal."""
+
+
+class RunInterrupted(ChameleonError):  # noqa: N818 - it is an outcome more than an error
+    """The run was asked to stop; what was measured is saved."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+class Interruption:
+    """A request to stop, and whom to pass it on to.
+
+    Attributes:
+        soft: called once, in a thread of its own, at the first request.
+        hard: called at the second request, before the process exits.
+    """
+
+    def __init__(self) -> None:
+        self.soft: Callable[[], None] | None = None
+        self.hard: Callable[[], None] | None = None
+        self._requested = threading.Event()
+
+    @property
+    def requested(self) -> bool:
+        """Whether the run is to stop."""
+        return self._requested.is_set()
+
+    def request(self) -> None:
+        """Ask the run to stop after what is in flight."""
+        if not self.requested:
+            self._requested.set()
+            if self.soft is not None:
+                # Not in the signal handler itself: it runs amid any instruction of the main
+                # thread, which may hold a lock that stopping needs.
+                threading.Thread(target=self.soft, name="interrupt", daemon=True).start()
+
+    def check(self) -> None:
+        """Raise where the run is to stop.
+
+        Raises:
+            RunInterrupted: it is.
+        """
+        if self.requested:
+            raise RunInterrupted(
+                "interrupted; everything measured is saved",
+                hint="give the same command again: it continues where this run stopped",
+            )
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Listen to SIGINT and SIGTERM while the context lasts. Main thread only."""
+
+        def handle(_number: int, _frame: FrameType | None) -> None:
+            if self.requested:
+                self._exit()
+            # Not through sys.stderr: the main thread may be amid a write to it.
+            os.write(2, b"\nstopping after what is in flight; once more to stop at once\n")
+            self.request()
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, handle) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _exit(self) -> None:
+        if self.hard is not None:
+            stopper = threading.Thread(target=self.hard, name="stop", daemon=True)
+            stopper.start()
+            stopper.join(HARD_STOP_SECONDS)
+        os._exit(ExitCode.INTERRUPTED)

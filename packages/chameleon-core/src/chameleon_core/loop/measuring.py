@@ -1,0 +1,125 @@
+"""Has a runner measure what the store does not know yet, and stores each outcome at once."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
+
+import attrs
+
+from chameleon_core.loop.guard import Guard
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.measurement import Measurement
+from chameleon_core.pipeline.schema import StageSpec
+from chameleon_core.stages import MeasureJob, Runner
+
+Config = tuple[int, ...]
+
+
+class LazyRunner:
+    """The pipeline's runner, made and entered when the first measurement is needed.
+
+    A finished run that is only looked at again never starts a worker.
+
+    Args:
+        spec: the pipeline's runner.
+        interruption: passed on to the runner.
+        started: called once with the runner's description of itself.
+    """
+
+    def __init__(
+        self,
+        spec: StageSpec,
+        interruption: Interruption,
+        started: Callable[[dict[str, object]], None],
+    ) -> None:
+        self.guard = Guard(noun="runner", name=spec.name)
+        self._spec = spec
+        self._interruption = interruption
+        self._started = started
+        self._stack = contextlib.ExitStack()
+        self._runner: Runner | None = None
+
+    def get(self) -> Runner:
+        """The runner, entered."""
+        if self._runner is None:
+            with self.guard.call("start"):
+                runner: Runner = self._stack.enter_context(self._spec.create())
+                self._interruption.soft = runner.interrupt
+                self._interruption.hard = runner.close
+                self._runner = runner
+                self._started(runner.describe())
+        return self._runner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._interruption.soft = self._interruption.hard = None
+        with self.guard.call("stop"):
+            self._stack.close()
+
+
+@attrs.frozen(kw_only=True)
+class Measuring:
+    """Measures batches through a runner that may break its contract or be interrupted."""
+
+    runner: LazyRunner
+    interruption: Interruption
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        """Yield one measurement per configuration of the job, as they arrive.
+
+        Raises:
+            PluginError: the runner raises, invents, repeats or leaves out a measurement.
+            RunInterrupted: the run is to stop; what was in flight has been yielded before.
+        """
+        self.interruption.check()
+        runner, guard = self.runner.get(), self.runner.guard
+        # A request during the start found no runner to pass it on to.
+        self.interruption.check()
+        waiting = set(job.configs)
+        arrivals = self._arrivals(runner, guard, job)
+        # A runner that does not know how to be interrupted is stopped between measurements.
+        deaf = type(runner).interrupt is Runner.interrupt
+        for measurement in arrivals:
+            if not isinstance(measurement, Measurement):
+                raise guard.broken(f"yielded a {type(measurement).__name__}, not a Measurement")
+            if measurement.config not in waiting:
+                raise guard.broken(
+                    f"yielded a measurement of {measurement.config} that was not asked for, "
+                    "or a second one"
+                )
+            if not all(0.0 < seconds < math.inf for seconds in measurement.seconds):
+                raise guard.broken(f"yielded the times {measurement.seconds}")
+            waiting.remove(measurement.config)
+            yield measurement
+            if deaf:
+                self.interruption.check()
+        if waiting:
+            self.interruption.check()
+            raise guard.broken(f"left out {len(waiting)} of {len(job.configs)} measurements")
+
+    @staticmethod
+    def _arrivals(runner: Runner, guard: Guard, job: MeasureJob) -> Iterator[Measurement]:
+        with guard.call(f"measure task {job.task.name!r}"):
+            arrivals = iter(runner.measure(job))
+        try:
+            while True:
+                with guard.call(f"measure task {job.task.name!r}"):
+                    try:
+                        measurement = next(arrivals)
+                    except StopIteration:
+                        return
+                yield measurement
+        finally:
+            close = getattr(arrivals, "close", None)
+            if close is not None:
+                close()
+
+
+def plain(configs: Sequence[Sequence[int]]) -> list[Config]:
+    """Rows of an array as tuples of Python ints."""
+    return [tuple(int(index) for index in row) for row in configs]

@@ -1,0 +1,208 @@
+"""The outcome of a run, as ``run --json`` prints it and ``best.json`` keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from chameleon_core.errors import ExitCode
+from chameleon_core.pipeline.schema import Requirement
+from chameleon_core.store import Spending
+
+
+@attrs.frozen(kw_only=True)
+class VariantResult:
+    """One contender of a final comparison.
+
+    Attributes:
+        name: ``tuned`` or the baseline's name.
+        variant: which way of computing; empty for a tuned configuration.
+        vendor: whether it counts as what a user would otherwise call.
+        seconds: its median in seconds, or None where it failed.
+        failure: why it has no time, or None.
+    """
+
+    name: str
+    variant: str = ""
+    vendor: bool = False
+    seconds: float | None = None
+    failure: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class OperatorResult:
+    """The outcome of one task. Times are in seconds, None where there is none.
+
+    Attributes:
+        name: the task's name.
+        task: the task as JSON values.
+        space: name of the space provider.
+        fingerprint: the design space's.
+        config: knob indices of the winner, or None where nothing succeeded.
+        best: the winner decoded, or None.
+        search_seconds: the winner's cost when it was found; ``tuned_seconds`` is the later,
+            interleaved measurement.
+        measurements: configurations measured, failures included.
+        failed: failures by kind.
+        spending: where the wall-clock went.
+        variants: the final comparison.
+    """
+
+    name: str
+    task: Mapping[str, Any]
+    space: str
+    fingerprint: str
+    config: tuple[int, ...] | None = None
+    best: Mapping[str, Any] | None = None
+    search_seconds: float | None = None
+    measurements: int = 0
+    failed: Mapping[str, int] = attrs.field(factory=dict)
+    spending: Spending = attrs.field(factory=Spending)
+    variants: tuple[VariantResult, ...] = ()
+
+    def seconds_of(self, name: str) -> float | None:
+        """The best time of a baseline, over its variants."""
+        return _fastest(v.seconds for v in self.variants if v.name == name)
+
+    @property
+    def tuned_seconds(self) -> float | None:
+        """The winner's time in the final comparison."""
+        return self.seconds_of(TUNED)
+
+    @property
+    def untuned_seconds(self) -> float | None:
+        """The fastest baseline that is no vendor's."""
+        return _fastest(v.seconds for v in self.variants if v.name != TUNED and not v.vendor)
+
+    @property
+    def vendor_seconds(self) -> float | None:
+        """The fastest of the vendors' baselines."""
+        return _fastest(v.seconds for v in self.variants if v.vendor)
+
+    @property
+    def ratio(self) -> float | None:
+        """Vendor's time over the tuned one: above 1 the tuned kernel is faster."""
+        tuned, vendor = self.tuned_seconds, self.vendor_seconds
+        return vendor / tuned if tuned and vendor else None
+
+    @property
+    def gflops(self) -> float | None:
+        """Speed of the tuned kernel in GFLOP/s."""
+        tuned = self.tuned_seconds
+        return float(self.task["flop"]) / tuned / 1e9 if tuned else None
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``run --json`` prints of an operator, and what ``from_json`` needs."""
+        return {
+            "name": self.name,
+            "untuned_seconds": self.untuned_seconds,
+            "tuned_seconds": self.tuned_seconds,
+            "vendor_seconds": self.vendor_seconds,
+            "ratio": self.ratio,
+            "gflops": self.gflops,
+            "measurements": self.measurements,
+            "failed": dict(self.failed),
+            "wall_seconds": self.spending.total,
+            "spent_seconds": attrs.asdict(self.spending),
+            "search_seconds": self.search_seconds,
+            "config": None if self.config is None else list(self.config),
+            "best": None if self.best is None else dict(self.best),
+            "space": self.space,
+            "fingerprint": self.fingerprint,
+            "task": dict(self.task),
+            "variants": [attrs.asdict(variant) for variant in self.variants],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> OperatorResult:
+        """The inverse of ``to_json``."""
+        config = value["config"]
+        return cls(
+            name=value["name"],
+            task=value["task"],
+            space=value["space"],
+            fingerprint=value["fingerprint"],
+            config=None if config is None else tuple(config),
+            best=value["best"],
+            search_seconds=value["search_seconds"],
+            measurements=value["measurements"],
+            failed=value["failed"],
+            spending=Spending(**value["spent_seconds"]),
+            variants=tuple(VariantResult(**variant) for variant in value["variants"]),
+        )
+
+
+TUNED = "tuned"
+"""Name of the contenders that are configurations of the space."""
+
+
+@attrs.frozen(kw_only=True)
+class RunResult:
+    """The outcome of a run.
+
+    Attributes:
+        folder: the run folder.
+        seconds: wall-clock of all its processes in seconds.
+        operators: one per task.
+        require: what the pipeline asks for, or None.
+    """
+
+    folder: Path
+    seconds: float
+    operators: tuple[OperatorResult, ...]
+    require: Requirement | None = None
+
+    @property
+    def missed(self) -> list[str]:
+        """A sentence for every operator that misses the pipeline's requirement."""
+        if self.require is None:
+            return []
+        sentences = []
+        for operator in self.operators:
+            other, tuned = operator.seconds_of(self.require.against), operator.tuned_seconds
+            asked = f"{self.require.min_ratio:g} times the speed of {self.require.against}"
+            if not (other and tuned):
+                sentences.append(f"{operator.name}: {asked} was asked for, but not both have times")
+            elif other / tuned < self.require.min_ratio:
+                sentences.append(f"{operator.name}: {other / tuned:.3f} instead of {asked}")
+        return sentences
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command ends with."""
+        if not self.operators or any(o.tuned_seconds is None for o in self.operators):
+            return ExitCode.NO_VALID_RESULT
+        return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``run --json`` prints."""
+        return {
+            "run": str(self.folder),
+            "seconds": self.seconds,
+            "operators": [operator.to_json() for operator in self.operators],
+            "network": {
+                "latency_seconds": None,
+                "untuned_seconds": None,
+                "rivals": {},
+                "max_relative_error": None,
+            },
+        }
+
+    @classmethod
+    def from_json(
+        cls, value: Mapping[str, Any], *, folder: Path, require: Requirement | None = None
+    ) -> RunResult:
+        """The inverse of ``to_json``; the folder may have been moved since."""
+        return cls(
+            folder=folder,
+            seconds=value["seconds"],
+            operators=tuple(OperatorResult.from_json(o) for o in value["operators"]),
+            require=require,
+        )
+
+
+def _fastest(seconds: Any) -> float | None:
+    return min((value for value in seconds if value is not None), default=None)

@@ -1,0 +1,69 @@
+"""Which task gets the next batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from chameleon_core.plugins.records import NoOptions
+from chameleon_core.task import Task
+
+
+@attrs.frozen(kw_only=True)
+class SchedulerContext:
+    """What a scheduler is given when it is made, once per run.
+
+    Attributes:
+        tasks: the run's tasks.
+        rng: the scheduler's own generator.
+        batch_size: configurations measured per round.
+    """
+
+    tasks: Sequence[Task]
+    rng: np.random.Generator
+    batch_size: int
+
+
+@attrs.frozen(kw_only=True)
+class TaskState:
+    """How far one task is. Nothing here depends on a clock, so that a run can be repeated.
+
+    Attributes:
+        task: the task.
+        rounds: batches measured.
+        measured: configurations measured, failures included.
+        history: lowest cost in seconds after each batch, infinity while nothing succeeded.
+        done: whether it takes no further batch.
+    """
+
+    task: Task
+    rounds: int
+    measured: int
+    history: Sequence[float]
+    done: bool
+
+
+class Scheduler(ABC):
+    """Decides which task gets the next batch."""
+
+    @abstractmethod
+    def next_task(self, states: Sequence[TaskState]) -> int | None:
+        """Index of a task that is not done, or None to end the run.
+
+        Args:
+            states: one per task, in the order of ``SchedulerContext.tasks``.
+        """
+
+
+class RoundRobin(Scheduler):
+    """One batch each in turn: the task with the fewest batches, the first of equals."""
+
+    def __init__(self, _options: NoOptions, _context: SchedulerContext) -> None:
+        pass
+
+    def next_task(self, states: Sequence[TaskState]) -> int | None:
+        waiting = [index for index, state in enumerate(states) if not state.done]
+        return min(waiting, key=lambda index: states[index].rounds, default=None)

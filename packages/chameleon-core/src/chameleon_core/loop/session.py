@@ -1,0 +1,354 @@
+"""A run from its pipeline to its result."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+
+import attrs
+import structlog
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.events import RunFinished, RunStarted, TaskFinished
+from chameleon_core.events.bus import EventBus
+from chameleon_core.events.log import EventLog
+from chameleon_core.loop.budget import Allowance, Spent
+from chameleon_core.loop.comparison import Rivals, compare, finalists, stage_ref, variants, winner
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.measuring import LazyRunner, Measuring
+from chameleon_core.loop.result import OperatorResult, RunResult
+from chameleon_core.loop.scheduler import Scheduler, SchedulerContext
+from chameleon_core.loop.stages import SearchStages, generator, guard_of
+from chameleon_core.loop.task_run import Batch, TaskRun
+from chameleon_core.loop.tuner import TaskTuner
+from chameleon_core.pipeline.resolve import dump_pipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.run_folder import BEST, RunFolder
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Contender, SpaceProvider
+from chameleon_core.store import StoredComparison
+from chameleon_core.task import Task
+
+log = structlog.get_logger()
+
+
+def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
+    """The resolved target and the pipeline's tasks.
+
+    Raises:
+        ConfigError: the target or the model cannot be what the pipeline says.
+        PluginError: the target resolver or the frontend breaks its contract.
+    """
+    target = pipeline.target
+    if pipeline.target_resolver is not None:
+        guard = guard_of(pipeline.target_resolver)
+        with guard.call(f"resolve the target {target!r}"):
+            target = pipeline.target_resolver.create().resolve(target)
+    guard = guard_of(pipeline.model)
+    with guard.call("name the tasks"):
+        tasks = list(pipeline.model.create().tasks(target))
+    if not all(isinstance(task, Task) for task in tasks):
+        raise guard.broken("returned something else than tasks")
+    if not tasks:
+        raise ConfigError("the model has no operator to tune", hint="name one under 'model'")
+    names: dict[str, str] = {}
+    for task in tasks:
+        twin = names.setdefault(task.key, task.name)
+        if twin != task.name:
+            raise ConfigError(
+                f"operators {twin!r} and {task.name!r} are the same work",
+                hint="keep one of them, with a weight",
+            )
+    if len({task.name for task in tasks}) < len(tasks):
+        raise guard.broken("gave two tasks one name")
+    return target, tasks
+
+
+def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignSpace]:
+    """The design space of every task.
+
+    Raises:
+        ConfigError: the provider has no space for a task.
+        PluginError: the provider breaks its contract.
+    """
+    guard = guard_of(pipeline.space)
+    with guard.call("start"):
+        provider: SpaceProvider = pipeline.space.create()
+    spaces = []
+    for task in tasks:
+        with guard.call(f"make the design space of task {task.name!r}"):
+            space = provider.design_space(task)
+        if not isinstance(space, DesignSpace):
+            raise guard.broken(f"returned a {type(space).__name__} instead of a DesignSpace")
+        spaces.append(space)
+    return spaces
+
+
+class Session:
+    """Tunes every task of a pipeline in a run folder, then compares the winners.
+
+    Args:
+        pipeline: what to do.
+        folder: where the records go; already claimed for the pipeline.
+        bus: who is told.
+        interruption: the request to stop.
+    """
+
+    def __init__(
+        self,
+        pipeline: ResolvedPipeline,
+        folder: RunFolder,
+        bus: EventBus,
+        interruption: Interruption,
+    ) -> None:
+        self._pipeline = pipeline
+        self._folder = folder
+        self._store = folder.store
+        self._bus = bus
+        self._interruption = interruption
+        self._allowance = Allowance(budget=pipeline.budget)
+        self._started = time.perf_counter()
+        self._seconds_before = float(self._store.fact("seconds") or 0.0)
+        target, tasks = tasks_of(pipeline)
+        folder.claim_target(target)
+        self._runs = [
+            self._task_run(task, space)
+            for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True)
+        ]
+        # Asked before anything is measured: a broken baseline should not show after an hour.
+        self._rivals = [Rivals.of(task, pipeline.baselines) for task in tasks]
+        self._scheduler_guard = guard_of(pipeline.scheduler)
+        with self._scheduler_guard.call("start"):
+            self._scheduler: Scheduler = pipeline.scheduler.create(
+                SchedulerContext(
+                    tasks=tasks,
+                    rng=generator(pipeline.seed, "schedulers"),
+                    batch_size=pipeline.budget.batch_size,
+                )
+            )
+
+    def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
+        pipeline = self._pipeline
+        return TaskRun(
+            task=task,
+            space=space,
+            space_ref=stage_ref(pipeline.space),
+            tuner=TaskTuner(
+                space,
+                SearchStages.of(pipeline, task, space),
+                rng=generator(pipeline.seed, task.key, "tuner"),
+                batch_size=pipeline.budget.batch_size,
+            ),
+            store=self._store,
+            stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
+            publish=self._bus.publish,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock of the run in seconds, earlier processes included."""
+        return self._seconds_before + time.perf_counter() - self._started
+
+    def run(self) -> RunResult:
+        """Tune, compare, and write ``best.json``.
+
+        Raises:
+            RunInterrupted: the run was asked to stop; what was measured is saved.
+            PluginError: a plugin breaks its contract.
+            RunFolderError: a measurement cannot be saved.
+        """
+        pipeline = self._pipeline
+        self._bus.publish(
+            RunStarted(
+                folder=str(self._folder.path),
+                seed=pipeline.seed,
+                tasks=[run.summary(pipeline.budget.measurements) for run in self._runs],
+                batch_size=pipeline.budget.batch_size,
+                total_measurements=self._allowance.total_measurements(len(self._runs)),
+            )
+        )
+        runner = LazyRunner(
+            pipeline.runner,
+            self._interruption,
+            lambda described: self._store.set_fact("runner", described),
+        )
+        try:
+            with runner:
+                self._tune(Measuring(runner=runner, interruption=self._interruption))
+                for run in self._runs:
+                    run.adopt_leftovers()
+                operators = [
+                    self._compare(run, rivals, runner)
+                    for run, rivals in zip(self._runs, self._rivals, strict=True)
+                ]
+        finally:
+            self._store.set_fact("seconds", self.seconds)
+        result = RunResult(
+            folder=self._folder.path,
+            seconds=self.seconds,
+            operators=tuple(operators),
+            require=pipeline.require,
+        )
+        value = result.to_json()
+        self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
+        self._store.set_fact("finished", {"identity": identity(pipeline), "result": value})
+        self._bus.publish(
+            RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
+        )
+        return result
+
+    # -- tuning -------------------------------------------------------------------------------
+
+    def _tune(self, measuring: Measuring) -> None:
+        while True:
+            for run in self._runs:
+                if run.ended is None:
+                    self._end_if_spent(run)
+            if all(run.ended is not None for run in self._runs):
+                return
+            chosen = self._next()
+            if chosen is None:
+                return
+            self._interruption.check()
+            self._round(chosen, measuring)
+
+    def _next(self) -> TaskRun | None:
+        guard = self._scheduler_guard
+        with guard.call("choose the next task"):
+            index = self._scheduler.next_task([run.state for run in self._runs])
+        if index is None:
+            return None
+        if index not in range(len(self._runs)) or self._runs[index].ended is not None:
+            raise guard.broken(f"chose task {index!r}, which does not exist or is done")
+        return self._runs[index]
+
+    def _round(self, run: TaskRun, measuring: Measuring) -> None:
+        limit = self._allowance.measurements_left(self._spent(run), self._everything())
+        batch = run.propose(limit)
+        if not batch.configs:
+            run.adopt_leftovers()
+            self._end(run, "the space is exhausted")
+        elif not batch.missing:
+            run.replay(batch)
+        else:
+            run.adopt_leftovers(batch)
+            batch = self._within_budget(run, batch)
+            if not batch.missing:
+                run.replay(batch)
+                return
+            if self._allowance.time_is_up(self._spent(run), self._everything()):
+                run.replay(batch)
+                self._end(run, "the wall-clock budget is spent")
+                return
+            run.measure(batch, measuring, self._limit(run))
+            self._store.set_fact("seconds", self.seconds)
+
+    def _within_budget(self, run: TaskRun, batch: Batch) -> Batch:
+        """The batch without what adopted measurements have used up of the budget."""
+        left = self._allowance.measurements_left(self._spent(run), self._everything())
+        stored = len(batch.configs) - len(batch.missing)
+        return attrs.evolve(batch, missing=batch.missing[: max(0, left - stored)])
+
+    def _end_if_spent(self, run: TaskRun) -> None:
+        if not self._allowance.measurements_left(self._spent(run), self._everything()):
+            self._end(run, "the measurement budget is spent")
+        elif self._allowance.out_of_patience(run.tuner.measurements):
+            self._end(run, "nothing better came for as long as the budget's patience")
+
+    def _end(self, run: TaskRun, reason: str) -> None:
+        run.ended = reason
+        self._bus.publish(TaskFinished(task=run.summary(self._limit(run)), reason=reason))
+
+    def _limit(self, run: TaskRun) -> int:
+        left = self._allowance.measurements_left(self._spent(run), self._everything())
+        return len(run.tuner.measurements) + left
+
+    @staticmethod
+    def _spent(run: TaskRun) -> Spent:
+        return Spent(measured=len(run.tuner.measurements), seconds=run.spending.total)
+
+    def _everything(self) -> list[Spent]:
+        return [self._spent(run) for run in self._runs]
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _compare(self, run: TaskRun, rivals: Rivals, runner: LazyRunner) -> OperatorResult:
+        ours = finalists(run.tuner.measurements, run.space_ref)
+        comparison = StoredComparison(contenders=(), measurements=())
+        if ours:
+            comparison = self._comparison(run, (*ours, *rivals.contenders), runner)
+        config = winner(comparison)
+        found = next((m for m in run.tuner.measurements if m.config == config), None)
+        return OperatorResult(
+            name=run.task.name,
+            task=run.task.to_json(),
+            space=self._pipeline.space.name,
+            fingerprint=run.space.fingerprint,
+            config=config,
+            best=None if config is None else run.space.decode(config),
+            search_seconds=None if found is None else found.cost,
+            measurements=len(run.measurements),
+            failed=run.failed,
+            spending=run.spending,
+            variants=variants(comparison, rivals.vendors),
+        )
+
+    def _comparison(
+        self, run: TaskRun, contenders: tuple[Contender, ...], runner: LazyRunner
+    ) -> StoredComparison:
+        stored = self._store.comparison(run.row)
+        if stored is not None and stored.contenders == contenders:
+            return stored
+        self._interruption.check()
+        made = compare(runner.get(), runner.guard, run.task, contenders)
+        # What came back after a request to stop may be cut short: compare again next time.
+        self._interruption.check()
+        self._store.set_comparison(run.row, made)
+        return made
+
+
+def identity(pipeline: ResolvedPipeline) -> dict[str, object]:
+    """What has to be the same for a finished run to be finished still."""
+    return {
+        "digest": pipeline.digest,
+        "budget": attrs.asdict(pipeline.budget),
+        "baselines": [spec.name for spec in pipeline.baselines],
+    }
+
+
+def run_pipeline(
+    pipeline: ResolvedPipeline,
+    *,
+    fresh: bool = False,
+    listeners: Iterable[object] = (),
+    interruption: Interruption | None = None,
+) -> RunResult:
+    """Run a pipeline in its folder, or continue it there; a finished run is only read.
+
+    Args:
+        pipeline: what to do.
+        fresh: move an earlier run in the folder aside and start anew.
+        listeners: objects or modules that implement ``EventHooks``.
+        interruption: through which the run may be asked to stop.
+
+    Returns:
+        The result, also in the folder's ``best.json``.
+
+    Raises:
+        ConfigError: the model or the target cannot be what the pipeline says.
+        PluginError: a plugin breaks its contract.
+        RunFolderError: the folder is locked, cannot be written, or belongs to another pipeline.
+        RunInterrupted: the run was asked to stop; what was measured is saved.
+    """
+    with RunFolder(pipeline.output, fresh=fresh) as folder:
+        folder.claim(pipeline, dump_pipeline(pipeline))
+        finished = folder.store.fact("finished")
+        if finished is not None and finished["identity"] == json.loads(
+            json.dumps(identity(pipeline))
+        ):
+            return RunResult.from_json(
+                finished["result"], folder=folder.path, require=pipeline.require
+            )
+        bus = EventBus([*listeners, EventLog(folder.events)])
+        return Session(pipeline, folder, bus, interruption or Interruption()).run()

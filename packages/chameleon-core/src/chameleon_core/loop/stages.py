@@ -1,0 +1,148 @@
+"""The four search stages of one task, made from a pipeline and guarded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import attrs
+import numpy as np
+
+from chameleon_core.loop.guard import Guard
+from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.stages import (
+    Candidates,
+    CostModel,
+    Explorer,
+    Observations,
+    Sampler,
+    ScoreFunction,
+    Scores,
+    StageContext,
+    Synthesizer,
+    Visited,
+)
+from chameleon_core.task import Task
+
+
+def generator(seed: int, *names: str) -> np.random.Generator:
+    """A generator that depends on the seed and its names alone (design rule 5).
+
+    Adding a task or a stage leaves the generators of the others as they are.
+
+    Args:
+        seed: the run's seed.
+        names: what it is for, such as a task's key and a stage's kind.
+    """
+    digest = hashlib.sha256("\0".join(names).encode()).digest()
+    words = np.frombuffer(digest[:16], dtype="<u4").tolist()
+    sequence = np.random.SeedSequence(seed, spawn_key=tuple(words))
+    return np.random.default_rng(sequence)
+
+
+def available_threads() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def guard_of(spec: StageSpec) -> Guard:
+    """The guard for a chosen stage."""
+    return Guard(noun=KINDS[spec.kind].noun, name=spec.name)
+
+
+@attrs.frozen(kw_only=True)
+class SearchStages:
+    """Explorer, cost model, sampler and synthesizer of one task.
+
+    Every method checks what the plugin returned: rows that are illegal, repeated or visited are
+    dropped, anything else that breaks the contract is a ``PluginError`` with the plugin's name.
+    """
+
+    explorer: Explorer
+    cost_model: CostModel
+    sampler: Sampler
+    synthesizer: Synthesizer
+    space: DesignSpace
+    guards: dict[str, Guard] = attrs.field(
+        factory=lambda: {
+            kind: Guard(noun=KINDS[kind].noun, name="?")
+            for kind in ("explorers", "cost_models", "samplers", "synthesizers")
+        }
+    )
+
+    @classmethod
+    def of(cls, pipeline: ResolvedPipeline, task: Task, space: DesignSpace) -> SearchStages:
+        """The pipeline's stages for a task, each with a generator of its own."""
+        made = {}
+        specs = (
+            pipeline.explorer,
+            pipeline.cost_model,
+            pipeline.sampler,
+            pipeline.synthesizer,
+        )
+        for spec in specs:
+            context = StageContext(
+                space=space,
+                task=task,
+                rng=generator(pipeline.seed, task.key, spec.kind),
+                batch_size=pipeline.budget.batch_size,
+                threads=available_threads(),
+            )
+            with guard_of(spec).call(f"start for task {task.name!r}"):
+                made[spec.kind] = spec.create(context)
+        return cls(
+            explorer=made["explorers"],
+            cost_model=made["cost_models"],
+            sampler=made["samplers"],
+            synthesizer=made["synthesizers"],
+            space=space,
+            guards={spec.kind: guard_of(spec) for spec in specs},
+        )
+
+    @property
+    def score(self) -> ScoreFunction | None:
+        """The cost model's prediction, or None until it is trained."""
+        guard = self.guards["cost_models"]
+        with guard.call("say whether it is trained"):
+            if not self.cost_model.trained:
+                return None
+
+        def predict(configs: Configs) -> Scores:
+            with guard.call("predict"):
+                return guard.scores(self.cost_model.predict(configs), len(configs))
+
+        return predict
+
+    def explore(self, visited: Visited, count: int) -> Candidates:
+        """The explorer's candidates, usable ones only."""
+        guard = self.guards["explorers"]
+        with guard.call("explore"):
+            found = self.explorer.explore(self.score, visited, count)
+            return guard.candidates(found, self.space, visited)
+
+    def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
+        """The sampler's choice, usable rows only, at most ``count``."""
+        guard = self.guards["samplers"]
+        with guard.call("select"):
+            chosen = self.sampler.select(candidates, visited, count)
+            return guard.usable(chosen, self.space, visited)[:count]
+
+    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
+        """The synthesizer's batch, usable rows only, at most as many as came in."""
+        guard = self.guards["synthesizers"]
+        with guard.call("refine"):
+            refined = self.synthesizer.refine(batch, candidates, visited)
+            return guard.usable(refined, self.space, visited)[: len(batch)]
+
+    def learn(self, observations: Observations) -> None:
+        """Tell cost model, explorer and synthesizer everything measured so far, in that order."""
+        with self.guards["cost_models"].call("fit"):
+            self.cost_model.fit(observations)
+        with self.guards["explorers"].call("observe"):
+            self.explorer.observe(observations)
+        with self.guards["synthesizers"].call("observe"):
+            self.synthesizer.observe(observations)

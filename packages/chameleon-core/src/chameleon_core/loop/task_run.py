@@ -1,0 +1,237 @@
+"""One task in a run: its tuner, its records, the seconds it took."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+import structlog
+
+from chameleon_core.events import BatchMeasured, BatchProposed, BestImproved, Measured, TaskSummary
+from chameleon_core.events.records import Event
+from chameleon_core.loop.measuring import Config, Measuring, plain
+from chameleon_core.loop.scheduler import TaskState
+from chameleon_core.loop.tuner import TaskTuner
+from chameleon_core.measurement import Measurement
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_core.store import RecordStore, StoredTask
+from chameleon_core.task import Task
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True)
+class Batch:
+    """A proposed batch, split by what the store knows.
+
+    Attributes:
+        configs: all of it, in proposal order.
+        missing: what has to be measured.
+        search_seconds: wall-clock of proposing it.
+    """
+
+    configs: tuple[Config, ...]
+    missing: tuple[Config, ...]
+    search_seconds: float
+
+
+class TaskRun:
+    """Advances one task batch by batch; what the store has is never measured again.
+
+    A resumed run starts again from the seed. Proposals are answered from the store until the
+    first one it does not know: the search is where it was, with every stage's state rebuilt.
+
+    Args:
+        task: the task.
+        space: its design space.
+        space_ref: the space provider, as data.
+        tuner: a new tuner.
+        store: the run's records.
+        stored: the task's row in it.
+        publish: tells an event.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        space: DesignSpace,
+        space_ref: StageRef,
+        tuner: TaskTuner,
+        store: RecordStore,
+        stored: StoredTask,
+        publish: Callable[[Event], None],
+    ) -> None:
+        self.task = task
+        self.space = space
+        self.space_ref = space_ref
+        self.tuner = tuner
+        self.row = stored.id
+        self.spending = stored.spending
+        self.ended: str | None = None
+        self._store = store
+        self._publish = publish
+        self._known = {m.config: m for m in store.measurements(stored.id)}
+        self._pending = dict(self._known)
+        self._history: list[float] = []
+        self._best = min((m.cost for m in self._known.values()), default=float("inf"))
+
+    # -- what others look at ------------------------------------------------------------------
+
+    @property
+    def state(self) -> TaskState:
+        """What the scheduler sees."""
+        return TaskState(
+            task=self.task,
+            rounds=self.tuner.rounds,
+            measured=len(self.tuner.measurements),
+            history=tuple(self._history),
+            done=self.ended is not None,
+        )
+
+    def summary(self, limit: int) -> TaskSummary:
+        """What listeners see: everything on disk, replayed yet or not.
+
+        Args:
+            limit: where the budget ends the task at the latest.
+        """
+        return TaskSummary(
+            name=self.task.name,
+            flop=self.task.flop,
+            measured=len(self._known),
+            failed=self.failed,
+            best_seconds=self._best if math.isfinite(self._best) else None,
+            target_measurements=limit,
+        )
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """Failures on disk by kind."""
+        return dict(Counter(m.failure.value for m in self._known.values() if m.failure is not None))
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """Everything on disk, in order of arrival."""
+        return list(self._known.values())
+
+    # -- one round ----------------------------------------------------------------------------
+
+    def propose(self, limit: int) -> Batch:
+        """Ask the tuner for at most ``limit`` configurations."""
+        started = time.perf_counter()
+        configs = plain(self.tuner.ask(limit).tolist())
+        return Batch(
+            configs=tuple(configs),
+            missing=tuple(config for config in configs if config not in self._known),
+            search_seconds=time.perf_counter() - started,
+        )
+
+    def replay(self, batch: Batch) -> None:
+        """Learn what the store knows of a batch; the rest of it stays unmeasured."""
+        self._tell(batch)
+
+    def measure(self, batch: Batch, measuring: Measuring, limit: int) -> None:
+        """Measure what is missing of a batch, store it, and learn the whole batch.
+
+        Args:
+            batch: from ``propose``, with something missing.
+            measuring: does it.
+            limit: where the budget ends the task at the latest.
+        """
+        number = self.tuner.rounds
+        self._publish(
+            BatchProposed(
+                task=self.task.name,
+                round=number,
+                count=len(batch.configs),
+                stored=len(batch.configs) - len(batch.missing),
+                steps=self.tuner.steps,
+            )
+        )
+        self.spending = self.spending.plus(search=batch.search_seconds)
+        job = MeasureJob(
+            task=self.task,
+            space=self.space_ref,
+            configs=list(batch.missing),
+            best_seconds=min((m.cost for m in self.tuner.measurements), default=float("inf")),
+        )
+        started = mark = time.perf_counter()
+        for measurement in measuring.measure(job):
+            now = time.perf_counter()
+            self.spending = self.spending.plus(
+                measure=now - mark,
+                build=measurement.build_seconds,
+                run=measurement.run_seconds,
+            )
+            mark = now
+            self._save(measurement)
+        seconds = time.perf_counter() - started
+        model_before = self.tuner.model_seconds
+        self._tell(batch)
+        self.spending = self.spending.plus(model=self.tuner.model_seconds - model_before)
+        self._store.set_spending(self.row, self.spending)
+        self._publish(
+            BatchMeasured(
+                task=self.summary(limit), round=number, count=len(batch.configs), seconds=seconds
+            )
+        )
+
+    def adopt_leftovers(self, batch: Batch | None = None) -> None:
+        """Learn stored measurements that the replay did not propose.
+
+        There are none unless something the proposals depend on has changed since: a library's
+        version, the batch size. They are results all the same.
+
+        Args:
+            batch: the first batch with something to measure; its stored part is no leftover.
+        """
+        expected = set() if batch is None else set(batch.configs)
+        leftovers = [m for config, m in self._pending.items() if config not in expected]
+        if not leftovers:
+            return
+        log.warning(
+            "the search proposes other configurations than it did before; "
+            "the earlier measurements are kept",
+            task=self.task.name,
+            measurements=len(leftovers),
+        )
+        for measurement in leftovers:
+            del self._pending[measurement.config]
+        self.tuner.adopt(leftovers)
+
+    def _tell(self, batch: Batch) -> None:
+        told = [self._known[config] for config in batch.configs if config in self._known]
+        for measurement in told:
+            self._pending.pop(measurement.config, None)
+        self.tuner.tell(told)
+        self._history.append(min((m.cost for m in self.tuner.measurements), default=float("inf")))
+
+    def _save(self, measurement: Measurement) -> None:
+        key = int(self.space.keys(np.array([measurement.config], np.int32))[0])
+        knobs = self.space.decode(measurement.config)
+        self._store.add(self.row, key, measurement, knobs=knobs, spending=self.spending)
+        self._known[measurement.config] = measurement
+        self._publish(
+            Measured(
+                task=self.task.name,
+                config=measurement.config,
+                seconds=measurement.cost if measurement.ok else None,
+                failure=None if measurement.failure is None else measurement.failure.value,
+            )
+        )
+        if measurement.cost < self._best:
+            self._best = measurement.cost
+            self._publish(
+                BestImproved(
+                    task=self.task.name,
+                    seconds=measurement.cost,
+                    gflops=self.task.flop / measurement.cost / 1e9,
+                    measured=len(self._known),
+                    knobs=knobs,
+                )
+            )

@@ -1,0 +1,145 @@
+"""Ask and tell for one task (figure 3 of the paper: explore, sample, synthesize, learn)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from chameleon_core.loop.stages import SearchStages
+from chameleon_core.measurement import Measurement
+from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.stages import Observations, Visited
+
+PLAN_FACTOR = 8
+"""Candidates asked of the explorer per configuration to be measured: room for the sampler."""
+
+
+class TaskTuner:
+    """Proposes configurations of one task and learns from their measurements.
+
+    The same sequence of ``ask`` and ``tell`` gives the same proposals: nothing here depends on
+    a clock or on the order in which measurements arrived.
+
+    Args:
+        space: the task's design space.
+        stages: its search stages.
+        rng: the tuner's own generator, for the first batch and for topping batches up.
+        batch_size: configurations per batch at most.
+        plan_size: candidates asked of the explorer; ``PLAN_FACTOR`` batches by default.
+    """
+
+    def __init__(
+        self,
+        space: DesignSpace,
+        stages: SearchStages,
+        *,
+        rng: np.random.Generator,
+        batch_size: int,
+        plan_size: int | None = None,
+    ) -> None:
+        self.space = space
+        self.stages = stages
+        self.visited = Visited(space)
+        self.measurements: list[Measurement] = []
+        self.rounds = 0
+        self.steps = 0
+        self.model_seconds = 0.0
+        self._rng = rng
+        self._batch_size = batch_size
+        self._plan_size = plan_size or PLAN_FACTOR * batch_size
+        self._asked: Configs | None = None
+
+    @property
+    def best(self) -> Measurement | None:
+        """The fastest measurement, the earliest proposed of equals; None where none succeeded."""
+        best = min(self.measurements, key=lambda m: m.cost, default=None)
+        return best if best is not None and best.ok else None
+
+    def ask(self, limit: int | None = None) -> Configs:
+        """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
+
+        The first batch is the space's ``start`` and random configurations. Later ones come from
+        explorer, sampler and synthesizer. A sampler may choose to measure few; only rows that
+        turn out unusable, or that a plan shorter than a batch could not give, are replaced by
+        random ones.
+
+        Args:
+            limit: at most this many rows, the first of the batch; what a budget still allows.
+
+        Returns:
+            Shape (n, knobs).
+        """
+        if self._asked is not None:
+            raise RuntimeError("tell the measurements of the last batch before asking again")
+        if self.rounds == 0:
+            start = self.space.distinct(self.space.start)
+            batch = start[self.space.legal(start) & self.visited.fresh(start)][: self._batch_size]
+            wanted = self._batch_size
+        else:
+            batch, wanted = self._search()
+        batch = self._top_up(batch, wanted)[:limit]
+        self._asked = batch if len(batch) else None
+        return batch
+
+    def _search(self) -> tuple[Configs, int]:
+        candidates = self.stages.explore(self.visited, self._plan_size)
+        self.steps = candidates.steps
+        if not len(candidates.configs):
+            return candidates.configs, self._batch_size
+        selected = self.stages.select(candidates, self.visited, self._batch_size)
+        batch = self.stages.refine(selected, candidates, self.visited)
+        short = len(candidates.configs) < self._batch_size or not len(selected)
+        return batch, self._batch_size if short else len(selected)
+
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Learn the outcomes of the last batch, given in any order.
+
+        Configurations of the batch that were not measured may be proposed again.
+
+        Raises:
+            ValueError: a measurement is not of the last batch, or one is there twice.
+        """
+        asked = [] if self._asked is None else [tuple(row) for row in self._asked.tolist()]
+        told = {measurement.config: measurement for measurement in measurements}
+        if len(told) < len(measurements) or not told.keys() <= set(asked):
+            raise ValueError("these measurements are not those of the last batch")
+        self._asked = None
+        self.rounds += 1
+        # Proposal order, not arrival order: arrival depends on the clock.
+        self._learn([told[config] for config in asked if config in told])
+
+    def adopt(self, measurements: Sequence[Measurement]) -> None:
+        """Learn measurements of configurations that were never asked for (an older run's)."""
+        self._learn(measurements)
+
+    def _learn(self, measurements: Sequence[Measurement]) -> None:
+        if not measurements:
+            return
+        self.measurements.extend(measurements)
+        self.visited.add(np.array([m.config for m in measurements], np.int32))
+        started = time.perf_counter()
+        self.stages.learn(Observations.of(self.space, self.measurements))
+        self.model_seconds += time.perf_counter() - started
+
+    def _top_up(self, batch: Configs, wanted: int) -> Configs:
+        """The batch with unvisited random configurations added until it has ``wanted`` rows."""
+        if len(batch) >= wanted:
+            return batch
+        # One batch more than needed, so that rows already visited seldom leave it short; where
+        # the space is small this asks for all of it.
+        draw = min(self.space.size, 2 * wanted + len(self.visited))
+        random = self.space.sample(draw, self._rng)
+        batch = self._joined(batch, random)
+        if len(batch) < wanted and self.measurements:
+            # Legal configurations may be too rare to be met at random; those near known ones
+            # are met more often.
+            known = np.array([m.config for m in self.measurements], np.int32)
+            near = self.space.mutate(np.repeat(known, 8, axis=0)[: 64 * wanted], self._rng)
+            batch = self._joined(batch, near)
+        return batch[:wanted]
+
+    def _joined(self, batch: Configs, more: Configs) -> Configs:
+        more = more[self.visited.fresh(more) & self.space.legal(more)]
+        return self.space.distinct(np.concatenate([batch, more]).astype(np.int32))

@@ -1,0 +1,187 @@
+"""A pipeline as a tree of values that know where they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from chameleon_core.errors import ConfigError, ExitCode
+
+
+@attrs.frozen(kw_only=True)
+class Mark:
+    """Where something was written.
+
+    Attributes:
+        source: the file as the user named it, or words such as ``--set seed=x``.
+        line: counted from 1; 0 where the source is no file.
+        column: counted from 1; 0 where the source is no file.
+        folder: what relative paths written there are relative to; None is the working folder.
+    """
+
+    source: str
+    line: int = 0
+    column: int = 0
+    folder: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+
+
+@attrs.frozen(kw_only=True)
+class Problem:
+    """One thing that is wrong, and where.
+
+    Attributes:
+        mark: where.
+        message: what, and what to do about it.
+        plugin: whether a plugin is to blame and not what was written.
+    """
+
+    mark: Mark
+    message: str
+    plugin: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.mark}: {self.message}"
+
+
+class PipelineError(ConfigError):
+    """Everything that is wrong with a pipeline, one line each, in the order of the file.
+
+    Attributes:
+        problems: the same as data.
+    """
+
+    def __init__(self, problems: list[Problem], *, hint: str | None = None) -> None:
+        self.problems = tuple(
+            sorted(set(problems), key=lambda one: (one.mark.line, one.mark.column, str(one)))
+        )
+        super().__init__("\n".join(map(str, self.problems)), hint=hint)
+        if self.problems and all(problem.plugin for problem in self.problems):
+            self.exit_code = ExitCode.PLUGIN
+
+
+class Collecting:
+    """A ``with`` block whose ``PipelineError`` is remembered, so that the next part runs too.
+
+    Args:
+        problems: where the error's problems are added.
+    """
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self._problems = problems
+
+    def __enter__(self) -> None:
+        """Nothing is set up."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
+        if isinstance(error, PipelineError):
+            self._problems.extend(error.problems)
+            return True
+        return False
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Node:
+    """A value with its place: a scalar, a list of nodes, or a mapping to nodes.
+
+    Attributes:
+        value: None, a bool, an int, a float, a text, a tuple of nodes or a dict of entries.
+        mark: where it starts.
+    """
+
+    value: Any
+    mark: Mark
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether it is a mapping."""
+        return isinstance(self.value, dict)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.value, tuple)
+
+    def items(self) -> Iterator[tuple[str, Item]]:
+        """Keys and items of a mapping; nothing for any other value."""
+        yield from self.value.items() if self.is_mapping else ()
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key, or None where it is missing or this is no mapping."""
+        item = self.value.get(key) if self.is_mapping else None
+        return None if item is None else item.node
+
+    def plain(self) -> Any:
+        """The value as JSON values."""
+        if self.is_mapping:
+            return {key: item.node.plain() for key, item in self.items()}
+        if self.is_sequence:
+            return [node.plain() for node in self.value]
+        return self.value
+
+    def in_words(self) -> str:
+        """The value for a sentence, such as ``the text '64'``."""
+        value = self.value
+        if self.is_mapping:
+            return "a mapping"
+        if self.is_sequence:
+            return "a list"
+        if value is None:
+            return "null"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str):
+            return f"the text {value!r}"
+        return f"the number {value!r}"
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Item:
+    """A key's place and its value, in a mapping."""
+
+    key_mark: Mark
+    node: Node
+
+
+def node_of(value: Any, source: str, *, folder: Path | None = None, path: str = "") -> Node:
+    """Turn Python values into nodes.
+
+    Args:
+        value: JSON values; tuples count as lists.
+        source: what errors are said to be in, such as ``preset 'paper'``.
+        folder: what relative paths are relative to.
+        path: the keys that led here, for errors.
+
+    Raises:
+        PipelineError: a key is no text, or a value is none that YAML has.
+    """
+    mark = Mark(source=f"{source}, {path}" if path else source, folder=folder)
+    if isinstance(value, Mapping):
+        items = {}
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise PipelineError([Problem(mark=mark, message=f"key {key!r} is no text")])
+            below = f"{path}.{key}" if path else key
+            node = node_of(inner, source, folder=folder, path=below)
+            items[key] = Item(key_mark=node.mark, node=node)
+        return Node(value=items, mark=mark)
+    if isinstance(value, list | tuple):
+        nodes = tuple(
+            node_of(inner, source, folder=folder, path=f"{path}[{index}]")
+            for index, inner in enumerate(value)
+        )
+        return Node(value=nodes, mark=mark)
+    if isinstance(value, Path):
+        return Node(value=str(value), mark=mark)
+    if value is None or isinstance(value, bool | int | float | str):
+        return Node(value=value, mark=mark)
+    raise PipelineError(
+        [Problem(mark=mark, message=f"{value!r} is no value that a pipeline can hold")]
+    )

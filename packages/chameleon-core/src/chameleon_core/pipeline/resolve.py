@@ -1,0 +1,160 @@
+"""Lays presets, the file and ``--set`` over one another, and writes the outcome down.
+
+From weakest to strongest: the preset ``default``, the preset the file names, the file, the
+overrides. A stage that is chosen anew brings none of the weaker options with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.yaml import dump_yaml, parse_value
+from chameleon_core.plugins.registry import Registry
+
+STAGES: dict[str, str] = {
+    "space": "spaces",
+    "explorer": "explorers",
+    "cost_model": "cost_models",
+    "sampler": "samplers",
+    "synthesizer": "synthesizers",
+    "runner": "runners",
+    "scheduler": "schedulers",
+}
+"""The keys that choose one implementation, and the kind each chooses from."""
+
+KEYS = ("preset", "model", "target", *STAGES, "baselines", "budget", "require", "seed", "output")
+"""Every key of a pipeline file, in the order it is written."""
+
+DEFAULT_PRESET = "default"
+
+_MERGED = frozenset({"budget", "require"})
+
+Section = dict[str, Item]
+
+
+def apply_overrides(root: Node, overrides: Iterable[str]) -> tuple[Node, list[Problem]]:
+    """Apply ``a.b=value`` assignments; values are YAML.
+
+    Returns:
+        The pipeline after the assignments that could be made, and what is wrong with the others:
+        another form, no YAML, or a key inside what is no mapping.
+    """
+    problems: list[Problem] = []
+    for text in overrides:
+        mark = Mark(source=f"--set {text}")
+        path, equals, value = text.partition("=")
+        keys = [key.strip() for key in path.split(".")]
+        try:
+            if not equals or not all(keys):
+                raise _misfit(mark, "write it as key=value or key.option=value")
+            node = parse_value(value, mark.source)
+            root = _assigned(_opened(root, keys), keys, node)
+        except PipelineError as error:
+            problems.extend(error.problems)
+    return root, problems
+
+
+def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
+    """The pipeline with what its presets say where it says nothing itself.
+
+    Args:
+        root: what the user wrote, a mapping.
+        preset: the preset it names, or None.
+        registry: knows the presets.
+
+    Raises:
+        PluginError: the preset is unknown, or two distributions bring it.
+    """
+    weak: Section = {}
+    layers = [] if preset is None else [preset]
+    # `dist:default` picks one of several defaults.
+    named = preset is not None and preset.rpartition(":")[2] == DEFAULT_PRESET
+    if not named and DEFAULT_PRESET in registry.names("presets"):
+        layers.insert(0, DEFAULT_PRESET)
+    for name in layers:
+        record = registry.record("presets", name)
+        # A whole section replaces the default's: a preset means what it says and no more.
+        weak |= node_of(record.pipeline, f"preset '{name}'").value
+    return Node(value=merge(weak, dict(root.items())), mark=root.mark)
+
+
+def merge(weak: Section, strong: Section) -> Section:
+    """Two pipelines as one; what ``strong`` says wins."""
+    result = dict(weak)
+    for key, item in strong.items():
+        below = weak.get(key)
+        node = item.node
+        if below is not None and key in STAGES:
+            node = _merged_stage(below.node, node)
+        elif below is not None and key in _MERGED and below.node.is_mapping and node.is_mapping:
+            node = Node(value={**below.node.value, **node.value}, mark=node.mark)
+        result[key] = Item(key_mark=item.key_mark, node=node)
+    return result
+
+
+def dump_pipeline(pipeline: ResolvedPipeline) -> str:
+    """The expanded pipeline as YAML; loading it gives the same pipeline."""
+    origin = f"# Expanded from {pipeline.source.name}" if pipeline.source else "# Expanded"
+    if pipeline.preset is not None:
+        origin += f" with preset '{pipeline.preset}'"
+    return f"{origin}; every default is written out.\n{dump_yaml(dict(pipeline.document))}"
+
+
+def _merged_stage(weak: Node, strong: Node) -> Node:
+    old, new = _name(weak), _name(strong)
+    if not (strong.is_mapping or isinstance(strong.value, str)):
+        return strong
+    if new is not None and (old is None or new.value != old.value):
+        return strong
+    sections = [node.value for node in (weak, strong) if node.is_mapping]
+    name = new or old
+    value: Section = {} if name is None else {"name": Item(key_mark=name.mark, node=name)}
+    for section in sections:
+        value |= section
+    return Node(value=value, mark=strong.mark)
+
+
+def _name(stage: Node) -> Node | None:
+    return stage.get("name") if stage.is_mapping else stage
+
+
+def _opened(root: Node, keys: list[str]) -> Node:
+    """The pipeline with ``stage: name`` written as ``stage: {name: name}`` where that is set."""
+    stage = root.get(keys[0])
+    if len(keys) == 1 or keys[0] not in STAGES or stage is None or not isinstance(stage.value, str):
+        return root
+    section = Node(value={"name": Item(key_mark=stage.mark, node=stage)}, mark=stage.mark)
+    item = Item(key_mark=root.value[keys[0]].key_mark, node=section)
+    return Node(value={**root.value, keys[0]: item}, mark=root.mark)
+
+
+def _assigned(node: Node | None, keys: list[str], value: Node) -> Node:
+    if not keys:
+        return value
+    key, *rest = keys
+    if node is None or node.value is None:
+        node = Node(value={}, mark=value.mark)
+    if node.is_sequence:
+        if not key.isdecimal() or int(key) >= len(node.value):
+            raise _misfit(value.mark, f"'{key}' is no index of a list of {len(node.value)}")
+        entries = list(node.value)
+        entries[int(key)] = _assigned(entries[int(key)], rest, value)
+        return Node(value=tuple(entries), mark=node.mark)
+    if not node.is_mapping:
+        raise _misfit(value.mark, f"there is no '{key}' in {node.in_words()}")
+    old = node.value.get(key)
+    new = _assigned(None if old is None else old.node, rest, value)
+    key_mark = value.mark if old is None or not rest else old.key_mark
+    return Node(value={**node.value, key: Item(key_mark=key_mark, node=new)}, mark=node.mark)
+
+
+def _misfit(mark: Mark, message: str) -> PipelineError:
+    return PipelineError([Problem(mark=mark, message=message)])
+
+
+def written(sections: dict[str, Any]) -> dict[str, Any]:
+    """The sections in the order of ``KEYS``, without those that say nothing."""
+    return {key: sections[key] for key in KEYS if sections.get(key) is not None}

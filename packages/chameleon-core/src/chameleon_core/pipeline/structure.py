@@ -1,0 +1,350 @@
+"""Turns nodes into options classes, strictly, and finds every mistake in one pass.
+
+cattrs picks the hook for each type; the hooks take nodes, so that each mistake is reported
+where it was written. Numbers are strict: ``"3"`` and ``true`` are no integers.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import attrs
+from cattrs import BaseConverter
+
+from chameleon_core.errors import ChameleonError
+from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.paths import absolute
+from chameleon_core.words import did_you_mean, listing
+
+_NAMES = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+
+
+class Structurer:
+    """Makes instances of annotated types from nodes.
+
+    A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
+    ``source`` (relative file names become absolute), and ``tagged`` (a mapping of names to attrs
+    classes: the value, or each entry of a list, is a mapping whose only key picks the class).
+    """
+
+    def __init__(self) -> None:
+        self._owner = ""
+        self._path: list[str] = []
+        converter = BaseConverter(detailed_validation=False)
+        by_type: dict[Any, Callable[[Any, Any], Any]] = {
+            int: self._integer,
+            float: self._number,
+            str: self._text,
+            bool: self._flag,
+            Path: lambda node, _: Path(self._text(node, str)),
+        }
+        for kind, hook in by_type.items():
+            converter.register_structure_hook(kind, hook)
+        # The last registered predicate is asked first.
+        by_test: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]]] = [
+            (lambda kind: kind in (Any, object), lambda node, _: node.plain()),
+            (_is_mapping, self._mapping),
+            (_is_sequence, self._sequence),
+            (lambda kind: get_origin(kind) in (Union, types.UnionType), self._union),
+            (lambda kind: get_origin(kind) is Literal, self._literal),
+            (lambda kind: isinstance(kind, type) and issubclass(kind, Enum), self._enum),
+            (lambda kind: isinstance(kind, type) and attrs.has(kind), self._attrs),
+        ]
+        for test, hook in by_test:
+            converter.register_structure_hook_func(test, hook)
+        self._converter = converter
+
+    def make(self, node: Node, kind: Any, owner: str) -> Any:
+        """Make an instance.
+
+        Args:
+            node: what was written.
+            kind: an attrs class or any annotation.
+            owner: what the options belong to, for errors, such as ``explorer 'ppo'``.
+
+        Raises:
+            PipelineError: with every mistake that is in it.
+        """
+        self._owner, self._path = owner, []
+        return self._converter.structure(node, kind)
+
+    # ----- scalars ---------------------------------------------------------------------------
+
+    def _integer(self, node: Node, _: Any) -> int:
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            return node.value
+        raise self._wrong(node, _NAMES[int])
+
+    def _number(self, node: Node, _: Any) -> float:
+        value = node.value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.nan
+            if not math.isnan(number):
+                return number
+        raise self._wrong(node, _NAMES[float])
+
+    def _text(self, node: Node, _: Any) -> str:
+        if isinstance(node.value, str):
+            return node.value
+        scalar = not node.is_mapping and not node.is_sequence and node.value is not None
+        raise self._wrong(node, _NAMES[str], "; put it in quotes" if scalar else "")
+
+    def _flag(self, node: Node, _: Any) -> bool:
+        if isinstance(node.value, bool):
+            return node.value
+        raise self._wrong(node, _NAMES[bool])
+
+    def _literal(self, node: Node, kind: Any) -> Any:
+        return self._choice(node, {choice: choice for choice in get_args(kind)})
+
+    def _enum(self, node: Node, kind: Any) -> Any:
+        return self._choice(node, {member.value: member for member in kind})
+
+    def _choice(self, node: Node, choices: Mapping[Any, Any]) -> Any:
+        for choice, chosen in choices.items():
+            if type(choice) is type(node.value) and choice == node.value:
+                return chosen
+        guess = did_you_mean(node.value, [one for one in choices if isinstance(one, str)])
+        raise self._wrong(node, listing([str(choice) for choice in choices]), guess)
+
+    # ----- containers ------------------------------------------------------------------------
+
+    def _sequence(self, node: Node, kind: Any) -> Any:
+        if not node.is_sequence:
+            raise self._wrong(node, "a list")
+        origin = get_origin(kind) or kind
+        arguments = get_args(kind)
+        if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+            if len(arguments) != len(node.value):
+                raise self._wrong(
+                    node, f"a list of {len(arguments)}", f" with {len(node.value)} entries"
+                )
+            kinds = list(arguments)
+        else:
+            kinds = [arguments[0] if arguments else Any] * len(node.value)
+        made = self._all(
+            (f"[{index}]", partial(self._converter.structure, one, inner))
+            for index, (one, inner) in enumerate(zip(node.value, kinds, strict=True))
+        )
+        if isinstance(origin, type) and issubclass(origin, AbstractSet):
+            return frozenset(made) if issubclass(origin, frozenset) else set(made)
+        return made if origin is list else tuple(made)
+
+    def _mapping(self, node: Node, kind: Any) -> dict[str, Any]:
+        if not node.is_mapping:
+            raise self._wrong(node, "a mapping")
+        arguments = get_args(kind)
+        inner = arguments[1] if arguments else Any
+        made = self._all(
+            (key, partial(self._converter.structure, item.node, inner))
+            for key, item in node.items()
+        )
+        return dict(zip(node.value, made, strict=True))
+
+    def _union(self, node: Node, kind: Any) -> Any:
+        members = list(get_args(kind))
+        if type(None) in members:
+            if node.value is None:
+                return None
+            members.remove(type(None))
+        failures = []
+        for member in members:
+            try:
+                return self._converter.structure(node, member)
+            except PipelineError as error:
+                failures.append(error)
+        if len(members) == 1:
+            raise failures[0]
+        # A mistake inside a list or a mapping says more than that no member fits.
+        inside = [one for one in failures if all(p.mark != node.mark for p in one.problems)]
+        if inside:
+            raise inside[0]
+        raise self._wrong(node, listing([_name_of(member) for member in members]))
+
+    # ----- options classes -------------------------------------------------------------------
+
+    def _attrs(self, node: Node, kind: Any) -> Any:
+        try:
+            attrs.resolve_types(kind)
+        except Exception as error:
+            words = f"the plugin's annotations cannot be resolved ({_words(error)})"
+            raise self._failed(node.mark, words) from error
+        fields = {field.alias: field for field in attrs.fields(kind) if field.init}
+        if not node.is_mapping:
+            raise self._wrong(node, "a mapping")
+        problems = [
+            Problem(
+                mark=item.key_mark,
+                message=f"unknown option '{key}' for {self._place()}{did_you_mean(key, fields)}",
+            )
+            for key, item in node.items()
+            if key not in fields
+        ]
+        problems += [
+            Problem(mark=node.mark, message=f"missing option '{alias}' for {self._place()}")
+            for alias, field in fields.items()
+            if field.default is attrs.NOTHING and node.get(alias) is None
+        ]
+        values = {}
+        for alias, field in fields.items():
+            given = node.get(alias)
+            if given is not None:
+                with self._inside(alias), Collecting(problems):
+                    values[alias] = self._field(given, field)
+        if problems:
+            raise PipelineError([*problems, *self._refused(node, kind, values)])
+        return self._construct(node, kind, values)
+
+    def _field(self, node: Node, field: attrs.Attribute[Any]) -> Any:
+        if field.metadata.get("duration") and isinstance(node.value, str):
+            try:
+                return parse_duration(node.value)
+            except ValueError as error:
+                raise self._failed(node.mark, str(error)) from error
+        if field.metadata.get("path") or field.metadata.get("source"):
+            node = absolute(node, source=bool(field.metadata.get("source")))
+        tags = field.metadata.get("tagged")
+        if tags is None:
+            return self._converter.structure(node, Any if field.type is None else field.type)
+        if not node.is_sequence:
+            return self._tagged(node, tags)
+        made = self._all(
+            (f"[{index}]", partial(self._tagged, one, tags)) for index, one in enumerate(node.value)
+        )
+        return made if get_origin(field.type) is list else tuple(made)
+
+    def _tagged(self, node: Node, tags: Mapping[str, type]) -> Any:
+        known = listing(list(tags))
+        if not node.is_mapping or len(node.value) != 1:
+            raise self._wrong(node, f"a mapping with one key, {known}")
+        ((tag, item),) = node.items()
+        kind = tags.get(tag)
+        if kind is None:
+            guess = did_you_mean(tag, tags) or f"; there is {known}"
+            message = f"unknown entry '{tag}' for {self._place()}{guess}"
+            raise PipelineError([Problem(mark=item.key_mark, message=message)])
+        with self._inside(tag):
+            return self._attrs(first_field(item.node, kind), kind)
+
+    def _construct(self, node: Node, kind: Any, values: dict[str, Any]) -> Any:
+        try:
+            return kind(**values)
+        except ChameleonError as error:
+            words = f"{error}; {error.hint}" if error.hint else str(error)
+            raise self._failed(node.mark, words) from error
+        except Exception as error:
+            problems = self._refused(node, kind, values)
+            raise (
+                PipelineError(problems) if problems else self._failed(node.mark, _words(error))
+            ) from error
+
+    def _refused(self, node: Node, kind: Any, values: dict[str, Any]) -> list[Problem]:
+        """Which options the class's validators refuse; the class itself ends at the first."""
+        problems: list[Problem] = []
+        half_made = object.__new__(kind)
+        for field in attrs.fields(kind):
+            if field.alias in values:
+                object.__setattr__(half_made, field.name, values[field.alias])
+        for field in attrs.fields(kind):
+            given = node.get(field.alias)
+            if field.validator is None or given is None or field.alias not in values:
+                continue
+            try:
+                field.validator(half_made, field, values[field.alias])
+            except AttributeError:
+                continue  # it compares with an option that is itself missing
+            except Exception as error:  # noqa: BLE001 - a plugin's validator may raise anything
+                with self._inside(field.alias):
+                    problems += self._failed(given.mark, _words(error)).problems
+        return problems
+
+    # ----- errors ----------------------------------------------------------------------------
+
+    def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        """Run every part and collect the problems of all of them."""
+        made: list[Any] = []
+        problems: list[Problem] = []
+        for key, part in parts:
+            with self._inside(key), Collecting(problems):
+                made.append(part())
+        if problems:
+            raise PipelineError(problems)
+        return made
+
+    @contextmanager
+    def _inside(self, key: str) -> Iterator[None]:
+        self._path.append(key)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    def _dotted(self) -> str:
+        return ".".join(self._path).replace(".[", "[")
+
+    def _place(self) -> str:
+        return f"'{self._dotted()}' of {self._owner}" if self._path else self._owner
+
+    def _about(self) -> str:
+        return f"option '{self._dotted()}' for {self._owner}" if self._path else self._owner
+
+    def _wrong(self, node: Node, wanted: str, more: str = "") -> PipelineError:
+        message = f"{self._about()} must be {wanted}, not {node.in_words()}{more}"
+        return PipelineError([Problem(mark=node.mark, message=message)])
+
+    def _failed(self, mark: Mark, words: str) -> PipelineError:
+        # attrs' validators begin with the attribute's name, which is part of `about` already.
+        named = f"'{self._path[-1]}' " if self._path else "\0"
+        rest = f" {words.removeprefix(named)}" if words.startswith(named) else f": {words}"
+        return PipelineError([Problem(mark=mark, message=f"{self._about()}{rest}")])
+
+
+def first_field(node: Node, kind: type) -> Node:
+    """The section of an options class: a value that is no mapping is its first option's."""
+    if node.is_mapping:
+        return node
+    if node.value is None:
+        return Node(value={}, mark=node.mark)
+    first = next((field.alias for field in attrs.fields(kind) if field.init), None)
+    if first is None:
+        return node
+    return Node(value={first: Item(key_mark=node.mark, node=node)}, mark=node.mark)
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin = get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _is_sequence(kind: Any) -> bool:
+    origin = get_origin(kind) or kind
+    return (
+        isinstance(origin, type)
+        and issubclass(origin, Sequence | AbstractSet)
+        and not issubclass(origin, str | bytes)
+    )
+
+
+def _name_of(kind: Any) -> str:
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if get_origin(kind) is Literal:
+        return listing([str(choice) for choice in get_args(kind)])
+    return "a list" if _is_sequence(kind) else "a mapping"
+
+
+def _words(error: Exception) -> str:
+    # attrs' validators carry the attribute and the value beside the message.
+    return str(error.args[0]) if error.args else type(error).__name__

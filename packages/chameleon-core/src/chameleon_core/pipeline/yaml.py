@@ -1,0 +1,214 @@
+"""Reads YAML 1.2 into nodes that know their line and column, and writes pipelines as YAML."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
+
+_TAG = "tag:yaml.org,2002:"
+
+
+def read_yaml(path: Path, *, shown: str | None = None) -> Node:
+    """Read a file.
+
+    Args:
+        path: the file.
+        shown: what errors call it; the path as given where None.
+
+    Raises:
+        ConfigError: it cannot be read.
+        PipelineError: it is no YAML, or uses what a pipeline must not; lists every problem.
+    """
+    name = shown or str(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{name}: there is no such file", hint="`chameleon init` writes one to start from"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{name}: cannot be read: {error.strerror or error}",
+            hint="name a pipeline file that you may read",
+        ) from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        mark = Mark(source=name, line=line, column=column)
+        raise PipelineError([Problem(mark=mark, message="this is no UTF-8 text")]) from error
+    return parse_yaml(text, name, folder=path.resolve().parent)
+
+
+def parse_yaml(text: str, source: str, *, folder: Path | None = None) -> Node:
+    """Parse a text; raises as ``read_yaml`` does.
+
+    Args:
+        text: the YAML.
+        source: what errors call it.
+        folder: what relative paths in it are relative to.
+    """
+    reader = _Reader(source, folder)
+    try:
+        root = YAML(typ="rt", pure=True).compose(io.StringIO(text))
+    except MarkedYAMLError as error:
+        raise PipelineError(_syntax_problems(error, text, reader)) from error
+    except YAMLError as error:
+        lines = str(error).splitlines() or ["this is no YAML"]
+        problem = Problem(mark=reader.mark(0, 0), message=f"this is no YAML: {lines[0]}")
+        raise PipelineError([problem]) from error
+    if root is None:
+        return Node(value=None, mark=reader.mark(0, 0))
+    node = reader.node(root, ())
+    if reader.problems:
+        raise PipelineError(reader.problems)
+    return node
+
+
+def parse_value(text: str, source: str) -> Node:
+    """Parse one value of the command line; every part of it is said to be at ``source``."""
+    root = parse_yaml(text, source)
+    return _at(root, Mark(source=source))
+
+
+def dump_yaml(document: Any) -> str:
+    """JSON values as block-style YAML that reads back as the same values."""
+    yaml = YAML(typ="rt", pure=True)
+    yaml.default_flow_style = False
+    yaml.width = 4096  # a long text stays on its line
+    stream = io.StringIO()
+    yaml.dump(_quoted(document), stream)
+    return stream.getvalue()
+
+
+def _quoted(value: Any) -> Any:
+    """The value with every text that has unprintable characters in double quotes, escaped."""
+    if isinstance(value, Mapping):
+        return {_quoted(key): _quoted(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_quoted(inner) for inner in value]
+    if isinstance(value, str) and not value.isprintable():
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+class _Reader:
+    """Turns ruamel's nodes into ours and collects every problem on the way."""
+
+    def __init__(self, source: str, folder: Path | None) -> None:
+        self.source = source
+        self.folder = folder
+        self.problems: list[Problem] = []
+
+    def mark(self, line: int, column: int) -> Mark:
+        """A mark from ruamel's counts, which start at 0."""
+        return Mark(source=self.source, line=line + 1, column=column + 1, folder=self.folder)
+
+    def node(self, given: Any, above: tuple[int, ...]) -> Node:
+        mark = self.mark(given.start_mark.line, given.start_mark.column)
+        if id(given) in above:
+            self._say(mark, "an alias that contains itself")
+            return Node(value=None, mark=mark)
+        inside = (*above, id(given))
+        if isinstance(given, MappingNode):
+            return Node(value=self._mapping(given, inside), mark=mark)
+        if isinstance(given, SequenceNode):
+            return Node(value=tuple(self.node(one, inside) for one in given.value), mark=mark)
+        return Node(value=self._scalar(given, mark), mark=mark)
+
+    def _mapping(self, given: MappingNode, inside: tuple[int, ...]) -> dict[str, Item]:
+        items: dict[str, Item] = {}
+        for key, value in given.value:
+            mark = self.mark(key.start_mark.line, key.start_mark.column)
+            if isinstance(key, ScalarNode) and _kind(key) == "merge":
+                self._say(mark, "merge keys ('<<') are not supported; write the keys out")
+                continue
+            if not isinstance(key, ScalarNode):
+                self._say(mark, "a key must be a text")
+                continue
+            name = key.value
+            if name in items:
+                first = items[name].key_mark
+                self._say(
+                    mark,
+                    f"key '{name}' is there twice, first in line {first.line}; remove one",
+                )
+                continue
+            items[name] = Item(key_mark=mark, node=self.node(value, inside))
+        return items
+
+    def _scalar(self, given: Any, mark: Mark) -> Any:
+        kind = _kind(given)
+        text = given.value
+        try:
+            if kind == "null":
+                return None
+            if kind == "bool":
+                return text.lower() == "true"
+            if kind == "int":
+                return _integer(text)
+            if kind == "float":
+                return float(text.replace("_", "").replace(".inf", "inf").replace(".Inf", "inf"))
+        except ValueError:
+            self._say(mark, f"{text!r} is no number")
+            return None
+        if kind not in {"str", "timestamp"}:
+            self._say(mark, f"the tag '{given.tag}' has no meaning in a pipeline; remove it")
+        return text
+
+    def _say(self, mark: Mark, message: str) -> None:
+        self.problems.append(Problem(mark=mark, message=message))
+
+
+def _kind(node: Any) -> str:
+    tag = str(node.tag)
+    return tag.removeprefix(_TAG)
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "")
+    # A leading zero is decimal in YAML 1.2, where octal is 0o17.
+    return int(digits, 0) if digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"} else int(digits)
+
+
+def _syntax_problems(error: Any, text: str, reader: _Reader) -> list[Problem]:
+    problems = []
+    place = error.problem_mark or error.context_mark
+    if "'\\t'" in str(error.problem):
+        for number, content in enumerate(text.splitlines()):
+            indentation = content[: len(content) - len(content.lstrip())]
+            if "\t" in indentation and content.strip():
+                problems.append(
+                    Problem(
+                        mark=reader.mark(number, indentation.index("\t")),
+                        message="a tab is used for indentation; use spaces",
+                    )
+                )
+    if not problems:
+        line, column = (place.line, place.column) if place else (0, 0)
+        words = ", ".join(part for part in (error.context, error.problem) if part)
+        message = f"this is no YAML: {words}"
+        if "'\\t'" in words:
+            message = "a tab stands where YAML wants spaces"
+        problems.append(Problem(mark=reader.mark(line, column), message=message))
+    return problems
+
+
+def _at(node: Node, mark: Mark) -> Node:
+    value = node.value
+    if node.is_mapping:
+        value = {key: Item(key_mark=mark, node=_at(item.node, mark)) for key, item in node.items()}
+    elif node.is_sequence:
+        value = tuple(_at(one, mark) for one in node.value)
+    return Node(value=value, mark=mark)

@@ -1,0 +1,202 @@
+"""The folder of a run: one process at a time, one pipeline for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from chameleon_core.errors import RunFolderError
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.store import RecordStore
+
+RECORDS = "records.sqlite"
+PIPELINE = "pipeline.yaml"
+EVENTS = "events.jsonl"
+BEST = "best.json"
+LOCK = ".lock"
+
+_MADE_BY_A_RUN = (
+    PIPELINE,
+    RECORDS,
+    f"{RECORDS}-wal",
+    f"{RECORDS}-shm",
+    EVENTS,
+    BEST,
+    "report.html",
+)
+
+
+class RunFolder:
+    """An opened run folder, locked for this process until it is closed.
+
+    Args:
+        path: the folder; made when missing.
+        fresh: move what an earlier run left into a folder ``earlier-<n>`` and start anew.
+
+    Raises:
+        RunFolderError: it cannot be made or written, or another process holds it.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path = path.absolute()
+        self._lock: int | None = None
+        with _sentences(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(self.path / LOCK)
+        try:
+            if fresh:
+                with _sentences(self.path):
+                    self._move_aside()
+            self.store = RecordStore(self.path / RECORDS)
+        except BaseException:
+            self._unlock()
+            raise
+
+    @property
+    def events(self) -> Path:
+        """The event log."""
+        return self.path / EVENTS
+
+    def claim(self, pipeline: ResolvedPipeline, text: str) -> None:
+        """Make sure the folder belongs to a pipeline, and write its resolved form.
+
+        Args:
+            pipeline: the pipeline about to run here.
+            text: the resolved pipeline as YAML.
+
+        Raises:
+            RunFolderError: the folder belongs to another pipeline; says what differs.
+        """
+        owner = self.store.fact("pipeline")
+        if owner is not None and owner["digest"] != pipeline.digest:
+            raise RunFolderError(
+                f"{self.path} belongs to another pipeline: "
+                + _difference(owner["document"], pipeline.document),
+                hint="tune into another folder (--output), or start anew here (--fresh)",
+            )
+        self.store.set_fact(
+            "pipeline", {"digest": pipeline.digest, "document": dict(pipeline.document)}
+        )
+        self.write(PIPELINE, text)
+
+    def claim_target(self, target: str) -> None:
+        """Make sure the folder's records are for a resolved target.
+
+        Raises:
+            RunFolderError: they are for another one (``native`` on another machine, say).
+        """
+        owner = self.store.fact("target")
+        if owner is not None and owner != target:
+            raise RunFolderError(
+                f"{self.path} holds records for target '{owner}', not for '{target}'",
+                hint="tune into another folder (--output), or start anew here (--fresh)",
+            )
+        self.store.set_fact("target", target)
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file as a whole: a reader sees the old text or the new one."""
+        with _sentences(self.path):
+            part = self.path / f".{name}.part"
+            part.write_text(text, encoding="utf-8")
+            part.replace(self.path / name)
+
+    def close(self) -> None:
+        """Close the store and let others in; safe to call twice."""
+        self.store.close()
+        self._unlock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _move_aside(self) -> None:
+        old = [self.path / name for name in _MADE_BY_A_RUN if (self.path / name).exists()]
+        if not old:
+            return
+        number = 1
+        while (self.path / f"earlier-{number}").exists():
+            number += 1
+        aside = self.path / f"earlier-{number}"
+        aside.mkdir()
+        for file in old:
+            file.rename(aside / file.name)
+
+
+def read_store(path: Path) -> RecordStore:
+    """The records of a run folder, to be read only, even while it is being written.
+
+    Raises:
+        RunFolderError: there is no run in this folder.
+    """
+    if not (path / RECORDS).is_file():
+        raise RunFolderError(
+            f"{path} is no run folder: there is no {RECORDS} in it",
+            hint="name the folder that 'chameleon run' wrote (the pipeline's 'output')",
+        )
+    return RecordStore(path / RECORDS, read_only=True)
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that holds the lock; the kernel lets go of it when the process ends."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.read(lock, 32).decode(errors="replace").strip()
+        os.close(lock)
+        raise RunFolderError(
+            f"{path.parent} is being written by another run (process {holder or 'unknown'})",
+            hint="wait for it, stop it, or tune into another folder (--output)",
+        ) from error
+    except OSError:
+        os.close(lock)
+        raise
+    with contextlib.suppress(OSError):  # the number is for people; the lock does not need it
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+    return lock
+
+
+@contextlib.contextmanager
+def _sentences(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            f"cannot write to the run folder {path}: {error.strerror or error}",
+            hint="restore access or free space, or choose another folder with --output",
+        ) from error
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The first few values that differ, as ``seed was 0 and is 1``."""
+    before, now = dict(_flat(old)), dict(_flat(new))
+    told = [
+        f"{name} was {before.get(name, 'not set')} and is {now.get(name, 'not set')}"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name)
+        and name.partition(".")[0] not in {"output", "budget", "require", "preset"}
+    ]
+    most = 4
+    more = f" and {len(told) - most} more" if len(told) > most else ""
+    return "; ".join(told[:most]) + more
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, json.dumps(value, default=str)

@@ -1,0 +1,1 @@
+"""Checks for those who write plugins: what every stage must do, whoever wrote it."""

@@ -1,0 +1,1 @@
+"""Vendors' libraries, which a user would otherwise call."""

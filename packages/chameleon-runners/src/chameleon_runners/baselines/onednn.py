@@ -1,0 +1,57 @@
+"""Intel's oneDNN, called through PyTorch: the vendor's kernels on a CPU.
+
+PyTorch is imported only by the builder, in a worker process of its own: making the baseline and
+asking it what it supports needs neither PyTorch nor TVM.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Baseline, Builder
+from chameleon_core.task import Task
+
+VARIANTS: dict[str, tuple[str, ...]] = {
+    # "packed" keeps the weights in the layout oneDNN likes best, as Inductor does when it
+    # freezes a network; it is usually the fastest, but not for every shape.
+    "conv2d": ("nchw", "nhwc", "packed"),
+    "depthwise_conv2d": ("nchw", "nhwc", "packed"),
+    "dense": ("linear", "packed"),
+    "batch_matmul": ("bmm",),
+}
+"""Ways to compute each kind of operator (``Task.operator``)."""
+
+
+class OneDNNBaseline(Baseline):
+    """oneDNN in each of its layouts, whatever layout the task has: the best one counts."""
+
+    needs_modules = ("torch",)
+
+    def __init__(self, options: NoOptions) -> None:
+        del options
+
+    def supports(self, task: Task) -> bool:
+        return (
+            task.operator in VARIANTS
+            and _kind(task.target) == "llvm"
+            and importlib.util.find_spec("torch") is not None
+        )
+
+    def variants(self, task: Task) -> Sequence[str]:
+        return VARIANTS[task.operator]
+
+    def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
+        from chameleon_runners.baselines.torch_builder import TorchBuilder  # noqa: PLC0415
+
+        return TorchBuilder(task, variant, threads=threads)
+
+
+def _kind(target: str) -> str:
+    """The kind of a canonical target; empty for one that is not TVM's."""
+    try:
+        return str(json.loads(target)["kind"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,14 @@
+"""The baselines of this package, as records. Importing them imports no numerical library."""
+
+from __future__ import annotations
+
+from chameleon_core.plugins import NoOptions, PluginRecord
+
+BASELINES = (
+    PluginRecord(
+        name="onednn",
+        summary="oneDNN through PyTorch, the best of its layouts, weights prepacked",
+        factory="chameleon_runners.baselines.onednn:OneDNNBaseline",
+        options=NoOptions,
+    ),
+)

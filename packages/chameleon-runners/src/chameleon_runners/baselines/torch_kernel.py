@@ -1,0 +1,56 @@
+"""Kernels that PyTorch runs on a CPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from chameleon_core.stages import Arrays, Kernel
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class TorchKernel(Kernel):
+    """A function of tensors with the arguments it is called with.
+
+    Args:
+        run: computes the logical output.
+        arguments: makes a new copy of the arguments, packed as ``run`` wants them.
+        argument_bytes: bytes of one copy of the arguments.
+    """
+
+    def __init__(
+        self,
+        run: Callable[..., torch.Tensor],
+        arguments: Callable[[], Tensors],
+        argument_bytes: int,
+    ) -> None:
+        self._run = run
+        self._make_arguments = arguments
+        self._argument_bytes = argument_bytes
+        self._copies = [arguments()]
+        self._turn = 0
+
+    def outputs(self) -> Arrays:
+        with torch.inference_mode():
+            return [np.ascontiguousarray(self._run(*self._copies[0]).numpy())]
+
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        # Cold caches: every run takes the next of so many copies that all the others, which
+        # are touched in between, push it out.
+        copies = 1 + math.ceil(cold_bytes / self._argument_bytes) if cold_bytes > 0 else 1
+        while len(self._copies) < copies:
+            self._copies.append(self._make_arguments())
+        sets = [self._copies[(self._turn + run) % copies] for run in range(number + 1)]
+        self._turn = (self._turn + number + 1) % copies
+        run = self._run
+        with torch.inference_mode():
+            # One run outside the clock wakes the threads up.
+            run(*sets[0])
+            started = time.perf_counter()
+            for arguments in sets[1:]:
+                run(*arguments)
+            return (time.perf_counter() - started) / number

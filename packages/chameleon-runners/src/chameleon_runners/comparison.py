@@ -1,0 +1,261 @@
+"""The final comparison: every contender in a process of its own, timed in turn.
+
+Two modules timed in one process disturb each other (allocators, thread pools), so each
+contender has a worker to itself; only one of them runs at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import attrs
+import numpy as np
+from chameleon_core.errors import PluginError
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Contender
+from chameleon_core.task import Task
+
+from chameleon_runners.candidates import Candidate
+from chameleon_runners.crew import Crew, Event
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.references import Reference
+from chameleon_runners.worker.protocol import Message
+
+
+class _Step(IntEnum):
+    """How far a contender's worker has come; the value is what it did last."""
+
+    STARTED = 0
+    OPENED = 1
+    BUILT = 2
+    CHECKED = 3
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """A contender, its place in the crew, and what became of it."""
+
+    contender: Contender
+    candidate: Candidate
+    step: _Step = _Step.STARTED
+    result: Measurement | None = None
+
+
+class Comparison:
+    """Compares contenders of one task.
+
+    Args:
+        task: the task.
+        contenders: who takes part.
+        crew: as many workers as there are contenders; closed by the caller.
+        options: the runner's options.
+        reference: where the expected outputs go.
+        threads: threads every contender runs with.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        contenders: Sequence[Contender],
+        *,
+        crew: Crew,
+        options: LocalOptions,
+        reference: Reference,
+        threads: int,
+    ) -> None:
+        self._task = task
+        self._crew = crew
+        self._options = options
+        self._reference = reference
+        self._threads = threads
+        self._interrupted = False
+        self._entries = [
+            _Entry(contender, Candidate(config=tuple(contender.config), slot=place))
+            for place, contender in enumerate(contenders)
+        ]
+
+    def interrupt(self) -> None:
+        """End after the repeat in flight."""
+        self._interrupted = True
+        self._crew.wake()
+
+    @property
+    def _stopped(self) -> bool:
+        return self._interrupted or self._crew.closed
+
+    def run(self) -> list[Measurement]:
+        """One measurement per contender, in order; a failure is a measurement."""
+        self._prepare()
+        if any(entry.result is None for entry in self._entries):
+            self._compute_reference()
+        for entry in self._entries:
+            self._check(entry)
+        generator = np.random.default_rng(0)
+        for _ in range(self._options.compare_rounds):
+            # A new order every round: nobody always runs after the same neighbour.
+            for place in generator.permutation(len(self._entries)):
+                self._repeat(self._entries[place])
+        return [self._result(entry) for entry in self._entries]
+
+    # -- steps ------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Open and build every contender that is not lost, all at once."""
+        while not self._stopped:
+            self._crew.fill(len(self._entries))
+            todo = [e for e in self._entries if e.result is None and e.step < _Step.BUILT]
+            for entry in todo:
+                worker = self._crew.at(entry.candidate.slot)
+                if worker is not None and worker.idle and worker.initialised:
+                    command, timeout = self._next_command(entry)
+                    worker.submit(entry, command, timeout)
+            if not todo:
+                return
+            for event in self._crew.wait():
+                self._advance(event)
+
+    def _next_command(self, entry: _Entry) -> tuple[Message, float]:
+        if entry.step is _Step.STARTED:
+            command: Message = {
+                "command": "open",
+                "factory": entry.contender.stage.factory,
+                "options": entry.contender.stage.options,
+                "variant": entry.contender.variant,
+                "task": self._task.to_json(),
+                "threads": self._threads,
+            }
+            return command, self._options.start_timeout
+        slot = entry.candidate.slot
+        build = {"command": "build", "slot": slot, "config": entry.candidate.config}
+        return build, self._options.build_timeout
+
+    def _advance(self, event: Event) -> None:
+        if self._crew.closed:
+            return
+        if event.end is not None:
+            lost = self._crew.position(event.worker)
+            self._lost(self._entries[lost], event)
+        elif event.reply is not None and isinstance(event.tag, _Entry):
+            entry = event.tag
+            entry.step = _Step(entry.step + 1)
+            if event.reply["status"] != "ok":
+                entry.result = self._refused(entry, event.reply)
+            entry.candidate.build_seconds += event.reply["elapsed"]
+
+    @staticmethod
+    def _refused(entry: _Entry, reply: Message) -> Measurement:
+        if reply["status"] == "failed":
+            return entry.candidate.failed_reply(reply, "")
+        return entry.candidate.failed(FailureKind.BUILD_ERROR, reply["message"])
+
+    def _lost(self, entry: _Entry, event: Event) -> None:
+        """A contender's worker ended: start over if it was killed from outside."""
+        if entry.result is not None or event.end is None:
+            return
+        candidate = entry.candidate
+        if event.end.from_outside and candidate.losses < self._options.retries:
+            candidate.losses += 1
+            candidate.build_seconds = 0.0
+            entry.step = _Step.STARTED
+        else:
+            building = entry.step < _Step.BUILT
+            entry.result = candidate.ended(event.end, building=building)
+
+    def _compute_reference(self) -> None:
+        """Let the first contender that can do it compute the expected outputs."""
+        reasons = []
+        for entry in self._entries:
+            command: Message = {"command": "reference", "path": str(self._reference.path)}
+            reply = self._ask(entry, lambda _, c=command: c, self._options.reference_timeout)
+            if self._stopped:
+                return
+            if reply is not None and reply["status"] == "ok":
+                self._reference.tolerance = reply["tolerance"]
+                self._reference.ready = True
+                return
+            if reply is not None:
+                reasons.append(f"{entry.contender.name}: {reply['message']}")
+        if any(entry.result is None for entry in self._entries):
+            raise PluginError(
+                f"no contender can compute the expected outputs of task {self._task.name!r} "
+                f"({'; '.join(reasons)})",
+                hint="the builder of a space has to implement reference()",
+            )
+
+    def _check(self, entry: _Entry) -> None:
+        def command(asked: _Entry) -> Message:
+            return {
+                "command": "measure",
+                "slot": asked.candidate.slot,
+                "reference": str(self._reference.path),
+                "tolerance": self._reference.tolerance,
+                "policy": None,
+                "cores": [],
+            }
+
+        reply = self._ask(entry, command, self._options.reference_timeout)
+        if reply is None:
+            return
+        if reply["status"] == "ok":
+            entry.candidate.error = reply["error"]
+            entry.candidate.run_seconds += reply["elapsed"]
+            entry.step = _Step.CHECKED
+        else:
+            entry.result = entry.candidate.failed_reply(reply, "")
+
+    def _repeat(self, entry: _Entry) -> None:
+        """One repeat of a contender; one that lost its worker is built and checked again."""
+
+        def command(asked: _Entry) -> Message:
+            return {
+                "command": "repeat",
+                "slot": asked.candidate.slot,
+                "number": asked.candidate.number,
+                "repeat_seconds": self._options.repeat_seconds,
+                "cold_bytes": self._options.cold_bytes,
+                "cores": self._crew.cores[:1],
+            }
+
+        reply = self._ask(entry, command, self._options.reference_timeout)
+        if reply is None:
+            return
+        if reply["status"] != "ok":
+            entry.result = entry.candidate.failed_reply(reply, "")
+            return
+        entry.candidate.number = reply["number"]
+        entry.candidate.run_seconds += reply["elapsed"]
+        entry.candidate.again.append(reply["seconds"])
+
+    # -- talking to one worker --------------------------------------------------------------
+
+    def _ask(
+        self, entry: _Entry, command: Callable[[_Entry], Message], timeout: float
+    ) -> Message | None:
+        """The reply of a contender's worker; None where the contender is lost or all stops."""
+        while entry.result is None and not self._stopped:
+            if entry.step < _Step.BUILT:
+                self._prepare()
+                continue
+            worker = self._crew.at(entry.candidate.slot)
+            if worker is None or not worker.idle:
+                entry.step = _Step.STARTED
+                continue
+            self._crew.quiet(worker)
+            worker.submit(entry, command(entry), timeout)
+            event = None
+            while event is None and not self._crew.closed:
+                event = next(iter(self._crew.wait([worker])), None)
+            if event is None or self._crew.closed:
+                return None
+            if event.end is None:
+                return event.reply
+            self._lost(entry, event)
+        return None
+
+    def _result(self, entry: _Entry) -> Measurement:
+        if entry.result is not None:
+            return entry.result
+        if entry.candidate.again:
+            return entry.candidate.succeeded()
+        return entry.candidate.failed(FailureKind.RUN_ERROR, "the comparison was interrupted")

@@ -1,0 +1,200 @@
+"""The workers of one runner as a group: started when needed, replaced when they end."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+import structlog
+from chameleon_core.errors import TargetError
+
+from chameleon_runners.environment import worker_environment
+from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
+from chameleon_runners.reaper import TOKEN, worker_token
+from chameleon_runners.worker.protocol import Message
+
+_log = structlog.get_logger()
+
+_START_ATTEMPTS = 4
+_WATCH_SECONDS = 0.25
+
+_numbers = itertools.count()
+"""Unique in this process, whatever the number of runners: part of a worker's token."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Event:
+    """A worker answered, or ended.
+
+    Attributes:
+        worker: which one.
+        tag: what it was working on; None for one that ended while it was idle.
+        reply: its answer, or None.
+        end: how it ended, or None.
+    """
+
+    worker: WorkerProcess
+    tag: Any
+    reply: Message | None = None
+    end: WorkerEnd | None = None
+
+
+class Crew:
+    """Starts workers and waits for them.
+
+    Args:
+        size: how many workers there are at most.
+        threads: threads a kernel runs with.
+        cores: usable cores.
+        memory_bytes: memory limit of each worker.
+        start_timeout: longest start in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        size: int,
+        threads: int,
+        cores: list[int],
+        memory_bytes: int,
+        start_timeout: float,
+    ) -> None:
+        self.size = size
+        self.cores = cores
+        self.start_timeout = start_timeout
+        self._threads = threads
+        self._memory_bytes = memory_bytes
+        self._workers: list[WorkerProcess | None] = [None] * size
+        self._failed_starts = 0
+        self._closed = False
+        self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker-starter")
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        os.set_blocking(self._wake_read, False)
+
+    @property
+    def workers(self) -> list[WorkerProcess]:
+        """The workers that live."""
+        return [worker for worker in self._workers if worker is not None and worker.alive]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the workers were told to end for good."""
+        return self._closed
+
+    def at(self, place: int) -> WorkerProcess | None:
+        """The living worker at a place, or None."""
+        worker = self._workers[place]
+        return worker if worker is not None and worker.alive else None
+
+    def position(self, worker: WorkerProcess) -> int:
+        """The worker's place in the crew, from which its core for building follows."""
+        return self._workers.index(worker)
+
+    def fill(self, count: int) -> None:
+        """Start workers until there are ``count`` (at most ``size``).
+
+        Raises:
+            TargetError: workers end before they are ready, again and again.
+        """
+        for place in range(min(count, self.size)):
+            worker = self._workers[place]
+            if (worker is None or not worker.alive) and not self._closed:
+                self._workers[place] = self._start()
+
+    def _start(self) -> WorkerProcess:
+        token = worker_token(next(_numbers))
+        worker = WorkerProcess(
+            environment=worker_environment(self._threads, self.cores, {TOKEN: token}),
+            token=token,
+            memory_bytes=self._memory_bytes,
+            spawn=self._spawn,
+        )
+        message: Message = {
+            "command": "init",
+            "sys_path": [entry or str(os.getcwd()) for entry in sys.path],  # noqa: PTH109
+            "memory_bytes": self._memory_bytes,
+        }
+        worker.submit("init", message, self.start_timeout)
+        return worker
+
+    def _spawn(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        return self._spawner.submit(start).result()
+
+    def wait(self, among: Iterable[WorkerProcess] | None = None) -> list[Event]:
+        """Wait for events, at most a quarter of a second.
+
+        Starting workers are dealt with here; the caller sees them idle afterwards.
+
+        Args:
+            among: the workers to watch; all of them where None.
+        """
+        watched = list(self.workers if among is None else among)
+        descriptors = [worker.replies for worker in watched if worker.alive]
+        now = time.monotonic()
+        limits = [w.work.deadline - now for w in watched if w.work is not None]
+        timeout = max(0.0, min([_WATCH_SECONDS, *limits]))
+        with contextlib.suppress(OSError, ValueError):
+            ready, _, _ = select.select([*descriptors, self._wake_read], [], [], timeout)
+            if self._wake_read in ready:
+                os.read(self._wake_read, 1024)
+        events = []
+        for worker in watched:
+            tag = worker.work.tag if worker.work is not None else None
+            reply = worker.poll()
+            if tag == "init" and (reply is not None or not worker.alive):
+                self._started(worker, reply)
+            elif reply is not None or not worker.alive:
+                events.append(Event(worker=worker, tag=tag, reply=reply, end=worker.end))
+        return events
+
+    def _started(self, worker: WorkerProcess, reply: Message | None) -> None:
+        if reply is not None and reply["status"] == "ok":
+            worker.initialised = True
+            self._failed_starts = 0
+            return
+        reason = reply["message"] if reply is not None else ""
+        end = worker.kill(EndReason.DIED) if worker.end is None else worker.end
+        reason = reason or end.explain()
+        self._failed_starts += 1
+        _log.warning("worker_start_failed", reason=reason, attempt=self._failed_starts)
+        if self._failed_starts >= _START_ATTEMPTS and not self._closed:
+            raise TargetError(
+                f"worker processes end before they are ready: {reason}",
+                hint="see that this Python imports chameleon_runners, and raise memory_mib or "
+                "start_timeout of the runner if it does",
+            )
+
+    def quiet(self, worker: WorkerProcess) -> None:
+        """Stop every idle worker but one, which is about to be timed."""
+        for other in self.workers:
+            if other is not worker and other.initialised:
+                other.pause()
+
+    def wake(self) -> None:
+        """Make ``wait`` return soon; may be called from a signal handler."""
+        with contextlib.suppress(OSError):
+            os.write(self._wake_write, b"!")
+
+    def close(self) -> None:
+        """End all workers. Safe to call twice, and while another call waits."""
+        if self._closed:
+            return
+        self._closed = True
+        self.wake()
+        for worker in self._workers:
+            if worker is not None:
+                worker.kill(EndReason.DIED if worker.end else EndReason.DEADLINE)
+        self._spawner.shutdown(wait=True, cancel_futures=True)
+        for descriptor in (self._wake_read, self._wake_write):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)

@@ -1,0 +1,77 @@
+"""The processor as workers are to see it: usable cores, threads, memory, environment."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+_MEMORY_SHARE = 0.5
+_LEAST_MEMORY = 2 << 30
+
+
+def usable_cores() -> list[int]:
+    """Ids of the cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def memory_limit(workers: int) -> int:
+    """Bytes a worker may allocate where the user set no limit.
+
+    Half the machine's memory shared among the workers, so that all of them together cannot
+    bring it down, but never so little that a compiler does not fit.
+    """
+    total = int(psutil.virtual_memory().total)
+    return max(_LEAST_MEMORY, int(total * _MEMORY_SHARE / max(1, workers)))
+
+
+def worker_environment(threads: int, cores: list[int], token: dict[str, str]) -> dict[str, str]:
+    """The environment of a worker.
+
+    Thread counts are read by libraries when they load, so they are set before the process
+    starts. OpenMP threads are bound to the first cores, as TVM binds its own.
+
+    Args:
+        threads: threads a kernel runs with.
+        cores: usable cores; the first ``threads`` of them run kernels.
+        token: the variable that marks the worker's descendants.
+    """
+    count = str(threads)
+    places = ",".join(f"{{{core}}}" for core in cores[:threads])
+    return {
+        **os.environ,
+        "TVM_NUM_THREADS": count,
+        "OMP_NUM_THREADS": count,
+        "MKL_NUM_THREADS": count,
+        "OPENBLAS_NUM_THREADS": count,
+        "OMP_PLACES": places,
+        "OMP_PROC_BIND": "close",
+        "PYTHONUNBUFFERED": "1",
+        **token,
+    }
+
+
+def processor_name() -> str:
+    """The processor's model name."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def installed_versions(distributions: tuple[str, ...]) -> dict[str, str]:
+    """Versions of those distributions that are installed; nothing is imported."""
+    versions = {}
+    for name in distributions:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,182 @@
+"""The ``local`` runner: worker processes on this machine's CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import shutil
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+from chameleon_core.errors import TargetError
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import Contender, MeasureJob, Runner
+from chameleon_core.task import Task
+
+from chameleon_runners import environment
+from chameleon_runners.batch import Batch, stage_key
+from chameleon_runners.comparison import Comparison
+from chameleon_runners.crew import Crew
+from chameleon_runners.deadlines import Deadlines
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.reaper import kill_abandoned
+from chameleon_runners.references import Reference, References
+from chameleon_runners.scratch import make_scratch, remove_abandoned
+from chameleon_runners.timing import TimingPolicy
+
+_MIB = 1 << 20
+_VERSIONED = ("apache-tvm", "numpy", "torch", "chameleon-tuner-runners", "chameleon-tuner-tvm")
+
+
+class LocalRunner(Runner):
+    """Builds in parallel, times alone, each candidate in a worker process with a deadline.
+
+    Workers are kept: the next batch of a task finds them warm. Entering the context starts
+    them; closing, or the end of this process for whatever reason, ends them.
+
+    Args:
+        options: the runner's options.
+    """
+
+    def __init__(self, options: LocalOptions) -> None:
+        self._options = options
+        self._cores = environment.usable_cores()
+        self._threads = options.threads or len(self._cores)
+        if self._threads > len(self._cores):
+            raise TargetError(
+                f"{self._threads} threads on {len(self._cores)} usable cores would time the "
+                "scheduler of the operating system rather than kernels",
+                hint=f"set the runner's threads to at most {len(self._cores)}",
+            )
+        self._size = options.workers or len(self._cores)
+        self._memory = (
+            options.memory_mib * _MIB
+            if options.memory_mib is not None
+            else environment.memory_limit(self._size)
+        )
+        self._policy = TimingPolicy(
+            repeat_seconds=options.repeat_seconds,
+            min_repeats=options.min_repeats,
+            max_repeats=max(options.max_repeats, options.min_repeats),
+            spread=options.spread,
+            slow_factor=options.slow_factor,
+            cold_bytes=options.cold_bytes,
+        )
+        self._crew: Crew | None = None
+        self._references: References | None = None
+        self._deadlines: dict[str, Deadlines] = {}
+        self._active: Batch | Comparison | None = None
+        self._active_crew: Crew | None = None
+        self._interrupted = False
+        self._closed = False
+        self._next_slot = 0
+        self._remove: weakref.finalize[..., Any] | None = None
+
+    def __enter__(self) -> Self:
+        self._start().fill(self._size)
+        return self
+
+    def _start(self) -> Crew:
+        """The workers, and the temporary folder; made when first needed."""
+        if self._closed:
+            raise TargetError(
+                "the local runner is closed", hint="make a new one for further measurements"
+            )
+        if self._crew is None:
+            remove_abandoned()
+            kill_abandoned()
+            folder = make_scratch()
+            self._references = References(folder)
+            self._crew = self._make_crew(self._size)
+            self._remove = weakref.finalize(self, _clean_up, self._crew, folder)
+        return self._crew
+
+    def _make_crew(self, size: int) -> Crew:
+        return Crew(
+            size=size,
+            threads=self._threads,
+            cores=self._cores,
+            memory_bytes=self._memory,
+            start_timeout=self._options.start_timeout,
+        )
+
+    def _reference(self, key: str) -> Reference:
+        if self._references is None:
+            raise RuntimeError("references are made with the workers")
+        return self._references.of(key)
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        if self._interrupted or self._closed:
+            return
+        crew = self._start()
+        key = stage_key(job)
+        first_slot = self._next_slot
+        self._next_slot += len(job.configs)
+        batch = Batch(
+            job,
+            crew=crew,
+            options=self._options,
+            policy=self._policy,
+            deadlines=self._deadlines.setdefault(key, Deadlines(self._options)),
+            reference=self._reference(key),
+            threads=self._threads,
+            first_slot=first_slot,
+        )
+        self._active = batch
+        try:
+            yield from batch.run()
+        finally:
+            self._active = None
+
+    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        self._start()
+        crew = self._make_crew(len(contenders))
+        comparison = Comparison(
+            task,
+            contenders,
+            crew=crew,
+            options=self._options,
+            reference=self._reference(f"compare {task.key}"),
+            threads=self._threads,
+        )
+        self._active, self._active_crew = comparison, crew
+        try:
+            return comparison.run() if contenders else []
+        finally:
+            self._active, self._active_crew = None, None
+            crew.close()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "runner": "local",
+            "device": environment.processor_name(),
+            "cores": len(self._cores),
+            "threads": self._threads,
+            "workers": self._size,
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "versions": environment.installed_versions(_VERSIONED),
+            "timing": attrs.asdict(self._policy),
+        }
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        if self._active is not None:
+            self._active.interrupt()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._active_crew is not None:
+            self._active_crew.close()
+        if self._remove is not None:
+            self._remove()
+
+
+def _clean_up(crew: Crew, folder: Path) -> None:
+    """End the workers, then remove the folder they read."""
+    with contextlib.suppress(OSError):
+        crew.close()
+    shutil.rmtree(folder, ignore_errors=True)

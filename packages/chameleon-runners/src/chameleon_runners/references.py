@@ -1,0 +1,43 @@
+"""Reference outputs, computed once per task by a worker and shared through a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+
+@attrs.define(kw_only=True)
+class Reference:
+    """Where the expected outputs of a task are.
+
+    Attributes:
+        path: the file that a worker writes.
+        tolerance: largest accepted relative error, once known.
+        ready: whether the file is complete.
+        attempts: how often computing it ended the worker.
+    """
+
+    path: Path
+    tolerance: float = 0.0
+    ready: bool = False
+    attempts: int = 0
+
+
+class References:
+    """The reference of every stage and task, in a runner's temporary folder.
+
+    Args:
+        folder: the folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, Reference] = {}
+
+    def of(self, key: str) -> Reference:
+        """The reference under a key, known or yet to be computed."""
+        if key not in self._known:
+            path = self._folder / f"reference-{len(self._known)}.npz"
+            self._known[key] = Reference(path=path)
+        return self._known[key]

@@ -1,0 +1,247 @@
+"""Kernels that crash, hang, print, fork, eat memory or are wrong: one knob picks which."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+import attrs
+import numpy as np
+from chameleon_core.errors import InvalidConfigurationError
+from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
+from chameleon_core.task import Task
+
+_SHAPE = (4, 5)
+
+
+class Fault(StrEnum):
+    """What a kernel does."""
+
+    NONE = "none"
+    INVALID = "invalid"
+    BUILD_RAISES = "build_raises"
+    BUILD_HANGS = "build_hangs"
+    BUILD_SEGFAULTS = "build_segfaults"
+    SEGFAULTS = "segfaults"
+    ABORTS = "aborts"
+    HANGS = "hangs"
+    HANGS_BLOCKING_SIGNALS = "hangs_blocking_signals"
+    EATS_MEMORY = "eats_memory"
+    PRINTS = "prints"
+    PRINTS_WITHOUT_END = "prints_without_end"
+    SCRIBBLES = "scribbles"
+    FORKS = "forks"
+    FORKS_AND_HANGS = "forks_and_hangs"
+    RETURNS_TWICE = "returns_twice"
+    EXITS = "exits"
+    EXITS_HARD = "exits_hard"
+    WRONG = "wrong"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_DTYPE = "wrong_dtype"
+    NAN = "nan"
+    RAISES = "raises"
+    SLOW = "slow"
+
+
+FAULTS = tuple(Fault)
+"""The faults in the order of the knob's indices."""
+
+
+@attrs.frozen(kw_only=True)
+class FaultOptions:
+    """Options of the fault space.
+
+    Attributes:
+        variants: how many configurations there are of each fault.
+        seconds: what a run of a kernel takes, in seconds.
+        opening: what making the builder does: nothing, ``raises`` or ``exits``.
+        reference: what computing the reference does: nothing, ``missing`` or ``exits``.
+    """
+
+    variants: int = 4096
+    seconds: float = 0.0002
+    opening: str = ""
+    reference: str = ""
+
+
+def _segfault() -> None:
+    ctypes.string_at(0)
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+def _hang_blocking_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    _hang()
+
+
+def _eat_memory() -> None:
+    held = []
+    while True:
+        held.append(np.ones(1 << 23))
+
+
+def _print_much() -> None:
+    print("printed by a kernel")  # noqa: T201 - it is what this kernel does
+    print("and to the error stream", file=sys.stderr)  # noqa: T201
+    os.write(1, b"\x00\xff written to the descriptor\n")
+
+
+def _print_without_end() -> None:
+    while True:
+        os.write(1, b"x" * 4096)
+
+
+def _scribble() -> None:
+    for descriptor in range(3, 32):
+        try:
+            os.set_blocking(descriptor, False)
+            os.write(descriptor, b"garbage" * 100)
+        except OSError:
+            continue
+    _hang()
+
+
+def _fork() -> None:
+    """Leave a child of a child behind, in a session of its own."""
+    program = (
+        "import subprocess, sys;"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+        " start_new_session=True)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def _fork_and_hang() -> None:
+    _fork()
+    _hang()
+
+
+def _return_twice() -> None:
+    os.fork()
+
+
+def _exit() -> None:
+    sys.exit(3)
+
+
+def _exit_hard() -> None:
+    os._exit(7)
+
+
+def _raise() -> None:
+    raise RuntimeError("the kernel raised")
+
+
+_DEEDS: dict[Fault, Callable[[], None]] = {
+    Fault.SEGFAULTS: _segfault,
+    Fault.ABORTS: os.abort,
+    Fault.HANGS: _hang,
+    Fault.HANGS_BLOCKING_SIGNALS: _hang_blocking_signals,
+    Fault.EATS_MEMORY: _eat_memory,
+    Fault.PRINTS: _print_much,
+    Fault.PRINTS_WITHOUT_END: _print_without_end,
+    Fault.SCRIBBLES: _scribble,
+    Fault.FORKS: _fork,
+    Fault.FORKS_AND_HANGS: _fork_and_hang,
+    Fault.RETURNS_TWICE: _return_twice,
+    Fault.EXITS: _exit,
+    Fault.EXITS_HARD: _exit_hard,
+    Fault.RAISES: _raise,
+}
+
+
+class FaultKernel(Kernel):
+    """Does what its fault says when its outputs are asked for; otherwise waits and is right."""
+
+    def __init__(self, fault: Fault, seconds: float) -> None:
+        self._fault = fault
+        self._seconds = seconds * (50.0 if fault is Fault.SLOW else 1.0)
+
+    def outputs(self) -> Arrays:
+        _DEEDS.get(self._fault, lambda: None)()
+        right = expected()
+        if self._fault is Fault.WRONG:
+            right[1, 2] += 1.0
+        elif self._fault is Fault.NAN:
+            right[0, 0] = np.nan
+        elif self._fault is Fault.WRONG_SHAPE:
+            return [right.T]
+        elif self._fault is Fault.WRONG_DTYPE:
+            return [right.astype(np.int32)]
+        return [right]
+
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        del cold_bytes
+        started = time.perf_counter()
+        for _ in range(number):
+            time.sleep(self._seconds)
+        return (time.perf_counter() - started) / number
+
+
+class FaultBuilder(Builder):
+    """Builds fault kernels."""
+
+    def __init__(self, options: FaultOptions) -> None:
+        self._options = options
+
+    def build(self, config: Sequence[int]) -> Kernel:
+        fault = FAULTS[config[0]]
+        if fault is Fault.INVALID:
+            raise InvalidConfigurationError("this configuration names no program")
+        if fault is Fault.BUILD_RAISES:
+            raise RuntimeError("the build raised")
+        if fault is Fault.BUILD_HANGS:
+            _hang()
+        if fault is Fault.BUILD_SEGFAULTS:
+            _segfault()
+        return FaultKernel(fault, self._options.seconds)
+
+    def reference(self) -> tuple[Arrays, float]:
+        if self._options.reference == "missing":
+            return super().reference()
+        if self._options.reference == "exits":
+            os._exit(5)
+        return [expected()], 1e-6
+
+
+class FaultSpace(SpaceProvider):
+    """A space of two knobs: which fault, and a number that makes configurations distinct."""
+
+    def __init__(self, options: FaultOptions) -> None:
+        self._options = options
+
+    def design_space(self, task: Task) -> DesignSpace:
+        del task
+        numbers = tuple(range(self._options.variants))
+        faults = tuple(fault.value for fault in FAULTS)
+        knobs = [Choice(name="fault", options=faults), Choice(name="number", options=numbers)]
+        return DesignSpace(knobs)
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        del task, threads
+        if self._options.opening == "raises":
+            raise RuntimeError("the builder cannot be made")
+        if self._options.opening == "exits":
+            os._exit(4)
+        return FaultBuilder(self._options)
+
+
+def expected() -> np.ndarray:
+    """What a right kernel returns."""
+    return np.arange(1.0, 21.0, dtype=np.float32).reshape(_SHAPE)
+
+
+def config(fault: Fault, number: int = 0) -> tuple[int, int]:
+    """The configuration of a fault."""
+    return FAULTS.index(fault), number

@@ -1,0 +1,116 @@
+"""The clock policy: how often a kernel runs, when enough is known, which repeats count.
+
+Noise on a shared machine is one-sided and comes in stretches of tens of milliseconds: another
+process, a neighbour on the same host, a clock change. A disturbed repeat is slower, never
+faster. So the policy asks for a few repeats that agree with the fastest one, goes on while
+there are none, and keeps the fastest third of what it saw; the rest measured the neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+from chameleon_core.stages import Kernel
+
+_AGREEING = 3
+"""Repeats that must agree with the fastest before it is believed."""
+
+_FAR = 1.25
+"""Kernels this much slower than the best are known precisely enough after three repeats."""
+
+_LONG_RUN = 0.05
+"""Seconds of one run above which kernels get the fewest repeats: they average by themselves."""
+
+
+@attrs.frozen(kw_only=True)
+class TimingPolicy:
+    """How kernels are timed.
+
+    Attributes:
+        repeat_seconds: a repeat averages over as many runs as fill this many seconds.
+        min_repeats: repeats of a kernel near the best, at least.
+        max_repeats: repeats at most.
+        spread: how close repeats have to be to the fastest to agree with it (relative).
+        slow_factor: one short repeat is enough for kernels slower than the best by this.
+        cold_bytes: bytes touched between runs; 0 leaves caches hot.
+    """
+
+    repeat_seconds: float
+    min_repeats: int
+    max_repeats: int
+    spread: float
+    slow_factor: float
+    cold_bytes: int = 0
+
+    def runs_per_repeat(self, run_seconds: float) -> int:
+        """Back-to-back runs that make one repeat of a kernel of ``run_seconds``."""
+        return max(1, math.ceil(self.repeat_seconds / max(run_seconds, 1e-9)))
+
+
+@attrs.frozen(kw_only=True)
+class Timing:
+    """What timing one kernel gave.
+
+    Attributes:
+        seconds: mean seconds of each repeat that counts.
+        number: runs in each repeat.
+    """
+
+    seconds: tuple[float, ...]
+    number: int
+
+
+def undisturbed(repeats: Sequence[float]) -> tuple[float, ...]:
+    """The fastest third of the repeats in the order they were taken, at least three (or all)."""
+    keep = max(_AGREEING, math.ceil(len(repeats) / 3))
+    limit = sorted(repeats)[min(keep, len(repeats)) - 1]
+    return tuple(seconds for seconds in repeats if seconds <= limit)
+
+
+def settled(repeats: Sequence[float], spread: float) -> bool:
+    """Whether enough repeats agree with the fastest one."""
+    if len(repeats) < _AGREEING:
+        return False
+    fastest = sorted(repeats)[:_AGREEING]
+    return fastest[-1] <= fastest[0] * (1.0 + spread)
+
+
+def time_kernel(kernel: Kernel, policy: TimingPolicy, best_seconds: float) -> Timing:
+    """Time a kernel that has run once already.
+
+    Args:
+        kernel: the kernel.
+        policy: the clock policy.
+        best_seconds: the best cost so far; a kernel clearly slower is given little time.
+
+    Returns:
+        The repeats that count; a single short one for a kernel slower than the best by
+        ``policy.slow_factor``.
+    """
+    cold = policy.cold_bytes
+    # The first run is discarded: caches, branch predictors and sleeping threads. Two probes,
+    # because one alone may have been disturbed and would end the timing of a good kernel.
+    kernel.time(1, cold_bytes=cold)
+    probe = min(kernel.time(1, cold_bytes=cold) for _ in range(2))
+    number = policy.runs_per_repeat(probe)
+    if probe > policy.slow_factor * best_seconds:
+        short = max(1, number // 4)
+        seconds = kernel.time(short, cold_bytes=cold)
+        if min(probe, seconds) > policy.slow_factor * best_seconds:
+            return Timing(seconds=(seconds,), number=short)
+    repeats: list[float] = []
+    while len(repeats) < policy.max_repeats:
+        repeats.append(kernel.time(number, cold_bytes=cold))
+        if _enough(repeats, policy, best_seconds):
+            break
+    return Timing(seconds=undisturbed(repeats), number=number)
+
+
+def _enough(repeats: list[float], policy: TimingPolicy, best_seconds: float) -> bool:
+    fastest = min(repeats)
+    hurried = fastest > _FAR * best_seconds or fastest > _LONG_RUN
+    if hurried and len(repeats) >= min(_AGREEING, policy.min_repeats):
+        return True
+    return len(repeats) >= policy.min_repeats and settled(repeats, policy.spread)

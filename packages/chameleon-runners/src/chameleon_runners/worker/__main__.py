@@ -1,0 +1,44 @@
+"""Entry point of a worker: ``python -m chameleon_runners.worker COMMANDS REPLIES PARENT``.
+
+Args are two inherited file descriptors and the process id of the runner.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from chameleon_runners.worker.isolation import die_with, ignore_terminal
+from chameleon_runners.worker.protocol import Decoder, receive, send
+
+
+def main() -> int:
+    """Answer commands until there are no more."""
+    commands, replies, parent = (int(argument) for argument in sys.argv[1:4])
+    die_with(parent)
+    ignore_terminal()
+    # Programs that a candidate starts must not hold the pipes open.
+    os.set_inheritable(commands, False)
+    os.set_inheritable(replies, False)
+    # Imported here: a worker whose runner is gone must not load anything first.
+    from chameleon_runners.worker.session import Session  # noqa: PLC0415
+
+    own = os.getpid()
+    session = Session()
+    decoder = Decoder()
+    while (messages := receive(commands, decoder)) is not None:
+        for message in messages:
+            reply = session.answer(message)
+            if os.getpid() != own:
+                # A candidate forked, and its child came back here: there is but one worker.
+                os._exit(0)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            send(replies, reply)
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    # Without finalisers: those of a candidate's libraries may hang or crash.
+    os._exit(status)

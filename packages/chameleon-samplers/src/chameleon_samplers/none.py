@@ -1,0 +1,23 @@
+"""The synthesizer that changes nothing."""
+
+from __future__ import annotations
+
+from chameleon_core.plugins import NoOptions
+from chameleon_core.space import Configs
+from chameleon_core.stages import Candidates, StageContext, Synthesizer, Visited
+
+
+class NoSynthesizer(Synthesizer):
+    """Hands on what the sampler chose, less what was measured or chosen already."""
+
+    def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
+        self._space = context.space
+
+    def refine(
+        self,
+        batch: Configs,
+        candidates: Candidates,  # noqa: ARG002 - part of the contract
+        visited: Visited,
+    ) -> Configs:
+        batch = self._space.distinct(batch)
+        return batch[visited.fresh(batch) & self._space.legal(batch)]

@@ -1,0 +1,37 @@
+"""Options of the frontends; cheap to import."""
+
+from __future__ import annotations
+
+import attrs
+from chameleon_core.errors import ConfigError
+
+from chameleon_tvm.operators.specs import OPERATOR_SPECS, OperatorSpec
+
+
+@attrs.frozen(kw_only=True)
+class OperatorsOptions:
+    """Options of the ``operators`` frontend.
+
+    Attributes:
+        operators: one specification each.
+    """
+
+    operators: tuple[OperatorSpec, ...] = attrs.field(
+        metadata={
+            "help": f"list of one-key mappings; keys are {', '.join(OPERATOR_SPECS)}",
+            "tagged": OPERATOR_SPECS,
+        }
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if not self.operators:
+            raise ConfigError(
+                "the list of operators is empty",
+                hint="Name one, such as `- conv2d: {input: [1, 64, 56, 56], ...}`.",
+            )
+        names = [spec.name for spec in self.operators if spec.name]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(
+                    f"two operators have the name {name!r}", hint="Give each a name of its own."
+                )

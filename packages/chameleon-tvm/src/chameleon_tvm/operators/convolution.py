@@ -1,0 +1,172 @@
+"""2-D convolutions: TensorIR in the task's layouts, and a float64 reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.specs import (
+    Conv2dSpec,
+    DepthwiseConv2dSpec,
+    channel_block,
+    physical_shape,
+)
+
+if TYPE_CHECKING:
+    import tvm
+
+
+class Conv2d(Operator):
+    """A convolution, possibly grouped; inputs are the image and the (constant) weights.
+
+    The unscheduled function takes the weights as HWIO for NHWC and as OIHW otherwise.
+    """
+
+    constants = frozenset({1})
+    spec: Conv2dSpec | DepthwiseConv2dSpec
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.spec = self._specification(task)
+
+    @staticmethod
+    def _specification(task: Task) -> Conv2dSpec | DepthwiseConv2dSpec:
+        return Conv2dSpec.of(task)
+
+    @property
+    def tolerance(self) -> float:
+        # Sums of some thousand float32 products; a wrong tap is off by orders of magnitude more.
+        return 1e-4
+
+    def inputs(self) -> Arrays:
+        spec = self.spec
+        return [
+            seeded_array(spec.input, spec.dtype, 0),
+            seeded_array(spec.filter_shape, spec.dtype, 1),
+        ]
+
+    def arrange(self, inputs: Arrays) -> Arrays:
+        data, weights = inputs
+        axes = (2, 3, 1, 0) if self.spec.layout == "NHWC" else (0, 1, 2, 3)
+        return [
+            to_layout(data, self.spec.layout),
+            np.ascontiguousarray(weights.transpose(axes)),
+        ]
+
+    def logical(self, outputs: Arrays) -> Arrays:
+        return [from_layout(outputs[0], self.spec.output_layout)]
+
+    def reference(self, inputs: Arrays) -> Arrays:
+        spec = self.spec
+        data, weights = (array.astype(np.float64) for array in inputs)
+        (sh, sw), (dh, dw), (top, left, bottom, right) = spec.strides, spec.dilations, spec.pads
+        data = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        n, oc, oh, ow = spec.output_shape
+        groups = spec.group_count
+        _, ic, kh, kw = spec.filter_shape
+        data = data.reshape(n, groups, ic, *data.shape[2:])
+        filters = weights.reshape(groups, oc // groups, ic, kh, kw)
+        out = np.zeros((n, groups, oc // groups, oh, ow))
+        for ry in range(kh):
+            for rx in range(kw):
+                rows = slice(ry * dh, ry * dh + (oh - 1) * sh + 1, sh)
+                columns = slice(rx * dw, rx * dw + (ow - 1) * sw + 1, sw)
+                seen = data[..., rows, columns].reshape(n, groups, ic, oh * ow)
+                out += (filters[:, :, :, ry, rx] @ seen).reshape(out.shape)
+        return [out.reshape(spec.output_shape)]
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        spec = self.spec
+        n, oc, oh, ow = spec.output_shape
+        _, ic, kh, kw = spec.filter_shape
+        (sh, sw), (dh, dw), (top, left, bottom, right) = spec.strides, spec.dilations, spec.pads
+        c, h, w = spec.input[1:]
+        per_group = oc // spec.group_count
+        nhwc = spec.layout == "NHWC"
+        data = te.placeholder(physical_shape(spec.input, spec.layout), spec.dtype, name="data")
+        shape = (kh, kw, ic, oc) if nhwc else spec.filter_shape
+        weights = te.placeholder(shape, spec.dtype, name="weights")
+        padded_shape = physical_shape((n, c, h + top + bottom, w + left + right), spec.layout)
+        zero = data.dtype
+
+        def pad(*place: Any) -> Any:
+            b, channel, y, x = _logical_index(place, spec.layout)
+            inside = te.all(y >= top, y < h + top, x >= left, x < w + left)
+            value = data(*_physical_index((b, channel, y - top, x - left), spec.layout))
+            return te.if_then_else(inside, value, te.const(0, zero)) if any(spec.pads) else value
+
+        padded = te.compute(padded_shape, pad, name="padded") if any(spec.pads) else data
+        channel_axis = te.reduce_axis((0, ic), name="rc")
+        row = te.reduce_axis((0, kh), name="ry")
+        column = te.reduce_axis((0, kw), name="rx")
+
+        def convolve(*place: Any) -> Any:
+            b, o, y, x = _logical_index(place, spec.output_layout)
+            source = (o // per_group) * ic + channel_axis if spec.group_count > 1 else channel_axis
+            at = (b, source, y * sh + row * dh, x * sw + column * dw)
+            tap = (row, column, channel_axis, o) if nhwc else (o, channel_axis, row, column)
+            return te.sum(
+                padded(*_physical_index(at, spec.layout)) * weights(*tap),
+                axis=[row, column, channel_axis] if nhwc else [channel_axis, row, column],
+            )
+
+        out_shape = physical_shape(spec.output_shape, spec.output_layout)
+        out = te.compute(out_shape, convolve, name="conv2d")
+        return te.create_prim_func([data, weights, out])
+
+
+class DepthwiseConv2d(Conv2d):
+    """A convolution of every channel with filters of its own."""
+
+    @staticmethod
+    def _specification(task: Task) -> DepthwiseConv2dSpec:
+        return DepthwiseConv2dSpec.of(task)
+
+
+def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
+    """An (N, C, H, W) array as a contiguous array in a layout."""
+    if layout == "NCHW":
+        return np.ascontiguousarray(image)
+    if layout == "NHWC":
+        return np.ascontiguousarray(image.transpose(0, 2, 3, 1))
+    block = channel_block(layout)
+    n, c, h, w = image.shape
+    return np.ascontiguousarray(image.reshape(n, c // block, block, h, w).transpose(0, 1, 3, 4, 2))
+
+
+def from_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
+    """The (N, C, H, W) view of an array in a layout."""
+    if layout == "NCHW":
+        return image
+    if layout == "NHWC":
+        return image.transpose(0, 3, 1, 2)
+    n, outer, h, w, block = image.shape
+    return image.transpose(0, 1, 4, 2, 3).reshape(n, outer * block, h, w)
+
+
+def _logical_index(place: tuple[Any, ...], layout: str) -> tuple[Any, Any, Any, Any]:
+    if layout == "NCHW":
+        b, c, y, x = place
+    elif layout == "NHWC":
+        b, y, x, c = place
+    else:
+        b, outer, y, x, inner = place
+        c = outer * channel_block(layout) + inner
+    return b, c, y, x
+
+
+def _physical_index(place: tuple[Any, Any, Any, Any], layout: str) -> tuple[Any, ...]:
+    b, c, y, x = place
+    if layout == "NCHW":
+        return b, c, y, x
+    if layout == "NHWC":
+        return b, y, x, c
+    block = channel_block(layout)
+    return b, c // block, y, x, c % block

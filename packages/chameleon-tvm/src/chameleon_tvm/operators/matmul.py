@@ -1,0 +1,100 @@
+"""Matrix products: TensorIR and a float64 reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
+
+if TYPE_CHECKING:
+    import tvm
+
+
+class Dense(Operator):
+    """(rows, features) x (units, features)^T; the (constant) weights are the second input.
+
+    The unscheduled function takes the weights as (features, units), so that its inner loop can
+    be vectorised.
+    """
+
+    constants = frozenset({1})
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.spec = DenseSpec.of(task)
+
+    @property
+    def tolerance(self) -> float:
+        return 1e-4
+
+    def inputs(self) -> Arrays:
+        shape = (self.spec.units, self.spec.input[1])
+        return [
+            seeded_array(self.spec.input, self.spec.dtype, 0),
+            seeded_array(shape, self.spec.dtype, 1),
+        ]
+
+    def arrange(self, inputs: Arrays) -> Arrays:
+        return [inputs[0], np.ascontiguousarray(inputs[1].T)]
+
+    def reference(self, inputs: Arrays) -> Arrays:
+        data, weights = (array.astype(np.float64) for array in inputs)
+        return [data @ weights.T]
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        rows, features = self.spec.input
+        data = te.placeholder((rows, features), self.spec.dtype, name="data")
+        weights = te.placeholder((features, self.spec.units), self.spec.dtype, name="weights")
+        k = te.reduce_axis((0, features), name="k")
+        out = te.compute(
+            (rows, self.spec.units),
+            lambda i, j: te.sum(data[i, k] * weights[k, j], axis=k),
+            name="dense",
+        )
+        return te.create_prim_func([data, weights, out])
+
+
+class BatchMatmul(Operator):
+    """(batch, m, k) x (batch, k, n), the right side possibly stored transposed."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.spec = BatchMatmulSpec.of(task)
+
+    @property
+    def tolerance(self) -> float:
+        return 1e-4
+
+    def inputs(self) -> Arrays:
+        return [
+            seeded_array(self.spec.a, self.spec.dtype, 0),
+            seeded_array(self.spec.b, self.spec.dtype, 1),
+        ]
+
+    def reference(self, inputs: Arrays) -> Arrays:
+        left, right = (array.astype(np.float64) for array in inputs)
+        return [left @ (right.swapaxes(1, 2) if self.spec.transpose_b else right)]
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        spec = self.spec
+        batch, rows, inner = spec.a
+        left = te.placeholder(spec.a, spec.dtype, name="left")
+        right = te.placeholder(spec.b, spec.dtype, name="right")
+        k = te.reduce_axis((0, inner), name="k")
+        out = te.compute(
+            (batch, rows, spec.columns),
+            lambda b, i, j: te.sum(
+                left[b, i, k] * (right[b, j, k] if spec.transpose_b else right[b, k, j]), axis=k
+            ),
+            name="batch_matmul",
+        )
+        return te.create_prim_func([left, right, out])

@@ -1,0 +1,286 @@
+"""Any TensorIR function of a user's own, as a task.
+
+The task carries the function itself as JSON, and the source text of a reference in NumPy, so
+that a worker process, or another machine years later, needs none of the user's files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+from chameleon_tvm.operators.base import Operator, seeded_array
+
+if TYPE_CHECKING:
+    import tvm
+
+    from chameleon_tvm.operators.specs import PrimFuncSpec
+
+
+class PrimFuncOperator(Operator):
+    """A user's function; inputs are the parameters it only reads, outputs the ones it writes."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        names = [str(parameter["name"]) for parameter in task.arguments["parameters"]]
+        constants = task.arguments["constants"]
+        self.constants = frozenset(names.index(name) for name in constants)
+
+    @cached_property
+    def _function(self) -> tvm.tirx.PrimFunc:
+        import tvm  # noqa: PLC0415 - see ``Operator``
+
+        return tvm.ir.load_json(self.task.arguments["function"])
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        return self._function
+
+    def inputs(self) -> Arrays:
+        return [
+            _array(parameter, number)
+            for number, parameter in enumerate(self.task.arguments["parameters"])
+            if not parameter["output"]
+        ]
+
+    def reference(self, inputs: Arrays) -> Arrays:
+        source = self.task.arguments["reference"]
+        if source is not None:
+            return _computed(source, inputs)
+        return self._unscheduled(inputs)
+
+    @property
+    def tolerance(self) -> float:
+        return float(self.task.arguments["tolerance"])
+
+    def _unscheduled(self, inputs: Arrays) -> Arrays:
+        """What the function computes as written, compiled for the host without optimization."""
+        import tvm  # noqa: PLC0415 - see ``Operator``
+
+        named = self._function.with_attr("global_symbol", "main")
+        with tvm.transform.PassContext(opt_level=0):
+            built = tvm.compile(tvm.IRModule({"main": named}), target={"kind": "llvm"}).jit()
+        outputs = [
+            tvm.runtime.tensor(np.zeros(tuple(parameter["shape"]), parameter["dtype"]))
+            for parameter in self.task.arguments["parameters"]
+            if parameter["output"]
+        ]
+        built["main"](*[tvm.runtime.tensor(array) for array in inputs], *outputs)
+        return [output.numpy() for output in outputs]
+
+
+def primfunc_task(spec: PrimFuncSpec, name: str, target: str) -> Task:
+    """The task of a user's function.
+
+    Args:
+        spec: names the function and, perhaps, a reference and its constant parameters.
+        name: of the task.
+        target: the resolved target.
+
+    Raises:
+        ConfigError: there is no such file, function, parameter or PrimFunc, or TVM cannot
+            schedule it.
+    """
+    import tvm  # noqa: PLC0415 - see ``Operator``
+
+    loaded = _named(spec.source, f"primfunc {name}")
+    function = _prim_func(loaded, spec.source, name)
+    parameters = _parameters(function, name)
+    known = [parameter["name"] for parameter in parameters if not parameter["output"]]
+    for constant in spec.constants:
+        if constant not in known:
+            raise ConfigError(
+                f"primfunc {name}: {constant!r} is no input of {spec.source}",
+                hint=f"Its inputs are {', '.join(known)}.",
+            )
+    reference = None
+    if spec.reference:
+        computing = _named(spec.reference, f"primfunc {name}")
+        reference = _portable_source(computing, spec.reference, name)
+    return Task(
+        name=name,
+        operator=spec.kind,
+        arguments={
+            "function": tvm.ir.save_json(function),
+            "parameters": parameters,
+            "constants": list(spec.constants),
+            "reference": reference,
+            "tolerance": spec.tolerance,
+        },
+        target=target,
+        flop=_flop(function, name),
+        weight=spec.weight,
+    )
+
+
+# -- the user's files -----------------------------------------------------------------------
+
+
+def _named(source: str, who: str) -> Any:
+    """What ``path.py:function`` or ``package.module:function`` names."""
+    place, _, attribute = source.rpartition(":")
+    module = _file_module(place, who) if place.endswith(".py") else _package_module(place, who)
+    if not hasattr(module, attribute):
+        offered = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise ConfigError(
+            f"{who}: {place} has no {attribute!r}",
+            hint=f"It has {', '.join(offered[:8])}." if offered else "It defines no function.",
+        )
+    return getattr(module, attribute)
+
+
+def _file_module(place: str, who: str) -> ModuleType:
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise ConfigError(
+            f"{who}: there is no file {place}",
+            hint=f"Paths are relative to the working directory, {Path.cwd()}.",
+        )
+    # Registered under a name of its own: TVMScript reads the source of the module it runs in.
+    name = f"_chameleon_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{who}: {place} is not a Python file", hint="Name a file ending in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigError(
+            f"{who}: {place} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"Run `python {place}` to see the whole error.",
+        ) from error
+    return module
+
+
+def _package_module(place: str, who: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ImportError as error:
+        raise ConfigError(
+            f"{who}: module {place!r} cannot be imported: {error}",
+            hint="Install it into this environment, or name a file as 'path.py:function'.",
+        ) from error
+
+
+def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
+    """The text of the module that defines a reference, and which function it is."""
+    try:
+        text = Path(inspect.getfile(function)).read_text(encoding="utf-8")
+    except (TypeError, OSError) as error:
+        raise ConfigError(
+            f"primfunc {name}: the source of {named} cannot be read: {error}",
+            hint="Define the reference as a function in a Python file.",
+        ) from error
+    return {"text": text, "function": function.__name__}
+
+
+# -- the function ---------------------------------------------------------------------------
+
+
+def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
+    import tvm  # noqa: PLC0415 - see ``Operator``
+
+    if not isinstance(loaded, tvm.tirx.PrimFunc) and callable(loaded):
+        try:
+            loaded = loaded()
+        except Exception as error:
+            raise ConfigError(
+                f"primfunc {name}: {source} failed: {type(error).__name__}: {error}",
+                hint="It is called without arguments and returns a PrimFunc.",
+            ) from error
+    if not isinstance(loaded, tvm.tirx.PrimFunc):
+        raise ConfigError(
+            f"primfunc {name}: {source} gives a {type(loaded).__name__}, not a PrimFunc",
+            hint="Return te.create_prim_func([...]), or decorate it with TVMScript's prim_func.",
+        )
+    return loaded.without_attr("global_symbol") if loaded.attrs else loaded
+
+
+def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
+    """Name, shape, dtype and direction of every parameter, inputs first."""
+    from tvm.s_tir import Schedule  # noqa: PLC0415 - see ``Operator``
+
+    hint = "Write blocks (te.create_prim_func, or TVMScript with T.sblock) of static shapes."
+    try:
+        schedule = Schedule(function)
+        handles = schedule.get_child_blocks(schedule.get_sblock("root"))
+        blocks = [schedule.get(handle) for handle in handles]
+    except Exception as error:
+        raise ConfigError(
+            f"primfunc {name}: TVM cannot schedule this function", hint=hint
+        ) from error
+    written = {str(r.source.name) for block in blocks for r in block.writes}
+    if not blocks:
+        raise ConfigError(f"primfunc {name}: the function has no block to schedule", hint=hint)
+    found = []
+    for parameter in function.params:
+        try:
+            shape = [int(extent) for extent in parameter.shape]
+        except (TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"primfunc {name}: parameter {parameter.name!r} has no static shape", hint=hint
+            ) from error
+        output = str(parameter.name) in written
+        found.append(
+            {
+                "name": str(parameter.name),
+                "shape": shape,
+                "dtype": str(parameter.dtype),
+                "output": output,
+            }
+        )
+    directions = [parameter["output"] for parameter in found]
+    if directions != sorted(directions) or not any(directions):
+        raise ConfigError(
+            f"primfunc {name}: parameters must be the inputs, then the outputs",
+            hint="Put the buffers that the function writes last.",
+        )
+    return found
+
+
+def _flop(function: tvm.tirx.PrimFunc, name: str) -> float:
+    import tvm  # noqa: PLC0415 - see ``Operator``
+
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    try:
+        counted = float(tvm.s_tir.analysis.estimate_tir_flops(module))
+    except Exception as error:
+        raise ConfigError(
+            f"primfunc {name}: its floating-point operations cannot be counted",
+            hint="Loops need constant extents.",
+        ) from error
+    # A function that only moves data has none; throughput then counts its elements.
+    return counted or float(sum(int(np.prod([int(e) for e in p.shape])) for p in function.params))
+
+
+# -- data -----------------------------------------------------------------------------------
+
+
+def _array(parameter: dict[str, Any], stream: int) -> np.ndarray[Any, Any]:
+    shape, dtype = tuple(parameter["shape"]), np.dtype(parameter["dtype"])
+    if dtype.kind == "f":
+        return seeded_array(shape, dtype.name, stream)
+    rng = np.random.default_rng([20200426, stream, *shape])
+    return rng.integers(0, 2 if dtype.kind == "b" else 8, shape).astype(dtype)
+
+
+def _computed(source: dict[str, str], inputs: Arrays) -> Arrays:
+    namespace: dict[str, Any] = {"__name__": "_chameleon_reference"}
+    exec(compile(source["text"], "<reference>", "exec"), namespace)  # noqa: S102 - the user's own
+    outputs = namespace[source["function"]](*[array.astype(_exact(array)) for array in inputs])
+    return [np.asarray(o) for o in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
+
+
+def _exact(array: np.ndarray[Any, Any]) -> Any:
+    return np.float64 if array.dtype.kind == "f" else array.dtype

@@ -1,0 +1,94 @@
+"""Starting rivals and timings in processes of their own; imports no TVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.errors import ChameleonError
+from chameleon_core.task import Task
+
+
+def tune_with_metaschedule(
+    task: Task,
+    *,
+    threads: int,
+    wall_seconds: float = 0.0,
+    trials: int = 0,
+    as_shipped: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Tune a task with TVM's ``ms.tune_tir`` in a process of its own.
+
+    Args:
+        task: the task; its constant inputs are offered to MetaSchedule for packing too.
+        threads: that kernels run with (``TVM_NUM_THREADS``) and that it may build with.
+        wall_seconds: it stops after the batch in which this much has passed; 0 for no limit.
+        trials: it stops after so many; 0 for no limit. One of the two limits is needed.
+        as_shipped: leave its avoidable import and its runner's core as they are.
+        seed: of its search.
+
+    Returns:
+        ``seconds`` (wall-clock it took), ``trials``, ``failed``, ``history`` (per batch: seconds
+        since the start, trials, best seconds so far by its own clock), ``best_seconds`` (its
+        own clock), ``trace`` (its best schedule, as JSON) and ``kernel_seconds`` (that
+        schedule's kernel by our clock).
+    """
+    request = {
+        "task": task.to_json(),
+        "threads": threads,
+        "wall_seconds": wall_seconds,
+        "trials": trials,
+        "as_shipped": as_shipped,
+        "seed": seed,
+    }
+    return _run("chameleon_tvm.rivals.metaschedule", request, threads)
+
+
+def time_kernels(
+    task: Task, kernels: Sequence[Mapping[str, Any]], *, threads: int, rounds: int = 3
+) -> list[float]:
+    """Median seconds of kernels, each timed in fresh processes, in turns.
+
+    Args:
+        task: the task.
+        kernels: ``{"trace": ...}`` for a schedule of MetaSchedule's, or ``{"factory":
+            "module:Class", "options": {...}, "config": [...]}`` for a configuration of a space.
+        threads: that kernels run with.
+        rounds: how often each has its turn.
+    """
+    seconds: list[list[float]] = [[] for _ in kernels]
+    for _ in range(rounds):
+        for kernel, times in zip(kernels, seconds, strict=True):
+            request = {"task": task.to_json(), "threads": threads, "kernel": dict(kernel)}
+            times.append(_run("chameleon_tvm.rivals.timing", request, threads)["seconds"])
+    return [sorted(times)[len(times) // 2] for times in seconds]
+
+
+def _run(module: str, request: Mapping[str, Any], threads: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="chameleon-rival-") as folder:
+        asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")
+        asked.write_text(json.dumps(request), encoding="utf-8")
+        finished = subprocess.run(
+            [sys.executable, "-m", module, str(asked), str(answered)],
+            env={**os.environ, "TVM_NUM_THREADS": str(threads)},
+            cwd=folder,
+            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if finished.returncode != 0 or not answered.exists():
+            told = finished.stderr.strip().splitlines()
+            raise ChameleonError(
+                f"{module} failed: {told[-1] if told else finished.returncode}",
+                hint="Run it by hand to see all of its output.",
+            )
+        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
+        return answer

@@ -1,0 +1,90 @@
+"""One kernel built and timed as our runner does: ``python -m chameleon_tvm.rivals.timing``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from chameleon_core.task import Task
+from tvm.s_tir import Schedule, Trace
+
+from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.operators import operator_of
+from chameleon_tvm.spaces.sketch.packing import pack
+from chameleon_tvm.spaces.sketch.rewriting import layout_free
+from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished
+
+REPEATS, REPEAT_SECONDS = 7, 0.02
+
+
+def pin_to_first_core() -> None:
+    """Keep this thread off the cores that TVM pins its workers to."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def median_seconds(kernel: Any) -> float:
+    """Median of repeats of at least ``REPEAT_SECONDS`` each, the first run discarded."""
+    kernel.time(1)
+    once = kernel.time(1)
+    number = max(1, int(REPEAT_SECONDS / once))
+    return statistics.median(kernel.time(number) for _ in range(REPEATS))
+
+
+def replayed(task: Task, trace: Any) -> Scheduled:
+    """The function of a trace that MetaSchedule recorded."""
+    operator = operator_of(task)
+    made = Schedule(layout_free(operator.prim_func(), operator.constants))
+    Trace.apply_json_to_schedule(trace, made)
+    return finished(made)
+
+
+def replayed_program(task: Task, trace: Any) -> Program:
+    """A recorded trace as a program with packed inputs."""
+    operator = operator_of(task)
+    scheduled = replayed(task, trace)
+    arrays = operator.arrange(operator.inputs())
+    names = [str(parameter.name) for parameter in operator.prim_func().params]
+    inputs = [
+        pack(array, scheduled.layouts[name]) if name in scheduled.layouts else array
+        for name, array in zip(names, arrays, strict=False)
+    ]
+    return Program(function=scheduled.function, inputs=inputs, unpack=operator.logical)
+
+
+def relative_error(kernel: Any, task: Task) -> float:
+    """Largest difference from the reference, over the reference's largest magnitude."""
+    operator = operator_of(task)
+    expected = operator.reference(operator.inputs())
+    return max(
+        float(np.abs(got - want).max() / np.abs(want).max())
+        for got, want in zip(kernel.outputs(), expected, strict=True)
+    )
+
+
+def main(asked: str, answered: str) -> None:
+    """Time the kernel a request names and write the answer."""
+    request = json.loads(Path(asked).read_text(encoding="utf-8"))
+    task = Task(**request["task"])
+    named = request["kernel"]
+    pin_to_first_core()
+    if "trace" in named:
+        kernel: Any = TVMKernel(replayed_program(task, named["trace"]), task.target)
+    else:
+        module, _, name = named["factory"].partition(":")
+        options_module, _, options_name = named["options_class"].partition(":")
+        options = getattr(importlib.import_module(options_module), options_name)(**named["options"])
+        provider = getattr(importlib.import_module(module), name)(options)
+        kernel = provider.builder(task, threads=request["threads"]).build(named["config"])
+    answer = {"error": relative_error(kernel, task), "seconds": median_seconds(kernel)}
+    Path(answered).write_text(json.dumps(answer), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,38 @@
+"""The space provider ``auto``: a template where there is one, else sketches."""
+
+from __future__ import annotations
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Builder, SpaceProvider
+from chameleon_core.task import Task
+
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.provider import SketchSpace
+from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+
+
+class AutoSpace(SpaceProvider):
+    """Chooses between ``template`` and ``sketch``, task by task.
+
+    Args:
+        options: those of ``sketch``, for the tasks that get it.
+    """
+
+    def __init__(self, options: SketchOptions) -> None:
+        self._template = TemplateSpace(NoOptions())
+        self._sketch = SketchSpace(options)
+
+    def design_space(self, task: Task) -> DesignSpace:
+        return self._provider(task).design_space(task)
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        return self._provider(task).builder(task, threads=threads)
+
+    def _provider(self, task: Task) -> SpaceProvider:
+        try:
+            template_of(task)
+        except ConfigError:
+            return self._sketch
+        return self._template

@@ -1,0 +1,1 @@
+"""The ``sketch`` space: TVM MetaSchedule's generated design spaces, as named knobs."""

@@ -1,0 +1,218 @@
+"""What a legal configuration of a sketch meets, checked on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_core.space import Constraint, Values
+from numpy.typing import NDArray
+from tvm.target import Target
+
+from chameleon_tvm.spaces.sketch.model import FMA_LATENCY, FMA_UNITS, NestModel
+from chameleon_tvm.spaces.sketch.nest import Nest
+from chameleon_tvm.spaces.sketch.plan import SKETCH
+
+Predicate = Callable[[Values], NDArray[np.bool_]]
+
+
+class Rows(Mapping[str, NDArray[Any]]):
+    """Knob values of some of the configurations."""
+
+    def __init__(self, values: Values, rows: NDArray[np.intp]) -> None:
+        self._values = values
+        self._rows = rows
+        self._read: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._read:
+            self._read[name] = self._values[name][self._rows]
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
+    """One predicate out of one for every sketch; None holds everywhere."""
+
+    def holds(values: Values) -> NDArray[np.bool_]:
+        sketch = values[SKETCH]
+        ok = np.ones(len(sketch), bool)
+        for number, predicate in enumerate(predicates):
+            rows = np.flatnonzero(sketch == number)
+            if predicate is not None and len(rows):
+                ok[rows] = predicate(Rows(values, rows))
+        return ok
+
+    return holds
+
+
+def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
+    """Compute locations TVM would replace in silence: loops of one iteration."""
+
+    def of(nest: Nest | None) -> Predicate | None:
+        if nest is None or not nest.locations:
+            return None
+
+        def holds(values: Values) -> NDArray[np.bool_]:
+            parts = nest.extents(values)
+            count = len(values[SKETCH])
+            loops, offset = [], 0
+            for loop in nest.loops:
+                extent: Any = np.ones(count)
+                for part in parts[offset : offset + len(loop)]:
+                    extent = extent * part
+                offset += len(loop)
+                loops.append(extent)
+            table = np.stack(loops, axis=1)
+            ok = np.ones(count, bool)
+            for knob in nest.locations:
+                location = values[knob].astype(np.int64)
+                at = np.clip(location, 0, table.shape[1] - 1)
+                ok &= (location < 0) | (table[np.arange(count), at] > 1)
+            return ok
+
+        return holds
+
+    return Constraint(
+        reason="a block is computed at a loop of one iteration, which TVM moves elsewhere",
+        holds=per_sketch([of(nest) for nest in nests]),
+    )
+
+
+def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
+    """Points that cannot be fast on a CPU, whatever else is chosen."""
+
+    def build(make: Callable[[NestModel], Predicate | None]) -> Predicate:
+        return per_sketch([None if model is None else make(model) for model in models])
+
+    return [
+        Constraint(
+            reason="the innermost loop does not fill whole vector registers",
+            holds=build(_whole_vectors),
+        ),
+        Constraint(
+            reason="the register tile has more accumulators than there are vector registers",
+            holds=build(_fitting_registers),
+        ),
+        Constraint(
+            reason="the register tile is too small to hide the latency of multiply-add",
+            holds=build(_busy_units),
+        ),
+        Constraint(reason="fewer parallel iterations than cores", holds=build(_parallel_enough)),
+    ]
+
+
+def _whole_vectors(model: NestModel) -> Predicate | None:
+    lanes = model.lanes
+    if model.nest.parts[-1].axis.extent % lanes:
+        return None
+    return lambda values: model.nest.extents(values)[-1] % lanes == 0
+
+
+def _fitting_registers(model: NestModel) -> Predicate | None:
+    limit = model.info.vector_registers
+    return lambda values: model.registers(model.nest.extents(values))["accumulators"] <= limit
+
+
+def _busy_units(model: NestModel) -> Predicate | None:
+    # Half as many independent sums as the units can have in flight run at half the peak.
+    least = FMA_LATENCY * FMA_UNITS // 2
+    if model.spatial_points < least * model.lanes:
+        return None
+    return lambda values: model.registers(model.nest.extents(values))["accumulators"] >= least
+
+
+def _parallel_enough(model: NestModel) -> Predicate | None:
+    if model.spatial_points < model.info.cores * model.lanes:
+        return None
+
+    def holds(values: Values) -> NDArray[np.bool_]:
+        grain = model.parallel(model.nest.extents(values), values)["parallel"]
+        return np.broadcast_to(grain >= model.info.cores, (len(values[SKETCH]),))
+
+    return holds
+
+
+def gpu_constraints(nests: Sequence[Nest | None], target: Target) -> list[Constraint]:
+    """Limits of a block of threads, which TVM checks only after scheduling."""
+    attributes = target.attrs
+    threads = int(attributes.get("max_threads_per_block", 1024))
+    warp = int(attributes.get("thread_warp_size", 1))
+    shared = int(attributes.get("max_shared_memory_per_block", 48 * 1024))
+
+    def threaded(nest: Nest | None) -> Predicate | None:
+        if nest is None or "threadIdx.x" not in nest.threads.values():
+            return None
+
+        def holds(values: Values) -> NDArray[np.bool_]:
+            count = _bound(nest, values, "threadIdx.x")
+            return np.asarray((count <= threads) & (count >= min(warp, threads)))
+
+        return holds
+
+    def virtual(nest: Nest | None) -> Predicate | None:
+        if nest is None or "vthread.x" not in nest.threads.values():
+            return None
+        # TVM's own limit on virtual threads (max_vthread_extent of its GPU check).
+        return lambda values: np.asarray(_bound(nest, values, "vthread.x") <= 8)  # noqa: PLR2004
+
+    def sharing(nest: Nest | None) -> Predicate | None:
+        if nest is None or not nest.shared_at:
+            return None
+
+        def holds(values: Values) -> NDArray[np.bool_]:
+            extents = nest.extents(values)
+            reads = [access for access in nest.accesses if not access.written]
+            total: Any = np.zeros(1)
+            for number, position in nest.shared_at.items():
+                start = sum(len(loop) for loop in nest.loops[: position + 1])
+                inside = nest.tile(start, extents)
+                # Threads of a block share the copy: it spans what all of them read.
+                for at in nest.threads:
+                    if at <= position and nest.threads[at] != "blockIdx.x":
+                        _widen(nest, inside, extents, at)
+                total = total + reads[int(number)].footprint(inside)
+            return np.broadcast_to(total <= shared, (len(values[SKETCH]),))
+
+        return holds
+
+    return [
+        Constraint(
+            reason="threads per block are more than the target has, or fewer than a warp",
+            holds=per_sketch([threaded(nest) for nest in nests]),
+        ),
+        Constraint(
+            reason="more virtual threads than TVM accepts",
+            holds=per_sketch([virtual(nest) for nest in nests]),
+        ),
+        Constraint(
+            reason="a block's inputs do not fit the target's shared memory",
+            holds=per_sketch([sharing(nest) for nest in nests]),
+        ),
+    ]
+
+
+def _bound(nest: Nest, values: Values, axis: str) -> Any:
+    extents = nest.extents(values)
+    product: Any = np.ones(len(values[SKETCH]))
+    offset = 0
+    for position, loop in enumerate(nest.loops):
+        if nest.threads.get(position) == axis:
+            for extent in extents[offset : offset + len(loop)]:
+                product = product * extent
+        offset += len(loop)
+    return product
+
+
+def _widen(nest: Nest, tile: dict[str, Any], extents: list[Any], position: int) -> None:
+    offset = sum(len(loop) for loop in nest.loops[:position])
+    for part, extent in zip(
+        nest.loops[position], extents[offset : offset + len(nest.loops[position])], strict=True
+    ):
+        tile[part.axis.name] = tile[part.axis.name] * extent

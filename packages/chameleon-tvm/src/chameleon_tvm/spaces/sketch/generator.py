@@ -1,0 +1,83 @@
+"""MetaSchedule's space generator, run without its tuning context's 24-second import."""
+
+from __future__ import annotations
+
+import attrs
+import tvm
+from chameleon_core.errors import ConfigError
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule import _ffi_api
+
+from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
+
+_RULES = {"llvm": "llvm", "cuda": "cuda"}
+_TENSORISED_DTYPES = frozenset({"int8", "uint8", "float16", "bfloat16"})
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Generated:
+    """What TVM's rules make of one function.
+
+    Attributes:
+        base: the unscheduled module's schedule; copy it, it is cheap.
+        sketches: one schedule per design space, with a trace of sampling instructions.
+        postprocessors: applied in order to a schedule whose decisions are made.
+    """
+
+    base: Schedule
+    sketches: tuple[Schedule, ...]
+    postprocessors: tuple[ms.postproc.Postproc, ...]
+
+
+def generate(
+    function: tvm.tirx.PrimFunc, target: tvm.target.Target, *, rules: str, seed: int
+) -> Generated:
+    """Run the target's schedule rules over a function.
+
+    Args:
+        function: unscheduled; a ``layout_free_buffers`` attribute names constant inputs.
+        target: decides the rules where ``rules`` is ``auto``.
+        rules: a rule set of TVM's, ``from-target``, or ``auto``: the plain rules of the
+            target's kind unless the dtypes are such that tensor intrinsics apply.
+        seed: of the samples the rules take.
+
+    Raises:
+        ConfigError: TVM cannot schedule the function.
+    """
+    kind = _rule_set(function, target, rules)
+    if kind not in _RULES:
+        load_tensor_intrinsics()
+    module = ms.tune_context._normalize_mod(function)  # noqa: SLF001 - as MetaSchedule does
+    try:
+        generator = ms.space_generator.PostOrderApply(
+            sch_rules=kind, postprocs=kind, mutator_probs=kind
+        )
+        # The Python class imports every tensor intrinsic first; its FFI constructor does not.
+        context = _ffi_api.TuneContext(module, target, generator, None, "main", 1, seed, None)
+        _ffi_api.TuneContextInitialize(context)
+        sketches = tuple(generator.generate_design_space(module))
+        base = Schedule(module)
+    except Exception as error:
+        raise ConfigError(
+            f"TVM cannot schedule this function for {target.kind.name}: {first_line(error)}",
+            hint="Sketches need a TensorIR function of blocks (te.create_prim_func or TVMScript "
+            "with T.sblock) that is not scheduled yet.",
+        ) from error
+    return Generated(base=base, sketches=sketches, postprocessors=tuple(generator.postprocs))
+
+
+def _rule_set(function: tvm.tirx.PrimFunc, target: tvm.target.Target, rules: str) -> str:
+    if rules != "auto":
+        return rules
+    dtypes = {str(parameter.dtype) for parameter in function.params}
+    if dtypes & _TENSORISED_DTYPES:
+        return "from-target"
+    return _RULES.get(str(target.kind.name), "from-target")
+
+
+def first_line(error: BaseException) -> str:
+    """The most telling line of one of TVM's errors, which come with long back traces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "rror" in line or "Check failed" in line]
+    return (told or lines or [type(error).__name__])[-1][:300]

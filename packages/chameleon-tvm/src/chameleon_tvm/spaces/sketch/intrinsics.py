@@ -1,0 +1,45 @@
+"""TVM's tensor intrinsics, imported without the cost of its source look-ups."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def quick_stack_inspection() -> Iterator[None]:
+    """Let ``inspect.stack`` skip reading source lines while the context lasts.
+
+    Every TVMScript decorator calls ``inspect.stack()`` to capture variables; the files and
+    lines it looks up for every frame are not used, and cost most of the import of
+    ``tvm.s_tir.tensor_intrin``, which decorates hundreds of functions.
+    """
+    with _LOCK:
+        original = inspect.stack
+
+        def without_source(context: int = 1) -> list[inspect.FrameInfo]:
+            del context
+            return [
+                inspect.FrameInfo(frame, code.co_filename, line, code.co_name, None, None)
+                for frame, line in traceback.walk_stack(sys._getframe(1))  # noqa: SLF001
+                for code in (frame.f_code,)
+            ]
+
+        inspect.stack = without_source
+        try:
+            yield
+        finally:
+            inspect.stack = original
+
+
+def load_tensor_intrinsics() -> None:
+    """Register TVM's tensor intrinsics, which tensor-core and dot-product rules look up."""
+    with quick_stack_inspection():
+        importlib.import_module("tvm.s_tir.tensor_intrin")

@@ -1,0 +1,248 @@
+"""What a configuration's loop nest means for the machine, computed from knob values alone.
+
+Every quantity is an array over n configurations. The cost model sees them as features; the
+ranking of first guesses and the pruning constraints read them by name.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.space import Values
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.sketch.nest import Access, Extents, Nest
+from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT
+from chameleon_tvm.targets import TargetInfo
+
+FMA_LATENCY = 4
+"""Cycles until a fused multiply-add's result can be added to again, on today's CPUs."""
+FMA_UNITS = 2
+"""Vector multiply-adds, and vector loads, that today's CPUs start in a cycle."""
+L2_BYTES_PER_CYCLE = 32.0
+L3_BYTES_PER_CYCLE = 10.0
+"""Sustained bytes per cycle and core from the second and third level: orders of magnitude."""
+
+Quantities = dict[str, NDArray[np.float64]]
+
+
+@attrs.frozen(kw_only=True)
+class NestModel:
+    """The machine's view of one sketch's nest on a CPU.
+
+    Attributes:
+        nest: the anchor block's loops.
+        info: the target.
+    """
+
+    nest: Nest
+    info: TargetInfo
+
+    def quantities(self, values: Values, count: int) -> Quantities:
+        """All quantities by name, each of shape (count,).
+
+        Args:
+            values: knob values of configurations of this sketch.
+            count: how many configurations.
+        """
+        extents = self.nest.extents(values)
+        found: dict[str, Any] = self.registers(extents)
+        self._unrolling(found, extents, values)
+        found.update(self.parallel(extents, values))
+        self._memory(found, extents)
+        self._producers(found, extents, values)
+        self._cost(found)
+        return {
+            name: np.broadcast_to(np.asarray(value, np.float64), (count,))
+            for name, value in found.items()
+        }
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the quantities, in order."""
+        knobs = {part.knob for part in self.nest.parts if part.knob is not None}
+        depth = 1 + max((part.index for part in self.nest.parts), default=0)
+        values: dict[str, Any] = {knob: np.ones((1, depth), np.int64) for knob in knobs}
+        for name in (*self.nest.locations, *filter(None, [self.nest.unroll])):
+            values[name] = np.zeros(1, np.int64)
+        return tuple(self.quantities(values, 1))
+
+    @property
+    def lanes(self) -> int:
+        """Output elements in one vector register."""
+        return self.info.lanes(f"V{self._output().itemsize}")
+
+    @property
+    def spatial_points(self) -> int:
+        """Elements of the output."""
+        return math.prod(axis.extent for axis in self.nest.axes if not axis.reduction)
+
+    # -- registers --------------------------------------------------------------------------
+
+    def _innermost_level(self) -> int:
+        return self.nest.levels()[-1]
+
+    def registers(self, extents: list[Extents]) -> dict[str, Any]:
+        """The register tile: the innermost spatial level, its last loop vectorised."""
+        found: dict[str, Any] = {}
+        nest = self.nest
+        start = self._innermost_level()
+        lanes = float(self.lanes)
+        vector = extents[-1]
+        vectors = np.ceil(vector / lanes)
+        copies = _product(extents[start:-1])
+        accumulators = copies * vectors
+        tile = nest.tile(start, extents)
+        innermost = nest.parts[-1].axis.name
+        loads: Any = 0.0
+        for access in nest.accesses:
+            if access.written or access.name == self._output().name:
+                continue
+            elements = access.footprint(tile) / access.itemsize
+            loads = loads + (
+                elements / np.maximum(vector, 1) * vectors
+                if access.reads_axis(innermost)
+                else elements
+            )
+        found["lanes"] = vector
+        found["vector_efficiency"] = vector / (vectors * lanes)
+        found["accumulators"] = accumulators
+        found["copies"] = copies
+        found["loads"] = loads
+        found["reuse_in_registers"] = accumulators / np.maximum(loads, 1)
+        found["registers_over"] = np.maximum(
+            accumulators + vectors + 1 - self.info.vector_registers, 0
+        )
+        levels = nest.levels()
+        inner = levels[-2] if len(levels) > 1 else start
+        found["inner_reduction"] = _product(extents[inner:start])
+        found["last_reduction"] = extents[start - 1] if start else np.ones(1)
+        return found
+
+    def _output(self) -> Access:
+        return next(access for access in self.nest.accesses if access.written)
+
+    # -- code size --------------------------------------------------------------------------
+
+    def _unrolling(self, found: dict[str, Any], extents: list[Extents], values: Values) -> None:
+        """How many copies of the vectorised statement TVM's automatic unrolling makes."""
+        limit = (
+            values[self.nest.unroll].astype(np.float64)
+            if self.nest.unroll is not None
+            else np.zeros(1)
+        )
+        size: Any = np.ones(1)
+        unrolled: Any = np.ones(1)
+        for extent in reversed(extents[:-1]):
+            size = size * extent
+            unrolled = np.where(size <= limit, size, unrolled)
+        found["unroll_limit"] = limit
+        found["unrolled"] = unrolled
+        found["tile_unrolled"] = (found["copies"] <= np.maximum(limit, 1)).astype(np.float64)
+        found["reductions_unrolled"] = np.maximum(unrolled / found["copies"], 1)
+
+    # -- threads ----------------------------------------------------------------------------
+
+    def parallel(self, extents: list[Extents], values: Values) -> dict[str, Any]:
+        """The fused parallel loop: spatial loops from outside while few enough iterations."""
+        depth = self.nest.position_of_first_reduction()
+        depth_limit: Any = np.full(1, float(depth))
+        if self.nest.staged_at is not None:
+            depth_limit = np.minimum(depth_limit, self.nest.staged_at + 1)
+        for knob in self.nest.locations:
+            location = values[knob].astype(np.float64)
+            depth_limit = np.where(
+                location >= 0, np.minimum(depth_limit, location + 1), depth_limit
+            )
+        limit = float(self.nest.max_parallel or np.inf)
+        grain: Any = np.ones(1)
+        fusible: Any = np.ones(1, bool)
+        for position in range(depth):
+            wider = grain * extents[position]
+            fusible = fusible & (wider <= limit) & (position < depth_limit)
+            grain = np.where(fusible, wider, grain)
+        cores = float(self.info.cores)
+        return {"parallel": grain, "balance": grain / (np.ceil(grain / cores) * cores)}
+
+    # -- caches -----------------------------------------------------------------------------
+
+    def _memory(self, found: dict[str, Any], extents: list[Extents]) -> None:
+        """Footprint of every tile level, and bytes fetched if each tile is fetched once."""
+        nest = self.nest
+        levels = nest.levels()
+        footprints, traffics = [], []
+        for number, start in enumerate(levels):
+            tile = nest.tile(start, extents)
+            sizes = [access.footprint(tile) for access in nest.accesses]
+            size = _total(sizes)
+            trips = _product(extents[:start])
+            footprints.append(size)
+            traffics.append(trips * size)
+            found[f"footprint{number}"] = size
+            found[f"traffic{number}"] = trips * size
+        for name, bytes_ in (("l1", self.info.l1_bytes), ("l2", self.info.l2_bytes)):
+            # The largest tile that fits stays; before it, each was found too large.
+            traffic: Any = traffics[-1]
+            for size, fetched in zip(reversed(footprints), reversed(traffics), strict=True):
+                traffic = np.where(size <= bytes_, np.minimum(traffic, fetched), traffic)
+            found[f"traffic_{name}"] = traffic
+
+    # -- producers --------------------------------------------------------------------------
+
+    def _producers(self, found: dict[str, Any], extents: list[Extents], values: Values) -> None:
+        """How often the blocks that feed the anchor (padding, say) are computed again."""
+        starts = np.ones(1)
+        inlined: Any = np.zeros(1)
+        rooted: Any = np.zeros(1)
+        repeated: Any = np.ones(1)
+        inputs = [a for a in self.nest.accesses if not a.written and a.name != self._output().name]
+        for knob in self.nest.locations:
+            location = values[knob]
+            inlined = inlined + (location == INLINE)
+            rooted = rooted + (location == ROOT)
+            for position in range(self.nest.position_after_first_reductions()):
+                here = location == position
+                if not here.any() or not inputs:
+                    continue
+                # The knob does not say which input it feeds; the largest share is counted.
+                tile = self.nest.tile(position + 1, extents)
+                trips = _product(extents[: position + 1])
+                again = _total([trips * a.footprint(tile) for a in inputs]) / _total(
+                    [a.footprint(self.nest.tile(0, extents)) for a in inputs]
+                )
+                repeated = np.where(here, np.maximum(repeated, again), repeated)
+        found["inlined"] = inlined * starts
+        found["rooted"] = rooted * starts
+        found["repeated"] = repeated
+
+    # -- ranking ----------------------------------------------------------------------------
+
+    def _cost(self, found: dict[str, Any]) -> None:
+        """Estimated cycles per vector multiply-add and core, for ranking first guesses."""
+        accumulators = found["accumulators"]
+        spilled = 2 * found["registers_over"]
+        step = np.maximum(np.maximum(accumulators, found["loads"]) / FMA_UNITS, float(FMA_LATENCY))
+        moved = (2 * accumulators / found["inner_reduction"] + spilled) / FMA_UNITS
+        iterations = float(np.prod([float(axis.extent) for axis in self.nest.axes]))
+        lanes = float(self.lanes)
+        cycles = iterations / (lanes * accumulators * found["vector_efficiency"]) * (step + moved)
+        cycles = cycles * np.where(found["tile_unrolled"] > 0, 1.0, 1.0 + 0.1 * found["inlined"])
+        memory = found["traffic_l1"] / L2_BYTES_PER_CYCLE + found["traffic_l2"] / L3_BYTES_PER_CYCLE
+        cores = float(self.info.cores)
+        found["cycles"] = (cycles + memory) / (cores * found["balance"])
+
+
+def _product(extents: list[Extents]) -> Any:
+    product: Any = np.ones(1)
+    for extent in extents:
+        product = product * extent
+    return product
+
+
+def _total(arrays: list[Extents]) -> Any:
+    total: Any = np.zeros(1)
+    for array in arrays:
+        total = total + array
+    return total

@@ -1,0 +1,226 @@
+"""The tiled loop nest of a sketch, with the knobs in place of the numbers.
+
+A sketch's trace splits the loops of its anchor block by sampled factors, reorders and perhaps
+fuses them. Replayed on symbols, it says which knob's which factor every loop runs over, so that
+tiles, footprints, threads and legal compute locations follow for many configurations at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import tvm
+from chameleon_core.space import Values
+from numpy.typing import NDArray
+from tvm.s_tir import Schedule
+
+from chameleon_tvm.spaces.sketch.expressions import evaluate
+
+Extents = NDArray[np.float64]
+
+
+@attrs.frozen(kw_only=True)
+class Axis:
+    """A loop of the unscheduled anchor block."""
+
+    name: str
+    extent: int
+    reduction: bool
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """One buffer that the anchor block touches.
+
+    Attributes:
+        name: the buffer's.
+        shape: its extents.
+        itemsize: bytes of an element.
+        strides: for every dimension, axis name to how far one step of the axis moves in it.
+        written: whether it is the output.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    itemsize: int
+    strides: tuple[Mapping[str, int], ...]
+    written: bool
+
+    def reads_axis(self, axis: str) -> bool:
+        """Whether other elements are touched when the axis moves."""
+        return any(dimension.get(axis) for dimension in self.strides)
+
+    def footprint(self, tile: Mapping[str, Extents]) -> Extents:
+        """Bytes touched by a tile (axis name to extents of shape (n,)); shape (n,)."""
+        size: Extents = np.float64(self.itemsize) * np.ones(1)
+        for extent, dimension in zip(self.shape, self.strides, strict=True):
+            span: Any = 1.0
+            for axis, stride in dimension.items():
+                span = span + abs(stride) * (tile[axis] - 1)
+            size = size * np.minimum(span, extent)
+        return size
+
+
+@attrs.frozen(kw_only=True)
+class Part:
+    """One loop of the nest: factor ``index`` of a tile knob, or a constant extent."""
+
+    axis: Axis
+    knob: str | None
+    index: int
+    extent: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class Nest:
+    """The anchor block's loops in a sketch.
+
+    Attributes:
+        block: the anchor block's name.
+        axes: the unscheduled loops.
+        loops: outermost first; a fused loop has several parts.
+        threads: position in ``loops`` to the thread axis it is bound to.
+        accesses: what the block touches.
+        staged_at: the position of the loop at which outputs leave their local copy, or None.
+        unroll: the knob of the automatic unroll limit, or None.
+        locations: compute-location knobs of blocks that feed the anchor.
+        shared_at: for every input copied to shared memory, the position of its loop.
+        max_parallel: the largest fused parallel extent, or None.
+        max_vector: the most lanes the innermost loop is vectorised to, or None.
+    """
+
+    block: str
+    axes: tuple[Axis, ...]
+    loops: tuple[tuple[Part, ...], ...]
+    threads: Mapping[int, str]
+    accesses: tuple[Access, ...]
+    staged_at: int | None = None
+    unroll: str | None = None
+    locations: tuple[str, ...] = ()
+    shared_at: Mapping[str, int] = attrs.field(factory=dict)
+    max_parallel: int | None = None
+    max_vector: int | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All loops with fused ones taken apart, outermost first."""
+        return tuple(part for loop in self.loops for part in loop)
+
+    def extents(self, values: Values) -> list[Extents]:
+        """Extents of every part for n configurations: shape (n,), or (1,) where constant."""
+        columns = {
+            knob: np.ascontiguousarray(values[knob].T, np.float64)
+            for knob in {part.knob for part in self.parts if part.knob is not None}
+        }
+        return [
+            columns[part.knob][part.index]
+            if part.knob is not None
+            else np.full(1, float(part.extent))
+            for part in self.parts
+        ]
+
+    def levels(self) -> list[int]:
+        """Where each tile level starts in ``parts``: runs of spatial or reduction loops."""
+        starts: list[int] = []
+        previous: tuple[bool, int] | None = None
+        for position, part in enumerate(self.parts):
+            level = (part.axis.reduction, part.index)
+            if level != previous:
+                starts.append(position)
+            previous = level
+        return starts
+
+    def position_of_first_reduction(self) -> int:
+        """The position in ``loops`` of the outermost reduction loop."""
+        return next(
+            (p for p, loop in enumerate(self.loops) if any(x.axis.reduction for x in loop)),
+            len(self.loops),
+        )
+
+    def position_after_first_reductions(self) -> int:
+        """The position in ``loops`` behind the outermost run of reduction loops."""
+        position = self.position_of_first_reduction()
+        while position < len(self.loops) and self.loops[position][0].axis.reduction:
+            position += 1
+        return position
+
+    def tile(self, start: int, extents: list[Extents]) -> dict[str, Extents]:
+        """Extents per axis of what the parts from ``start`` inwards cover."""
+        tile: dict[str, Extents] = {axis.name: np.ones(1) for axis in self.axes}
+        for part, extent in zip(self.parts[start:], extents[start:], strict=True):
+            tile[part.axis.name] = tile[part.axis.name] * extent
+        return tile
+
+
+def axes_of(schedule: Schedule, block: Any) -> tuple[Axis, ...]:
+    """The loops above a block, named after their variables."""
+    reductions = {
+        variable.binding_name: variable.reduction for variable in _bindings(schedule, block)
+    }
+    axes = []
+    for handle in schedule.get_loops(block):
+        loop = schedule.get(handle)
+        name = str(loop.loop_var.name)
+        axes.append(Axis(name=name, extent=int(loop.extent), reduction=reductions.get(name, False)))
+    return tuple(axes)
+
+
+@attrs.frozen(kw_only=True)
+class _Binding:
+    variable: str
+    binding_name: str
+    reduction: bool
+
+
+def _bindings(schedule: Schedule, block: Any) -> list[_Binding]:
+    """Block variables with the loops they are bound to (loops bound plainly, as TVM makes them)."""
+    realize = _realize(schedule, block)
+    found = []
+    for variable, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        found.append(
+            _Binding(
+                variable=str(variable.var.name),
+                binding_name=str(getattr(value, "name", "")),
+                reduction=int(variable.iter_type) == int(tvm.tirx.IterVar.CommReduce),
+            )
+        )
+    return found
+
+
+def _realize(schedule: Schedule, block: Any) -> Any:
+    body = schedule.get(schedule.get_loops(block)[-1]).body
+    while not isinstance(body, tvm.s_tir.SBlockRealize):
+        body = body.body
+    return body
+
+
+def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
+    """Every buffer region of a block, with the strides of the loops in it."""
+    bindings = _bindings(schedule, block)
+    names = {binding.variable: binding.binding_name for binding in bindings}
+    origin = dict.fromkeys(names, 0)
+    body = schedule.get(block)
+    accesses = []
+    for written, regions in ((False, body.reads), (True, body.writes)):
+        for region in regions:
+            strides = []
+            for dimension in region.region:
+                start = evaluate(dimension.min, origin)
+                moved = {
+                    names[variable]: int(evaluate(dimension.min, {**origin, variable: 1}) - start)
+                    for variable in names
+                }
+                strides.append({axis: step for axis, step in moved.items() if step})
+            accesses.append(
+                Access(
+                    name=str(region.source.name),
+                    shape=tuple(int(extent) for extent in region.source.shape),
+                    itemsize=np.dtype(str(region.source.dtype)).itemsize,
+                    strides=tuple(strides),
+                    written=written,
+                )
+            )
+    return tuple(accesses)

@@ -1,0 +1,120 @@
+"""Sampling instructions of all sketches merged into the knobs of one design space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.space import Choice, Factorization, Knob
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.sketch.replay import Sample
+
+SKETCH = "sketch"
+INLINE, ROOT = -2, -1
+
+
+@attrs.frozen(kw_only=True)
+class ThinnedFactorization(Factorization):
+    """A factorisation knob of which at most ``most`` choices are kept, evenly spread.
+
+    Attributes:
+        most: how many choices are kept at most.
+    """
+
+    most: int
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        table = super().values
+        if len(table) <= self.most:
+            return table
+        return table[np.linspace(0, len(table) - 1, self.most).round().astype(np.int64)]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Decision:
+    """Where the decision of one sampling instruction comes from.
+
+    Attributes:
+        sample: the instruction.
+        knob: the knob that decides; None where there is nothing to choose.
+    """
+
+    sample: Sample
+    knob: str | None
+
+    def of(self, config: Mapping[str, Any]) -> Any:
+        """The decision, as TVM wants it, in a decoded configuration."""
+        if self.knob is None:
+            return self.sample.decision
+        chosen = config[self.knob]
+        if self.sample.kind == "SamplePerfectTile":
+            return [int(factor) for factor in chosen]
+        if self.sample.kind == "SampleCategorical":
+            return _candidates(self.sample).index(chosen)
+        return int(chosen)
+
+
+def merge(
+    sketches: Sequence[Sequence[Sample]], *, max_choices: int
+) -> tuple[list[Knob], list[list[Decision]]]:
+    """Knobs for the samples of all sketches; samples of the same choice share a knob.
+
+    Args:
+        sketches: the samples of every sketch, in trace order.
+        max_choices: the largest number of factorisations a tile knob keeps.
+
+    Returns:
+        The knobs, ``sketch`` first, each with a condition where not all sketches have it; and
+        for every sketch its decisions in trace order.
+    """
+    found: dict[str, tuple[Knob, list[int]]] = {}
+    decisions: list[list[Decision]] = []
+    for number, samples in enumerate(sketches):
+        decisions.append([])
+        for sample in samples:
+            name = sample.subject
+            knob = _knob(name, sample, max_choices)
+            if name in found and found[name][0] != knob:
+                name = f"{name}_sketch{number}"
+                knob = _knob(name, sample, max_choices)
+            if knob is None:
+                decisions[-1].append(Decision(sample=sample, knob=None))
+                continue
+            found.setdefault(name, (knob, []))[1].append(number)
+            decisions[-1].append(Decision(sample=sample, knob=name))
+    knobs: list[Knob] = [Choice(name=SKETCH, options=tuple(range(len(sketches))))]
+    for knob, numbers in found.values():
+        everywhere = len(numbers) == len(sketches)
+        knobs.append(knob if everywhere else attrs.evolve(knob, when=(SKETCH, tuple(numbers))))
+    return knobs, decisions
+
+
+def _knob(name: str, sample: Sample, max_choices: int) -> Knob | None:
+    """The knob of a sample, or None where it leaves no choice."""
+    if sample.kind == "SamplePerfectTile":
+        parts, innermost = (int(value) for value in sample.instruction.attrs[:2])
+        if sample.extent == 1:
+            return None
+        return ThinnedFactorization(
+            name=name,
+            extent=sample.extent,
+            parts=parts,
+            max_innermost=innermost,
+            most=max_choices,
+        )
+    if sample.kind == "SampleCategorical":
+        candidates = _candidates(sample)
+        return Choice(name=name, options=candidates) if len(candidates) > 1 else None
+    if sample.kind == "SampleComputeLocation":
+        return Choice(name=name, options=(INLINE, ROOT, *range(sample.loops)))
+    return None
+
+
+def _candidates(sample: Sample) -> tuple[int, ...]:
+    """What a categorical sample chooses from; positions where two candidates are equal."""
+    values = tuple(int(value) for value in sample.instruction.attrs[0])
+    return values if len(set(values)) == len(values) else tuple(range(len(values)))

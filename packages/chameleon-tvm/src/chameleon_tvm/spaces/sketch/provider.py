@@ -1,0 +1,168 @@
+"""The ``sketch`` space provider: any TensorIR function on any of TVM's targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import structlog
+from chameleon_core.errors import ConfigError, InvalidConfigurationError
+from chameleon_core.space import Constraint, DesignSpace, FeatureBlock
+from chameleon_core.stages import Builder, SpaceProvider
+from chameleon_core.task import Task
+
+from chameleon_tvm.builder import TVMBuilder
+from chameleon_tvm.kernel import Program
+from chameleon_tvm.operators import Operator, operator_of
+from chameleon_tvm.spaces.sketch.constraints import (
+    cpu_constraints,
+    gpu_constraints,
+    location_constraint,
+)
+from chameleon_tvm.spaces.sketch.features import feature_block, first_guesses
+from chameleon_tvm.spaces.sketch.generator import Generated, generate
+from chameleon_tvm.spaces.sketch.model import NestModel
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.packing import pack
+from chameleon_tvm.spaces.sketch.plan import Decision, merge
+from chameleon_tvm.spaces.sketch.replay import replay
+from chameleon_tvm.spaces.sketch.rewriting import layout_free
+from chameleon_tvm.spaces.sketch.schedule import Scheduled, schedule
+from chameleon_tvm.targets import target_info, tvm_target
+
+log = structlog.get_logger()
+
+
+class SketchSpace(SpaceProvider):
+    """MetaSchedule's generated sketches as one design space of named knobs."""
+
+    def __init__(self, options: SketchOptions) -> None:
+        self._options = options
+
+    def design_space(self, task: Task) -> DesignSpace:
+        return SketchPlan(task, operator_of(task), self._options).space
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        return SketchBuilder(task, self._options, threads=threads)
+
+
+class SketchPlan:
+    """A task's sketches, its design space, and how a configuration becomes a function.
+
+    Args:
+        task: the task.
+        operator: its operator.
+        options: of the space.
+    """
+
+    def __init__(self, task: Task, operator: Operator, options: SketchOptions) -> None:
+        self._options = options
+        self._target = tvm_target(task.target)
+        function = operator.prim_func()
+        self.parameters = tuple(str(parameter.name) for parameter in function.params)
+        function = layout_free(function, operator.constants if options.rewrite_layout else ())
+        self.generated: Generated = generate(
+            function, self._target, rules=options.rules, seed=options.seed
+        )
+        if not self.generated.sketches:
+            raise ConfigError(
+                f"TVM's rules make no sketch for task {task.name!r}",
+                hint="Compile the function as it is, or write a schedule of your own.",
+            )
+        replayed = [replay(self.generated.base, sketch) for sketch in self.generated.sketches]
+        self.nests = [nest for _, nest in replayed]
+        self._knobs, self.decisions = merge(
+            [samples for samples, _ in replayed], max_choices=options.max_choices
+        )
+        self.models: list[NestModel | None] = [None] * len(self.nests)
+        if self._target.kind.name == "llvm":
+            info = target_info(task.target)
+            self.models = [
+                None if nest is None else NestModel(nest=nest, info=info) for nest in self.nests
+            ]
+
+    @cached_property
+    def space(self) -> DesignSpace:
+        """The design space."""
+        features = feature_block(self.models)
+        required = [location_constraint(self.nests)]
+        if self._target.kind.name == "cuda":
+            required += gpu_constraints(self.nests, self._target)
+        pruning = self._pruning(required)
+        space = self._assemble([*required, *pruning], features)
+        if any(model is not None for model in self.models) and self._options.start:
+            guesses = first_guesses(
+                space, self.models, count=self._options.start, seed=self._options.seed
+            )
+            space = DesignSpace(
+                self._knobs,
+                constraints=space.constraints,
+                features=features,
+                start=guesses,
+            )
+        return space
+
+    def scheduled(self, config: Sequence[int]) -> Scheduled:
+        """The scheduled function of a configuration.
+
+        Raises:
+            InvalidConfigurationError: the configuration names no program.
+        """
+        return schedule(self.generated, self.decisions, self.plain.decode(config))
+
+    @cached_property
+    def plain(self) -> DesignSpace:
+        """The knobs without constraints and features: enough to decode."""
+        return DesignSpace(self._knobs)
+
+    def _assemble(
+        self, constraints: list[Constraint], features: FeatureBlock | None
+    ) -> DesignSpace:
+        return DesignSpace(self._knobs, constraints=constraints, features=features)
+
+    def _pruning(self, required: list[Constraint]) -> list[Constraint]:
+        """The pruning constraints that leave something to choose, together with the others."""
+        if not self._options.prune:
+            return []
+        kept: list[Constraint] = []
+        for constraint in cpu_constraints(self.models):
+            trial = self._assemble([*required, *kept, constraint], None)
+            if len(trial.sample(16, np.random.default_rng(self._options.seed), tries=8)):
+                kept.append(constraint)
+            else:
+                log.info("pruning left out", reason=constraint.reason)
+        return kept
+
+
+class SketchBuilder(TVMBuilder):
+    """Builds configurations of the sketch space.
+
+    Args:
+        task: the task.
+        options: of the space.
+        threads: how many threads the kernels will run with.
+    """
+
+    def __init__(self, task: Task, options: SketchOptions, *, threads: int) -> None:
+        super().__init__(task, threads=threads)
+        self._plan = SketchPlan(task, self.operator, options)
+        self._physical = self.operator.arrange(self.inputs)
+
+    def program(self, config: Sequence[int]) -> Program:
+        made = self.scheduled(config)
+        names = self._plan.parameters
+        inputs = [
+            pack(array, made.layouts[name]) if name in made.layouts else array
+            for name, array in zip(names, self._physical, strict=False)
+        ]
+        return Program(function=made.function, inputs=inputs, unpack=self.operator.logical)
+
+    def scheduled(self, config: Sequence[int]) -> Scheduled:
+        """The scheduled function, for those who want the code and not the kernel."""
+        if len(config) != len(self._plan.plain.knobs):
+            raise InvalidConfigurationError(
+                f"the space has {len(self._plan.plain.knobs)} knobs, the configuration "
+                f"{len(config)}"
+            )
+        return self._plan.scheduled(config)

@@ -1,0 +1,334 @@
+"""Traces replayed on symbols: names for sampling instructions, and the loop nest they tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from tvm.s_tir import Schedule
+
+from chameleon_tvm.spaces.sketch.nest import Axis, Nest, Part, accesses_of, axes_of
+
+TILING = "meta_schedule.tiling_structure"
+UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Sample:
+    """One sampling instruction of a trace.
+
+    Attributes:
+        instruction: TVM's object, the key of its decision.
+        kind: ``SamplePerfectTile``, ``SampleCategorical``, ``SampleComputeLocation``, or
+            another kind of TVM's.
+        subject: what it decides about, in the field's terms: ``tile_h``, ``unroll``.
+        block: the block it belongs to.
+        extent: of the loop that is tiled; 0 for other kinds.
+        loops: for compute locations, how many loops of the consumer are worth naming.
+        decision: what TVM's generator happened to sample.
+    """
+
+    instruction: Any
+    kind: str
+    subject: str
+    block: str
+    extent: int
+    loops: int
+    decision: Any
+
+
+@attrs.define(eq=False)
+class _Replay:
+    """State of one replay. Random variables are keyed by ``hash``, TVM's object identity."""
+
+    base: Schedule
+    blocks: dict[int, str] = attrs.field(factory=dict)
+    loops: dict[int, tuple[Part, ...]] = attrs.field(factory=dict)
+    loop_block: dict[int, str] = attrs.field(factory=dict)
+    order: dict[str, list[int]] = attrs.field(factory=dict)
+    factors: dict[int, tuple[str | None, int]] = attrs.field(factory=dict)
+    choices: dict[int, int] = attrs.field(factory=dict)
+    axes: dict[str, tuple[Axis, ...]] = attrs.field(factory=dict)
+    threads: dict[int, str] = attrs.field(factory=dict)
+    anchors: list[str] = attrs.field(factory=list)
+    staged: dict[str, str] = attrs.field(factory=dict)
+    staged_at: dict[str, int] = attrs.field(factory=dict)
+    copies: dict[str, tuple[str, int]] = attrs.field(factory=dict)
+    shared_at: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    limits: dict[str, int] = attrs.field(factory=dict)
+    samples: list[Sample] = attrs.field(factory=list)
+
+    def block_name(self, variable: Any) -> str:
+        return self.blocks.get(hash(variable), "block")
+
+    def get_loops(self, instruction: Any) -> None:
+        name = self.block_name(instruction.inputs[0])
+        outputs = [hash(output) for output in instruction.outputs]
+        for output in outputs:
+            self.loop_block[output] = name
+        if name in self.axes or name not in _block_names(self.base):
+            return
+        axes = axes_of(self.base, self.base.get_sblock(name))
+        if len(axes) != len(outputs):
+            return
+        self.axes[name] = axes
+        self.order[name] = outputs
+        for output, axis in zip(outputs, axes, strict=True):
+            self.loops[output] = (Part(axis=axis, knob=None, index=0, extent=axis.extent),)
+
+    def split(self, instruction: Any) -> None:
+        loop, *factors = instruction.inputs
+        outputs = [hash(output) for output in instruction.outputs]
+        name = self.loop_block.get(hash(loop), "")
+        for output in outputs:
+            self.loop_block[output] = name
+        parts = self.loops.get(hash(loop))
+        if parts is None or len(parts) != 1 or any(hash(f) not in self.factors for f in factors):
+            self.order.pop(name, None)
+            return
+        for output, factor in zip(outputs, factors, strict=True):
+            knob, index = self.factors[hash(factor)]
+            self.loops[output] = (Part(axis=parts[0].axis, knob=knob, index=index),)
+        self._replace(name, [hash(loop)], outputs)
+
+    def fuse(self, instruction: Any) -> None:
+        inputs = [hash(loop) for loop in instruction.inputs]
+        output = hash(instruction.outputs[0])
+        name = self.loop_block.get(inputs[0], "")
+        self.loop_block[output] = name
+        if all(loop in self.loops for loop in inputs):
+            self.loops[output] = tuple(part for loop in inputs for part in self.loops[loop])
+            self._replace(name, inputs, [output])
+
+    def reorder(self, instruction: Any) -> None:
+        inputs = [hash(loop) for loop in instruction.inputs]
+        name = self.loop_block.get(inputs[0], "")
+        order = self.order.get(name)
+        if order is None:
+            return
+        places = sorted(order.index(loop) for loop in inputs if loop in order)
+        if len(places) != len(inputs):
+            self.order.pop(name)
+            return
+        for place, loop in zip(places, inputs, strict=True):
+            order[place] = loop
+
+    def _replace(self, name: str, old: list[int], new: list[int]) -> None:
+        order = self.order.get(name)
+        if order is not None and old[0] in order:
+            start = order.index(old[0])
+            order[start : start + len(old)] = new
+
+    def position(self, loop: Any) -> tuple[str, int] | None:
+        name = self.loop_block.get(hash(loop), "")
+        order = self.order.get(name, [])
+        return (name, order.index(hash(loop))) if hash(loop) in order else None
+
+
+def replay(base: Schedule, sketch: Schedule) -> tuple[list[Sample], Nest | None]:
+    """What a sketch samples, and the nest of its anchor block.
+
+    Args:
+        base: the unscheduled module's schedule.
+        sketch: one of the generator's schedules.
+
+    Returns:
+        The sampling instructions in order, and the nest of the multi-level tiled block with the
+        most iterations: None where no block is tiled that way.
+    """
+    state = _Replay(base=base)
+    decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}
+    consumers = _uses(sketch)
+    for instruction in sketch.trace.insts:
+        _step(state, instruction, decisions, consumers)
+    return state.samples, _nest(state)
+
+
+def _step(
+    state: _Replay, instruction: Any, decisions: dict[int, Any], uses: dict[int, list[Any]]
+) -> None:
+    kind = str(instruction.kind.name)
+    if hash(instruction) in decisions:
+        _sample(state, instruction, decisions[hash(instruction)], uses)
+    elif kind == "GetSBlock":
+        state.blocks[hash(instruction.outputs[0])] = str(instruction.attrs[0])
+    elif kind == "GetLoops":
+        state.get_loops(instruction)
+    elif kind == "Split":
+        state.split(instruction)
+    elif kind == "Fuse":
+        state.fuse(instruction)
+    elif kind == "Reorder":
+        state.reorder(instruction)
+    elif kind == "Bind":
+        state.threads[hash(instruction.inputs[0])] = str(instruction.attrs[0])
+    elif kind == "Annotate":
+        _annotate(state, instruction)
+    elif kind in ("CacheWrite", "CacheRead"):
+        _copy(state, instruction, written=kind == "CacheWrite")
+    elif kind in ("ReverseComputeAt", "ComputeAt"):
+        _move(state, instruction)
+
+
+def _annotate(state: _Replay, instruction: Any) -> None:
+    key = str(instruction.attrs[0])
+    if key == TILING:
+        state.anchors.append(state.block_name(instruction.inputs[0]))
+    elif key.startswith("meta_schedule.") and len(instruction.inputs) > 1:
+        try:
+            state.limits[key] = int(instruction.inputs[1])
+        except (TypeError, ValueError):
+            return
+
+
+def _copy(state: _Replay, instruction: Any, *, written: bool) -> None:
+    of = state.block_name(instruction.inputs[0])
+    name = f"{of}_{'output' if written else 'input'}{int(instruction.attrs[0])}"
+    state.blocks[hash(instruction.outputs[0])] = name
+    if written:
+        state.staged[name] = of
+    elif str(instruction.attrs[1]).startswith("shared"):
+        state.copies[name] = (of, int(instruction.attrs[0]))
+
+
+def _move(state: _Replay, instruction: Any) -> None:
+    name = state.block_name(instruction.inputs[0])
+    place = state.position(instruction.inputs[1])
+    if place is None:
+        return
+    anchor, position = place
+    if state.staged.get(name) == anchor:
+        state.staged_at[anchor] = position
+    elif name in state.copies:
+        state.shared_at.setdefault(anchor, {})[str(state.copies[name][1])] = position
+
+
+def _sample(state: _Replay, instruction: Any, decision: Any, uses: dict[int, list[Any]]) -> None:
+    kind = str(instruction.kind.name)
+    subject, block, extent, loops = kind, "", 0, 0
+    if kind == "SamplePerfectTile":
+        loop = hash(instruction.inputs[0])
+        block = state.loop_block.get(loop, "")
+        for factor in decision:
+            extent = (extent or 1) * int(factor)
+        parts = state.loops.get(loop, ())
+        axis = "_".join(part.axis.name for part in parts) or "loop"
+        subject = f"tile_{axis}"
+    elif kind == "SampleCategorical":
+        subject, block = _category(state, instruction, uses)
+    elif kind == "SampleComputeLocation":
+        block = state.block_name(instruction.inputs[0])
+        subject = f"compute_location_{block}"
+        loops = _deepest_location(state)
+    subject = _unique(state, subject, block)
+    for index, output in enumerate(instruction.outputs):
+        # Tiles of a loop of one iteration are all 1: no knob decides them.
+        state.factors[hash(output)] = (None if extent == 1 else subject, index)
+    state.samples.append(
+        Sample(
+            instruction=instruction,
+            kind=kind,
+            subject=subject,
+            block=block,
+            extent=extent,
+            loops=loops,
+            decision=decision,
+        )
+    )
+
+
+def _category(state: _Replay, instruction: Any, uses: dict[int, list[Any]]) -> tuple[str, str]:
+    """A name for a categorical choice: the annotation it goes into, or the loop it splits."""
+    for use in uses.get(hash(instruction.outputs[0]), []):
+        kind = str(use.kind.name)
+        if kind == "Annotate":
+            block = state.block_name(use.inputs[0])
+            if str(use.attrs[0]) in UNROLL:
+                return "unroll", block
+            return f"{str(use.attrs[0]).removeprefix('meta_schedule.')}_{block}", block
+        if kind == "Split":
+            block = state.loop_block.get(hash(use.inputs[0]), "")
+            return f"threads_{block}", block
+    return "choice", ""
+
+
+def _unique(state: _Replay, subject: str, block: str) -> str:
+    taken = {sample.subject for sample in state.samples}
+    if subject in taken and block:
+        subject = f"{subject}_{block}"
+    number, name = 2, subject
+    while name in taken:
+        name, number = f"{subject}_{number}", number + 1
+    return name
+
+
+def _deepest_location(state: _Replay) -> int:
+    """Loops of the (last) anchor down to the end of its outermost reduction loops.
+
+    Further in, a producer would be computed again for every step of the reduction.
+    """
+    nest = _nest(state)
+    if nest is not None:
+        return nest.position_after_first_reductions()
+    return max((len(order) for order in state.order.values()), default=8)
+
+
+def _nest(state: _Replay) -> Nest | None:
+    anchors = [name for name in state.anchors if name in state.order]
+    if not anchors:
+        return None
+
+    def iterations(name: str) -> int:
+        total = 1
+        for axis in state.axes[name]:
+            total *= axis.extent
+        return total
+
+    name = max(anchors, key=iterations)
+    order = state.order[name]
+    try:
+        accesses = accesses_of(state.base, state.base.get_sblock(name))
+    except NotImplementedError:  # An index loads from memory: no footprint can be computed.
+        return None
+    subjects = [sample.subject for sample in state.samples]
+    return Nest(
+        block=name,
+        axes=state.axes[name],
+        loops=tuple(state.loops[loop] for loop in order),
+        threads={p: state.threads[loop] for p, loop in enumerate(order) if loop in state.threads},
+        accesses=accesses,
+        staged_at=state.staged_at.get(name),
+        unroll="unroll" if "unroll" in subjects else None,
+        locations=_locations(state, {access.name for access in accesses}),
+        shared_at=state.shared_at.get(name, {}),
+        max_parallel=state.limits.get("meta_schedule.parallel"),
+        max_vector=state.limits.get("meta_schedule.vectorize"),
+    )
+
+
+def _locations(state: _Replay, buffers: set[str]) -> tuple[str, ...]:
+    """Compute-location knobs of the blocks that write one of the anchor's inputs."""
+    found = []
+    for sample in state.samples:
+        if sample.kind == "SampleComputeLocation" and sample.block in _block_names(state.base):
+            block = state.base.get(state.base.get_sblock(sample.block))
+            if {str(region.source.name) for region in block.writes} & buffers:
+                found.append(sample.subject)
+    return tuple(found)
+
+
+def _block_names(schedule: Schedule) -> set[str]:
+    root = schedule.get_sblock("root")
+    return {str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(root)}
+
+
+def _uses(sketch: Schedule) -> dict[int, list[Any]]:
+    """Random variable to the instructions that take it as an input."""
+    found: dict[int, list[Any]] = {}
+    for instruction in sketch.trace.insts:
+        for value in instruction.inputs:
+            try:
+                found.setdefault(hash(value), []).append(instruction)
+            except TypeError:
+                continue
+    return found

@@ -1,0 +1,98 @@
+"""From a configuration to a scheduled function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import tvm
+from chameleon_core.errors import InvalidConfigurationError
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import Trace
+
+from chameleon_tvm.spaces.sketch.generator import Generated, first_line
+from chameleon_tvm.spaces.sketch.packing import layout_maps
+from chameleon_tvm.spaces.sketch.plan import SKETCH, Decision
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Scheduled:
+    """One configuration as code.
+
+    Attributes:
+        function: scheduled; constant inputs have their rewritten layouts.
+        layouts: input buffer name to how it is packed (see ``packing.pack``).
+    """
+
+    function: tvm.tirx.PrimFunc
+    layouts: dict[str, Any]
+
+
+def schedule(
+    generated: Generated, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
+) -> Scheduled:
+    """Apply a sketch's trace with a configuration's decisions, then the post-processors.
+
+    Args:
+        generated: the sketches.
+        decisions: for every sketch, its decisions in trace order.
+        config: knob values by name.
+
+    Raises:
+        InvalidConfigurationError: TVM could not take a decision, or a post-processor failed.
+    """
+    number = int(config[SKETCH])
+    chosen = [(decision, decision.of(config)) for decision in decisions[number]]
+    made = generated.base.copy()
+    trace = Trace(
+        generated.sketches[number].trace.insts,
+        {decision.sample.instruction: value for decision, value in chosen},
+    )
+    try:
+        trace.apply_to_schedule(made, remove_postproc=False)
+    except Exception as error:
+        raise InvalidConfigurationError(
+            f"sketch {number} cannot be scheduled so: {first_line(error)}"
+        ) from error
+    _compare(chosen, made)
+    for postprocessor in generated.postprocessors:
+        _post_process(postprocessor, made)
+    return finished(made)
+
+
+def _compare(chosen: Sequence[tuple[Decision, Any]], made: Schedule) -> None:
+    """TVM replaces an impossible decision by another one in silence: read them back."""
+    taken = made.trace.decisions.values()
+    for (decision, wanted), got in zip(chosen, taken, strict=True):
+        if _plain(got) != _plain(wanted):
+            raise InvalidConfigurationError(
+                f"{decision.sample.subject} = {_plain(wanted)} is impossible here: "
+                f"TVM takes {_plain(got)} instead"
+            )
+
+
+def _plain(decision: Any) -> Any:
+    try:
+        return int(decision)
+    except TypeError:
+        return [int(value) for value in decision]
+
+
+def _post_process(postprocessor: Any, made: Schedule) -> None:
+    name = str(postprocessor).removeprefix("s_tir.meta_schedule.")
+    try:
+        applied = postprocessor.apply(made)
+    except Exception as error:
+        raise InvalidConfigurationError(f"{name} failed: {first_line(error)}") from error
+    if not applied:
+        raise InvalidConfigurationError(f"{name} rejects the schedule")
+
+
+def finished(made: Schedule) -> Scheduled:
+    """The function of a schedule after its post-processors, its constant inputs free-standing.
+
+    The copies into rewritten layouts leave the function; its parameters take their place.
+    """
+    strip = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
+    return Scheduled(function=strip(made.mod)["main"], layouts=layout_maps(made))

@@ -1,0 +1,110 @@
+"""The template of depthwise convolutions: vectors of channels, all taps in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+from chameleon_tvm.kernel import Program
+from chameleon_tvm.operators import Operator
+from chameleon_tvm.operators.specs import DepthwiseConv2dSpec, channel_block
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.conv2d import geometry_of, tile_of
+from chameleon_tvm.spaces.template.direct import DirectConvolution, Place
+from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.geometry import pack_weights
+from chameleon_tvm.spaces.template.staging import Input
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
+from chameleon_tvm.targets import target_info
+
+
+class DepthwiseConvolution(DirectConvolution):
+    """Writes the function of one tile; ``geometry`` counts all channels as one group's."""
+
+    def _make_input(self) -> Input:
+        return Input(self.geometry, self.geometry.ic, lanes=self.geometry.lanes)
+
+    def _make_weights(self) -> Buffer:
+        kh, kw = self.geometry.kernel
+        return emit.buffer("weights", (self.blocks, kh * kw, self.output.block))
+
+    def _reduce(self, at: Place) -> Stmt:
+        """Add every tap's products; columns of taps are straight-line code."""
+        used = [rx for rx in range(self.geometry.kernel[1]) if at.valid[:, rx].any()]
+        start, extent = self._rows(at.y)
+
+        def row(ry: Expr) -> Stmt:
+            return emit.sequence([self._multiply(at, 0, ry, rx, 0, at.valid[:, rx]) for rx in used])
+
+        return emit.loop("ry", extent, row, start=start)
+
+    def _multiply(self, at: Place, co: Expr, ry: Expr, rx: Expr, c: Expr, used: np.ndarray) -> Stmt:
+        g, tile, block = self.geometry, self.tile, self.output.block
+        del co, c
+        first = emit.within(at.block, block, self.output.channels)
+        statements = []
+        for v in range(tile.vectors):
+            place = [at.block, ry * g.kernel[1] + rx, v * g.lanes]
+            weight = emit.load(self.weights, place, g.lanes)
+            for yi in range(tile.rows):
+                for xi in np.flatnonzero(used).tolist():
+                    row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
+                    column = (at.x + xi) * g.stride[1] + rx * g.dilation[1]
+                    channel = first + v * g.lanes
+                    if tile.copy:
+                        value = self.input.copied(at.n, 0, row, column, channel)
+                    else:
+                        value = self.input.in_place(at.n, channel, row, column)
+                    into = [((yi * tile.columns + xi) * tile.vectors + v) * g.lanes]
+                    total = emit.load(at.sums, into, g.lanes) + value * weight
+                    statements.append(emit.store(at.sums, into, total, g.lanes))
+        return emit.sequence(statements)
+
+
+class DepthwiseTemplate(Template):
+    """Depthwise convolutions with one filter per channel."""
+
+    def __init__(self, task: Task) -> None:
+        self.info = target_info(task.target)
+        spec = DepthwiseConv2dSpec.of(task)
+        lanes = self.info.lanes(spec.dtype)
+        channels = spec.input[1]
+        if spec.multiplier != 1 or channels < lanes:
+            raise ConfigError(
+                f"the depthwise template needs one filter per channel and at least {lanes} "
+                f"channels; task {task.name!r} has {spec.multiplier} and {channels}",
+                hint="Use `space: sketch` for it.",
+            )
+        geometry = geometry_of(spec, lanes)
+        self.geometry = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
+
+    def space(self) -> DesignSpace:
+        g = self.geometry
+        size = channel_block(g.layout)
+        vectors_fit = g.layout == "NHWC" or (size > 0 and size % g.lanes == 0)
+        tiling = DepthwiseTiling(g, self.info, in_place=vectors_fit, channel_blocks=(g.ic,))
+        return tiling.space()
+
+    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
+        tile = tile_of({**values, "unroll": 1})
+        made = DepthwiseConvolution(self.geometry, tile)
+        data = operator.arrange(inputs)[0].reshape([int(e) for e in made.input.data.shape])
+        one = attrs.evolve(self.geometry, ic=1)
+        packed = pack_weights(inputs[1], one, attrs.evolve(tile, channels=1))
+        return Program(function=made.function(), inputs=[data, packed], unpack=operator.logical)
+
+
+class DepthwiseTiling(ConvolutionTiling):
+    """The tiling of a depthwise convolution: every product loads its own input."""
+
+    def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> None:
+        super()._make_knobs(channel_blocks, in_place=in_place)
+        self.knobs = tuple(knob for knob in self.knobs if knob.name != "unroll")

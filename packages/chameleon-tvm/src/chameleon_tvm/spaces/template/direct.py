@@ -1,0 +1,214 @@
+"""The register-tiled direct convolution as a TensorIR function.
+
+Loops: outer tiles (parallel, fused) | input-channel block, ry, rx, channel | rows and columns of
+the tile, vectors of output channels, the lane. The tile's sums stay in vector registers from
+the first tap to the last: they live in a local buffer that is only indexed by constants.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+from tvm import tirx
+
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
+from chameleon_tvm.spaces.template.staging import Input
+from chameleon_tvm.spaces.template.writing import Output
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Place:
+    """Where a tile of outputs is: image, group, block of channels, first row and column.
+
+    Attributes:
+        sums: the buffer its sums are in, of shape (rows x columns x channels,).
+        valid: which taps of which columns are inside the input, shape (columns, kernel width).
+    """
+
+    n: Expr
+    group: Expr
+    block: Expr
+    y: Expr
+    x: Expr
+    sums: Buffer
+    valid: NDArray[np.bool_]
+
+
+class DirectConvolution:
+    """Writes the function of one tile.
+
+    Args:
+        geometry: the convolution.
+        tile: the point of the design space.
+    """
+
+    def __init__(self, geometry: Geometry, tile: Tile) -> None:
+        self.geometry = geometry
+        self.tile = tile
+        self.output = Output(geometry, tile)
+        self.input = self._make_input()
+        g = geometry
+        self.blocks = math.ceil(self.output.channels / self.output.block)
+        self.outer = g.ic // tile.channels
+        self.weights = self._make_weights()
+
+    def _make_input(self) -> Input:
+        return Input(self.geometry, self.tile.channels)
+
+    def _make_weights(self) -> Buffer:
+        g = self.geometry
+        taps = g.kernel[0] * g.kernel[1] * g.ic
+        return emit.buffer("weights", (g.groups * self.blocks, taps, self.output.block))
+
+    def function(self) -> tirx.PrimFunc:
+        """The whole function: (data, packed weights, out)."""
+        body = self._compute()
+        if self.tile.copy:
+            body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
+        return emit.function([self.input.data, self.weights, self.output.out], body)
+
+    def _compute(self) -> Stmt:
+        g, tile = self.geometry, self.tile
+        down, across = math.ceil(g.out[0] / tile.rows), math.ceil(g.out[1] / tile.columns)
+        if tile.channels_outermost:
+            extents = (g.groups, self.blocks, g.batch, down, across)
+        else:
+            extents = (g.batch, down, across, g.groups, self.blocks)
+
+        def one(index: Expr) -> Stmt:
+            digits = emit.split(index, extents)
+            if tile.channels_outermost:
+                group, block, n, yo, xo = digits
+            else:
+                n, yo, xo, group, block = digits
+            return self._tile(n, group, block, yo, xo)
+
+        return emit.parallel("tile", math.prod(extents), one)
+
+    def _tile(self, n: Expr, group: Expr, block: Expr, yo: Expr, xo: Expr) -> Stmt:
+        g, tile = self.geometry, self.tile
+        y = emit.within(yo, tile.rows, g.out[0])
+        x = emit.within(xo, tile.columns, g.out[1])
+        vectors = tile.rows * tile.columns * tile.vectors
+        sums = emit.buffer("sums", (vectors * g.lanes,), scope="local")
+
+        def version(valid: NDArray[np.bool_]) -> Stmt:
+            return self._reduce(
+                Place(n=n, group=group, block=block, y=y, x=x, sums=sums, valid=valid)
+            )
+
+        if tile.copy:
+            reduce = version(np.ones((tile.columns, g.kernel[1]), np.bool_))
+        else:
+            patterns = tap_patterns(g, tile.columns)
+            examples = [int(np.argmax(patterns == p)) for p in range(int(patterns.max()) + 1)]
+            starts = np.minimum(np.array(examples) * tile.columns, g.out[1] - tile.columns)
+            versions = [version(valid) for valid in valid_taps(g, starts, tile.columns)]
+            reduce = _by_pattern(patterns, versions, xo)
+        clear = [
+            emit.store(sums, [v * g.lanes], emit.zero(g.lanes), g.lanes) for v in range(vectors)
+        ]
+        write = self.output.write(sums, n, group, block, y, x)
+        return emit.local(sums, emit.sequence([*clear, reduce, write]))
+
+    def _reduce(self, at: Place) -> Stmt:
+        """Add every tap's products to the tile's sums."""
+        g, tile = self.geometry, self.tile
+        kw = g.kernel[1]
+        # Where the next tap's channels follow this one's in memory, a row is a single loop.
+        contiguous = tile.copy or (g.layout == "NHWC" and g.groups == 1)
+        fused = contiguous and self.outer == 1 and g.dilation[1] == 1 and bool(at.valid.all())
+
+        def taps(co: Expr, ry: Expr) -> Stmt:
+            if fused:
+                return self._channels(at, co, ry, 0, at.valid[:, 0], kw * tile.channels)
+            if at.valid.all():
+                return emit.loop(
+                    "rx",
+                    kw,
+                    lambda rx: self._channels(at, co, ry, rx, at.valid[:, 0], tile.channels),
+                )
+            return emit.sequence(
+                [
+                    self._channels(at, co, ry, rx, at.valid[:, rx], tile.channels)
+                    for rx in range(kw)
+                    if at.valid[:, rx].any()
+                ]
+            )
+
+        start, extent = self._rows(at.y)
+        return emit.loop(
+            "co",
+            self.outer,
+            lambda co: emit.loop("ry", extent, lambda ry: taps(co, ry), start=start),
+        )
+
+    def _channels(
+        self, at: Place, co: Expr, ry: Expr, rx: Expr, used: NDArray[np.bool_], extent: int
+    ) -> Stmt:
+        """The innermost loop: channels of one tap, or of all taps of a row."""
+        step = self.tile.unroll if extent % self.tile.unroll == 0 else 1
+
+        def some(c: Expr) -> Stmt:
+            return emit.sequence(
+                [self._multiply(at, co, ry, rx, c * step + u, used) for u in range(step)]
+            )
+
+        return emit.loop("c", extent // step, some)
+
+    def _multiply(
+        self, at: Place, co: Expr, ry: Expr, rx: Expr, c: Expr, used: NDArray[np.bool_]
+    ) -> Stmt:
+        """The products of one channel of one tap."""
+        g, tile = self.geometry, self.tile
+        columns = [self._weight(at, co, ry, rx, c, v) for v in range(tile.vectors)]
+        statements = []
+        for yi in range(tile.rows):
+            for xi in np.flatnonzero(used).tolist():
+                row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
+                column = (at.x + xi) * g.stride[1] + rx * g.dilation[1]
+                value = emit.splat(self._element(at, co, row, column, c), g.lanes)
+                for v, weight in enumerate(columns):
+                    place = [((yi * tile.columns + xi) * tile.vectors + v) * g.lanes]
+                    total = emit.load(at.sums, place, g.lanes) + value * weight
+                    statements.append(emit.store(at.sums, place, total, g.lanes))
+        return emit.sequence(statements)
+
+    def _element(self, at: Place, co: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
+        g, tile = self.geometry, self.tile
+        if tile.copy:
+            return self.input.copied(at.n, at.group * self.outer + co, row, column, c)
+        channel = at.group * g.ic + co * tile.channels + c
+        return self.input.in_place(at.n, channel, row, column)
+
+    def _weight(self, at: Place, co: Expr, ry: Expr, rx: Expr, c: Expr, v: int) -> Expr:
+        g = self.geometry
+        tap = ((co * g.kernel[0] + ry) * g.kernel[1] + rx) * self.tile.channels + c
+        place = [at.group * self.blocks + at.block, tap, v * g.lanes]
+        return emit.load(self.weights, place, g.lanes)
+
+    def _rows(self, y: Expr) -> tuple[Expr, Expr]:
+        """First tap row and number of tap rows that fall inside the input."""
+        g = self.geometry
+        (kh, _), (dh, _), (top, _) = g.kernel, g.dilation, g.pads
+        if self.tile.copy or not g.padded[0]:
+            return 0, kh
+        first = tirx.max(0, tirx.floordiv(top - y * g.stride[0] + dh - 1, dh))
+        end = tirx.min(kh, tirx.floordiv(g.size[0] + top - y * g.stride[0] + dh - 1, dh))
+        return first, tirx.max(0, end - first)
+
+
+def _by_pattern(patterns: NDArray[np.int64], versions: list[Stmt], xo: Expr) -> Stmt:
+    """Code that picks the version for a tile; the most frequent one needs no comparison."""
+    usual = int(np.bincount(patterns).argmax())
+    cases = []
+    for pattern, version in enumerate(versions):
+        if pattern != usual:
+            where = np.flatnonzero(patterns == pattern)
+            cases.append((tirx.all(xo >= int(where[0]), xo <= int(where[-1])), version))
+    return emit.choose(cases, versions[usual])

@@ -1,0 +1,124 @@
+"""Short names for writing loop nests in TensorIR directly.
+
+The templates write their loops themselves instead of scheduling a definition: bounds that skip
+padded taps, register tiles as straight-line code and tiles that overlap at the border are one
+expression here, and no schedule primitive says them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import tirx
+
+Expr = Any
+Stmt = Any
+Buffer = Any
+
+
+def buffer(name: str, shape: Sequence[int], *, scope: str = "global") -> Buffer:
+    """A float32 buffer."""
+    return tirx.decl_buffer(list(shape), "float32", name, scope=scope)
+
+
+def loop(
+    name: str,
+    extent: Expr,
+    body: Callable[[Expr], Stmt],
+    *,
+    start: Expr = 0,
+    kind: tirx.ForKind = tirx.ForKind.SERIAL,
+) -> Stmt:
+    """A loop over ``[start, start + extent)``; one of extent 1 is its body alone."""
+    if isinstance(extent, int) and extent == 1 and kind != tirx.ForKind.PARALLEL:
+        return body(start)
+    variable = tirx.Var(name, "int32")
+    return tirx.For(variable, _constant(start), _constant(extent), kind, body(variable))
+
+
+def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
+    """A loop whose iterations are dealt to the threads in contiguous parts."""
+    return loop(name, extent, body, kind=tirx.ForKind.PARALLEL)
+
+
+def sequence(statements: Sequence[Stmt]) -> Stmt:
+    """Statements one after the other."""
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+
+
+def load(source: Buffer, place: Sequence[Expr], lanes: int = 1) -> Expr:
+    """One element, or ``lanes`` consecutive ones as a vector."""
+    return tirx.BufferLoad(source, _place(place, lanes))
+
+
+def splat(value: Expr, lanes: int) -> Expr:
+    """A scalar in every lane."""
+    return value if lanes == 1 else tirx.Broadcast(value, lanes)
+
+
+def store(target: Buffer, place: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
+    """Write one element, or ``lanes`` consecutive ones."""
+    return tirx.BufferStore(target, value, _place(place, lanes))
+
+
+def zero(lanes: int = 1) -> Expr:
+    """Zero in every lane."""
+    return splat(tirx.FloatImm("float32", 0.0), lanes)
+
+
+def local(target: Buffer, body: Stmt) -> Stmt:
+    """Allocate a buffer around a statement."""
+    return tirx.SeqStmt([tirx.AllocBuffer(target), body])
+
+
+def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
+    """The statement of the first condition that holds."""
+    chosen = otherwise
+    for condition, statement in reversed(cases):
+        chosen = tirx.IfThenElse(condition, statement, chosen)
+    return chosen
+
+
+def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
+    """Mixed-radix digits of an index, outermost first; an extent of 1 costs nothing."""
+    digits: list[Expr] = []
+    rest = index
+    for position, extent in enumerate(reversed(extents)):
+        last = position == len(extents) - 1
+        if extent == 1:
+            digits.append(0)
+        elif last or all(e == 1 for e in list(reversed(extents))[position + 1 :]):
+            digits.append(rest)
+            rest = 0
+        else:
+            digits.append(tirx.floormod(rest, extent))
+            rest = tirx.floordiv(rest, extent)
+    return digits[::-1]
+
+
+def within(tile: Expr, size: int, extent: int) -> Expr:
+    """Where a tile starts: the last one is moved back to end with its axis.
+
+    Neighbouring tiles then overlap and compute the same numbers twice, which needs neither
+    predicates in the inner loops nor padded outputs.
+    """
+    start = tile * size
+    return start if extent % size == 0 else tirx.min(start, extent - size)
+
+
+def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
+    """A function of the given buffers, none of which overlap."""
+    made = tirx.PrimFunc(list(parameters), body)
+    return made.with_attr("tirx.noalias", True)
+
+
+def _constant(value: Expr) -> Expr:
+    return tirx.IntImm("int32", value) if isinstance(value, int) else value
+
+
+def _place(place: Sequence[Expr], lanes: int) -> list[Expr]:
+    indices = [_constant(index) for index in place]
+    if lanes > 1:
+        indices[-1] = tirx.Ramp(indices[-1], tirx.IntImm("int32", 1), lanes)
+    return indices

@@ -1,0 +1,157 @@
+"""Templates of matrix products: convolutions with 1x1 filters whose pixels are rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+from tvm import tirx
+
+from chameleon_tvm.kernel import Program
+from chameleon_tvm.operators import Operator
+from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.conv2d import SMALLEST_CHANNEL_BLOCK, tile_of
+from chameleon_tvm.spaces.template.direct import DirectConvolution
+from chameleon_tvm.spaces.template.emit import Expr, Stmt
+from chameleon_tvm.spaces.template.geometry import Geometry, Tile, pack_weights
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
+from chameleon_tvm.targets import target_info
+
+
+def _tiling(task: Task, geometry: Geometry) -> ConvolutionTiling:
+    inner = geometry.ic
+    blocks = tuple(d for d in divisors(inner) if d >= min(inner, SMALLEST_CHANNEL_BLOCK))
+    return ConvolutionTiling(
+        geometry, target_info(task.target), in_place=True, channel_blocks=blocks
+    )
+
+
+class DenseTemplate(Template):
+    """A matrix product with constant weights, packed outside the clock."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        spec = DenseSpec.of(task)
+        rows, features = spec.input
+        self.geometry = Geometry(
+            batch=1,
+            groups=1,
+            ic=features,
+            oc=spec.units,
+            size=(1, rows),
+            out=(1, rows),
+            kernel=(1, 1),
+            layout="NHWC",
+            out_layout="NHWC",
+            lanes=target_info(task.target).lanes(spec.dtype),
+        )
+
+    def space(self) -> DesignSpace:
+        return _tiling(self.task, self.geometry).space()
+
+    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
+        tile = tile_of(values)
+        made = DirectConvolution(self.geometry, tile)
+        data, weights = inputs
+        packed = pack_weights(weights[:, :, None, None], self.geometry, tile)
+        shape = (self.geometry.size[1], self.geometry.oc)
+        return Program(
+            function=made.function(),
+            inputs=[data.reshape([int(e) for e in made.input.data.shape]), packed],
+            unpack=lambda outputs: [outputs[0].reshape(shape)],
+        )
+
+
+class PackedInside(DirectConvolution):
+    """Writes a batch of products whose right side is packed by the function itself.
+
+    Args:
+        geometry: one group per product of the batch.
+        tile: the point of the design space.
+        transposed: whether the right side is stored as (batch, n, k).
+    """
+
+    def __init__(self, geometry: Geometry, tile: Tile, *, transposed: bool) -> None:
+        super().__init__(geometry, tile)
+        self.transposed = transposed
+        sides = (geometry.oc, geometry.ic) if transposed else (geometry.ic, geometry.oc)
+        self.right = emit.buffer("right", (geometry.groups, *sides))
+
+    def function(self) -> tirx.PrimFunc:
+        """The whole function: (left, right, out)."""
+        statements = [self._pack(), self._compute()]
+        if self.tile.copy:
+            statements.insert(0, self.input.copy())
+        body = emit.local(self.weights, emit.sequence(statements))
+        if self.tile.copy:
+            body = emit.local(self.input.staged, body)
+        return emit.function([self.input.data, self.right, self.output.out], body)
+
+    def _pack(self) -> Stmt:
+        g, block = self.geometry, self.output.block
+        count = min(block, g.oc)
+
+        def panel(index: Expr) -> Stmt:
+            group, b = emit.split(index, (g.groups, self.blocks))
+            first = emit.within(b, block, self.output.channels)
+
+            def element(k: Expr, o: Expr) -> Stmt:
+                source = [group, first + o, k] if self.transposed else [group, k, first + o]
+                return emit.store(self.weights, [index, k, o], emit.load(self.right, source))
+
+            def blank(k: Expr) -> Stmt:
+                return emit.loop(
+                    "z",
+                    block - count,
+                    lambda z: emit.store(self.weights, [index, k, count + z], emit.zero()),
+                )
+
+            def row(k: Expr) -> Stmt:
+                copy = emit.loop("o", count, lambda o: element(k, o))
+                return emit.sequence([copy, blank(k)] if count < block else [copy])
+
+            return emit.loop("k", g.ic, row)
+
+        return emit.parallel("panel", g.groups * self.blocks, panel)
+
+
+class BatchMatmulTemplate(Template):
+    """Matrix products neither side of which is constant: packing is inside the clock."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.spec = BatchMatmulSpec.of(task)
+        batch, rows, inner = self.spec.a
+        columns = self.spec.columns
+        # One group per product; a layout blocked by all of a group's channels is (batch, m, k).
+        self.geometry = Geometry(
+            batch=1,
+            groups=batch,
+            ic=inner,
+            oc=columns,
+            size=(1, rows),
+            out=(1, rows),
+            kernel=(1, 1),
+            layout=f"NCHW{inner}c",
+            out_layout=f"NCHW{columns}c",
+            lanes=target_info(task.target).lanes(self.spec.dtype),
+        )
+
+    def space(self) -> DesignSpace:
+        return _tiling(self.task, self.geometry).space()
+
+    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
+        del operator
+        made = PackedInside(self.geometry, tile_of(values), transposed=self.spec.transpose_b)
+        left, right = inputs
+        shape = (self.spec.a[0], self.spec.a[1], self.spec.columns)
+        return Program(
+            function=made.function(),
+            inputs=[left.reshape([int(e) for e in made.input.data.shape]), right],
+            unpack=lambda outputs: [outputs[0].reshape(shape)],
+        )

@@ -1,0 +1,239 @@
+"""Knobs, legality, features and first guesses of register-tiled templates, as arrays."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
+from chameleon_tvm.targets import TargetInfo
+
+FLOAT_BYTES = 4
+MAX_WASTE = 1.13
+"""Computed over needed outputs along one axis; tiles that waste more are not offered."""
+
+MAX_VERSIONS = 3
+"""Pieces of code for borders: left, middle, right. More multiplies the time to compile."""
+
+Numbers = NDArray[np.float64]
+
+
+def divisors(extent: int) -> tuple[int, ...]:
+    """All divisors, ascending."""
+    return tuple(d for d in range(1, extent + 1) if extent % d == 0)
+
+
+def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
+    """Tiles of an axis that waste little when the last one overlaps its neighbour."""
+    sizes = range(1, min(extent, most) + 1)
+    return tuple(s for s in sizes if -(-extent // s) * s <= MAX_WASTE * extent)
+
+
+@attrs.frozen(kw_only=True)
+class Estimates:
+    """What is known of n configurations without building them; every field has shape (n,).
+
+    Attributes:
+        accumulators: vector registers that hold sums.
+        registers: vector registers needed in the inner loop.
+        loads_per_fma: vector and broadcast loads per multiply-add of the inner loop.
+        waste: computed over needed outputs.
+        tasks: parallel pieces of work.
+        imbalance: time of the busiest core over that of a fair share.
+        weight_bytes: weights that a tile reads.
+        input_bytes: inputs that a tile reads.
+        versions: pieces of code for borders.
+        run: iterations of the innermost loop.
+        skipped: fraction of multiplications not done because their tap is in the padding.
+        copied: bytes written while copying the input, per flop.
+    """
+
+    accumulators: Numbers
+    registers: Numbers
+    loads_per_fma: Numbers
+    waste: Numbers
+    tasks: Numbers
+    imbalance: Numbers
+    weight_bytes: Numbers
+    input_bytes: Numbers
+    versions: Numbers
+    run: Numbers
+    skipped: Numbers
+    copied: Numbers
+
+
+class ConvolutionTiling:
+    """The design space of a direct convolution.
+
+    Args:
+        geometry: its sizes.
+        info: the target.
+        in_place: whether the input may be read where it is; else it must be copied first.
+        channel_blocks: input channels of a block to choose from.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        info: TargetInfo,
+        *,
+        in_place: bool,
+        channel_blocks: tuple[int, ...],
+    ) -> None:
+        self.geometry = geometry
+        self.info = info
+        self.knobs: tuple[Choice, ...] = ()
+        self._make_knobs(channel_blocks, in_place=in_place)
+        columns = [int(size) for size in self.knobs[1].options]
+        self._versions = np.zeros(max(columns) + 1)
+        for size in columns:
+            self._versions[size] = int(tap_patterns(geometry, size).max()) + 1
+
+    def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> None:
+        geometry = self.geometry
+        height, width = geometry.out
+        most = self.info.vector_registers - 2
+        vectors = -(-geometry.oc // geometry.lanes)
+        # Few positions leave only channels to fill the registers with (a matrix times a vector).
+        wide = (1, 2, 3, 4, 6, 8) if height * width > 2 else (2, 4, 6, 8, 12, 16)  # noqa: PLR2004
+        self.knobs = (
+            Choice(name="tile_rows", options=tile_sizes(height, 8)),
+            Choice(name="tile_columns", options=tile_sizes(width, most)),
+            Choice(
+                name="tile_vectors",
+                options=tuple(v for v in wide if v <= vectors) or (vectors,),
+            ),
+            Choice(name="channel_block", options=channel_blocks),
+            Choice(name="input", options=("copy", "in_place") if in_place else ("copy",)),
+            Choice(name="outermost", options=("channels", "positions")),
+            Choice(name="unroll", options=(1, 2, 4)),
+        )
+
+    def space(self) -> DesignSpace:
+        """The design space with its first guesses."""
+        features = FeatureBlock(names=self.feature_names(), compute=self.features)
+        bare = DesignSpace(self.knobs, constraints=self.constraints())
+        return DesignSpace(
+            self.knobs,
+            constraints=self.constraints(),
+            features=features,
+            start=self._guesses(bare),
+        )
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What a legal configuration meets."""
+        info, geometry = self.info, self.geometry
+        # AVX-512 multiplies by a broadcast memory operand; others need a register for it.
+        spare = 0 if info.vector_bytes == 64 else 1  # noqa: PLR2004
+        positions = geometry.out[0] * geometry.out[1]
+        vectors = max(self.knobs[2].options)
+        enough = min(info.vector_registers // 4, positions * vectors)
+        return (
+            Constraint(
+                reason="the tile needs more vector registers than the target has",
+                holds=lambda v: self.estimate(v).registers + spare <= info.vector_registers,
+            ),
+            Constraint(
+                reason="the tile has too few sums to hide the latency of a multiply-add",
+                holds=lambda v: self.estimate(v).accumulators >= enough,
+            ),
+            Constraint(
+                reason="a tile read in place may have one row only where the input is padded",
+                holds=lambda v: (
+                    (v["input"] == "copy") | (v["tile_rows"] == 1) | (not geometry.padded[0])
+                ),
+            ),
+            Constraint(
+                reason="a tile read in place would need too many versions for the borders",
+                holds=lambda v: self.estimate(v).versions <= MAX_VERSIONS,
+            ),
+            Constraint(
+                reason="the unrolled loop does not divide the block of input channels",
+                holds=lambda v: "unroll" not in v or v["channel_block"] % v["unroll"] == 0,
+            ),
+        )
+
+    def estimate(self, values: Values) -> Estimates:
+        """What is known of n configurations without building them."""
+        g, info = self.geometry, self.info
+        rows = values["tile_rows"].astype(np.float64)
+        columns = values["tile_columns"].astype(np.float64)
+        vectors = values["tile_vectors"].astype(np.float64)
+        channels = values["channel_block"].astype(np.float64)
+        copy = values["input"] == "copy"
+        kh, kw = g.kernel
+        positions = rows * columns
+        down, across = np.ceil(g.out[0] / rows), np.ceil(g.out[1] / columns)
+        blocks = np.ceil(g.oc / (vectors * g.lanes))
+        tasks = g.batch * g.groups * down * across * blocks
+        needed = g.out[0] * g.out[1] * g.oc
+        staged = g.staged_size
+        in_rows = (rows - 1) * g.stride[0] + (kh - 1) * g.dilation[0] + 1
+        in_columns = (columns - 1) * g.stride[1] + (kw - 1) * g.dilation[1] + 1
+        flop = 2.0 * g.batch * g.groups * needed * g.ic * kh * kw
+        copied = g.batch * g.groups * g.ic * staged[0] * staged[1] * FLOAT_BYTES / flop
+        fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
+        return Estimates(
+            accumulators=positions * vectors,
+            registers=positions * vectors + vectors,
+            loads_per_fma=(positions + vectors) / (positions * vectors),
+            waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
+            tasks=tasks,
+            imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
+            weight_bytes=kh * kw * g.ic * vectors * g.lanes * FLOAT_BYTES,
+            input_bytes=in_rows * in_columns * g.ic * FLOAT_BYTES,
+            versions=np.where(copy, 1, self._versions[values["tile_columns"]]),
+            run=np.where(fused, kw * channels, channels),
+            skipped=np.where(copy, 0.0, self._skipped),
+            copied=np.where(copy, copied, 0.0),
+        )
+
+    @property
+    def _skipped(self) -> float:
+        """Fraction of all taps that fall into the padding."""
+        g = self.geometry
+        inside = 1.0
+        for axis in (0, 1):
+            at = np.arange(g.out[axis])[:, None] * g.stride[axis] - g.pads[axis]
+            taps = at + np.arange(g.kernel[axis]) * g.dilation[axis]
+            inside *= float(((taps >= 0) & (taps < g.size[axis])).mean())
+        return 1.0 - inside
+
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the analytical features."""
+        return (*(field.name for field in attrs.fields(Estimates)), "input_in_l1", "weights_in_l2")
+
+    def features(self, values: Values) -> NDArray[np.float64]:
+        """Analytical features, magnitudes as logarithms; shape (n, len(feature_names()))."""
+        e = self.estimate(values)
+        large = {"tasks", "weight_bytes", "input_bytes", "run"}
+        columns = [
+            np.log2(getattr(e, field.name)) if field.name in large else getattr(e, field.name)
+            for field in attrs.fields(Estimates)
+        ]
+        columns.append(e.input_bytes / self.info.l1_bytes)
+        columns.append(e.weight_bytes / self.info.l2_bytes)
+        return np.stack(np.broadcast_arrays(*columns), axis=1)
+
+    def guessed_cost(self, values: Values) -> Numbers:
+        """A rough relative cost for ordering first guesses, lower is better; shape (n,)."""
+        e = self.estimate(values)
+        work = e.waste * e.imbalance * (1.0 - e.skipped)
+        issue = np.maximum(1.0, 0.6 + 0.5 * e.loads_per_fma)
+        latency = 1.0 + 1.0 / e.accumulators + 2.0 / e.run
+        spill = 1.0 + 0.1 * (e.weight_bytes > self.info.l2_bytes / 2)
+        return work * issue * latency * spill + e.copied
+
+    def _guesses(self, space: DesignSpace, count: int = 16) -> NDArray[np.int32]:
+        """The cheapest configurations by estimate, no two with the same tile and input."""
+        total = space.size
+        # A stride that shares no factor with the radices spreads a subset over the whole space.
+        step = max(1, total // 60_000) | 1
+        configs = space.from_keys(np.arange(0, total, step))
+        configs = configs[space.legal(configs)]
+        order = np.argsort(self.guessed_cost(space.values(configs)), kind="stable")
+        configs = configs[order]
+        _, first = np.unique(configs[:, [0, 1, 2, 4]], axis=0, return_index=True)
+        return configs[np.sort(first)[:count]]

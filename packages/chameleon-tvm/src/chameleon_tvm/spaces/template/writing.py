@@ -1,0 +1,100 @@
+"""Writing a tile of sums to the output in its layout."""
+
+from __future__ import annotations
+
+from tvm import tirx
+
+from chameleon_tvm.operators.specs import channel_block, physical_shape
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+
+
+class Output:
+    """The output of a convolution and how a tile gets there.
+
+    Args:
+        geometry: the convolution.
+        tile: the point of the design space.
+
+    Attributes:
+        out: the function's parameter.
+        block: output channels of a tile.
+        channels: output channels of a group, at least ``block`` (the rest is not written).
+    """
+
+    def __init__(self, geometry: Geometry, tile: Tile) -> None:
+        g = geometry
+        self.geometry = g
+        self.tile = tile
+        self.block = tile.vectors * g.lanes
+        self.channels = max(g.oc, self.block)
+        shape = physical_shape((g.batch, g.oc * g.groups, *g.out), g.out_layout)
+        self.out = emit.buffer("out", shape)
+
+    def write(self, sums: Buffer, n: Expr, group: Expr, block: Expr, y: Expr, x: Expr) -> Stmt:
+        """Store the sums of the tile whose first row and column are ``y`` and ``x``."""
+        g = self.geometry
+        first = emit.within(block, self.block, self.channels)
+        size = channel_block(g.out_layout)
+        aligned = size == g.oc or (size and size % g.lanes == 0 and g.oc % g.lanes == 0)
+        if g.oc >= self.block and (g.out_layout == "NHWC" or aligned):
+            return self._store_vectors(sums, n, group, first, y, x)
+        return self._store_elements(sums, n, group, first, y, x)
+
+    def _store_vectors(
+        self, sums: Buffer, n: Expr, group: Expr, first: Expr, y: Expr, x: Expr
+    ) -> Stmt:
+        tile, lanes = self.tile, self.geometry.lanes
+        statements = []
+        for position in range(tile.rows * tile.columns):
+            yi, xi = divmod(position, tile.columns)
+            for v in range(tile.vectors):
+                value = emit.load(sums, [(position * tile.vectors + v) * lanes], lanes)
+                place = self._place(n, group, first + v * lanes, y + yi, x + xi)
+                statements.append(emit.store(self.out, place, value, lanes))
+        return emit.sequence(statements)
+
+    def _store_elements(
+        self, sums: Buffer, n: Expr, group: Expr, first: Expr, y: Expr, x: Expr
+    ) -> Stmt:
+        """Write one by one, through memory: registers cannot be indexed by a variable."""
+        g, tile = self.geometry, self.tile
+        vectors = tile.rows * tile.columns * tile.vectors
+        spilled = emit.buffer("spilled", (vectors * g.lanes,))
+        spill = [
+            emit.store(spilled, [v * g.lanes], emit.load(sums, [v * g.lanes], g.lanes), g.lanes)
+            for v in range(vectors)
+        ]
+
+        def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
+            value = emit.load(spilled, [(yi * tile.columns + xi) * self.block + o])
+            place = self._place(n, group, first + o, y + yi, x + xi)
+            return emit.store(self.out, place, value)
+
+        # The loop that is contiguous in the output is the innermost one.
+        extents = {"o": min(self.block, g.oc), "yi": tile.rows, "xi": tile.columns}
+        order = ("o", "yi", "xi") if g.out_layout == "NCHW" else ("yi", "xi", "o")
+
+        def nest(names: tuple[str, ...], chosen: dict[str, Expr]) -> Stmt:
+            if not names:
+                return element(chosen["o"], chosen["yi"], chosen["xi"])
+            name, *rest = names
+            return emit.loop(
+                name, extents[name], lambda at: nest(tuple(rest), {**chosen, name: at})
+            )
+
+        return emit.local(spilled, emit.sequence([*spill, nest(order, {})]))
+
+    def _place(self, n: Expr, group: Expr, o: Expr, y: Expr, x: Expr) -> list[Expr]:
+        """Where an element is, for a channel of a group."""
+        g = self.geometry
+        if g.out_layout == "NHWC":
+            return [n, y, x, group * g.oc + o]
+        if g.out_layout == "NCHW":
+            return [n, group * g.oc + o, y, x]
+        size = channel_block(g.out_layout)
+        if size == g.oc:
+            return [n, group, y, x, o]
+        channel = group * g.oc + o
+        return [n, tirx.floordiv(channel, size), y, x, tirx.floormod(channel, size)]

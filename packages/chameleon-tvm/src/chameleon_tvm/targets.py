@@ -1,0 +1,241 @@
+"""Targets: what a user writes, its canonical form, and what it means for a schedule."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import tvm
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import TargetResolver
+from tvm.target import Target, TargetKind, codegen
+
+_HINT = "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', or a tag such as 'nvidia/nvidia-h100'."
+_SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
+_KIB = 1024
+
+
+class TVMTargets(TargetResolver):
+    """Resolves everything TVM takes, its former command-line form, and ``native``."""
+
+    def __init__(self, options: NoOptions) -> None:
+        del options
+
+    def resolve(self, text: str) -> str:
+        text = text.strip()
+        if text == "native":
+            text = "llvm -mcpu=native"
+        if text.startswith("{"):
+            return _canonical(_parsed_json(text))
+        words = shlex.split(text)
+        if not words:
+            raise TargetError("the target is empty", hint=_HINT)
+        if "/" in words[0]:
+            return _canonical(_tagged(words))
+        return _canonical(_parsed_words(words))
+
+
+def _parsed_json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TargetError(f"target {text!r} is not valid JSON: {error}", hint=_HINT) from None
+    if "kind" not in value:
+        raise TargetError("the target has no 'kind'", hint='Such as {"kind": "llvm"}.')
+    return dict(value)
+
+
+def _tagged(words: list[str]) -> dict[str, Any]:
+    tags = [str(tag) for tag in tvm.target.list_tags()]
+    if words[0] not in tags:
+        near = difflib.get_close_matches(words[0], tags, n=3, cutoff=0.5)
+        raise TargetError(
+            f"there is no target tag {words[0]!r}",
+            hint=f"Did you mean {' or '.join(near)}?" if near else _HINT,
+        )
+    exported = json.loads(str(Target(words[0])))
+    kind = str(exported["kind"])
+    return {**exported, **_options(kind, words[1:])}
+
+
+def _parsed_words(words: list[str]) -> dict[str, Any]:
+    kinds = [str(kind) for kind in Target.list_kinds()]
+    if words[0] not in kinds:
+        near = difflib.get_close_matches(words[0], kinds, n=1)
+        raise TargetError(
+            f"there is no target kind {words[0]!r}",
+            hint=f"Did you mean {near[0]!r}?" if near else _HINT,
+        )
+    return {"kind": words[0], **_options(words[0], words[1:])}
+
+
+def _options(kind: str, words: list[str]) -> dict[str, Any]:
+    """Options in the form ``-name=value`` as TVM's typed values."""
+    known = {str(k): str(v) for k, v in TargetKind.options_from_name(kind).items()}
+    options: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise TargetError(
+                f"target {kind!r} has no option {word!r}",
+                hint=f"Did you mean -{near[0]}?" if near else f"It has {', '.join(sorted(known))}.",
+            )
+        options[name] = _typed(name, known[name], value if equals else "1")
+    return options
+
+
+def _typed(name: str, kind: str, value: str) -> Any:
+    if kind == "int":
+        try:
+            return int(value)
+        except ValueError:
+            raise TargetError(
+                f"target option -{name} needs a number, not {value!r}", hint=f"Such as -{name}=2."
+            ) from None
+    if kind == "bool":
+        return value not in {"0", "false", "False"}
+    if kind.startswith("Array"):
+        return value.split(",")
+    return value
+
+
+def _canonical(value: dict[str, Any]) -> str:
+    """A target's values as JSON with sorted keys, ``native`` replaced and defaults filled in."""
+    if value["kind"] == "llvm":
+        if value.get("mcpu") == "native":
+            value["mcpu"] = str(codegen.llvm_get_system_cpu())
+        triple = str(value.get("mtriple", codegen.llvm_get_system_triple()))
+        mcpu = value.get("mcpu")
+        if mcpu is not None and not codegen.llvm_is_valid_cpu(mcpu, triple):
+            cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
+            near = difflib.get_close_matches(str(mcpu), cpus, n=3)
+            raise TargetError(
+                f"LLVM knows no CPU {mcpu!r} for {triple}",
+                hint=f"Did you mean {' or '.join(near)}?" if near else "Use -mcpu=native.",
+            )
+        value.setdefault("num-cores", len(os.sched_getaffinity(0)))
+    try:
+        resolved = json.loads(str(Target(value)))
+    except (ValueError, TypeError, tvm.error.InternalError) as error:
+        problem = str(error).split("Target creation")[0].strip()
+        raise TargetError(f"TVM refuses the target: {problem}", hint=_HINT) from None
+    # Features follow from the CPU; TVM computes them again and refuses them as input.
+    kept = {k: v for k, v in resolved.items() if v != "" and not k.startswith("feature.")}
+    return json.dumps(kept, sort_keys=True)
+
+
+@cache
+def tvm_target(target: str) -> Target:
+    """TVM's object for a canonical target."""
+    return Target(json.loads(target))
+
+
+@attrs.frozen(kw_only=True)
+class TargetInfo:
+    """What a CPU schedule has to know about its target.
+
+    Attributes:
+        vector_bytes: width of a vector register, in bytes.
+        vector_registers: how many there are.
+        fma: whether multiply and add are one instruction.
+        l1_bytes: data cache of a core.
+        l2_bytes: second-level cache of a core.
+        l3_bytes: last-level cache, shared.
+        cores: how many cores kernels run on.
+    """
+
+    vector_bytes: int
+    vector_registers: int
+    fma: bool
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    cores: int
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of a type in one vector register."""
+        return max(1, self.vector_bytes // np.dtype(dtype).itemsize)
+
+
+@cache
+def target_info(target: str) -> TargetInfo:
+    """The facts about a canonical llvm target.
+
+    Raises:
+        TargetError: it is no CPU.
+    """
+    resolved = tvm_target(target)
+    if resolved.kind.name != "llvm":
+        raise TargetError(
+            f"target kind {resolved.kind.name!r} has no CPU to describe",
+            hint="Use an llvm target, or `space: sketch`.",
+        )
+    vector_bytes, registers, fma = _vectors(resolved)
+    l1, l2, l3 = _caches(json.loads(target))
+    return TargetInfo(
+        vector_bytes=vector_bytes,
+        vector_registers=registers,
+        fma=fma,
+        l1_bytes=l1,
+        l2_bytes=l2,
+        l3_bytes=l3,
+        cores=int(json.loads(target).get("num-cores", 1)),
+    )
+
+
+def _vectors(resolved: Target) -> tuple[int, int, bool]:
+    """Bytes of a vector register, number of registers, and FMA, from LLVM's CPU features.
+
+    ``llvm_get_vector_width`` says 512 bits for every x86 CPU, so features decide.
+    """
+
+    def has(feature: str) -> bool:
+        return bool(codegen.target_has_features(feature, resolved))
+
+    triple = str(resolved.attrs.get("mtriple", codegen.llvm_get_system_triple()))
+    if triple.startswith(("aarch64", "arm64")):
+        return 16, 32, True
+    if has("avx512f"):
+        return 64, 32, True
+    if has("avx"):
+        return 32, 16, has("fma")
+    return 16, 16, has("fma")
+
+
+def _caches(target: dict[str, Any]) -> tuple[int, int, int]:
+    """L1 data, L2 and L3 in bytes: this machine's where it is the target, else usual sizes."""
+    if target.get("mcpu") == str(codegen.llvm_get_system_cpu()):
+        found = _sysfs_caches()
+        if found is not None:
+            return found
+    mcpu = str(target.get("mcpu", ""))
+    if mcpu.startswith("znver"):
+        return 32 * _KIB, (1024 if mcpu >= "znver4" else 512) * _KIB, 32 * _KIB * _KIB
+    if "aarch64" in str(target.get("mtriple", "")):
+        return 64 * _KIB, _KIB * _KIB, 32 * _KIB * _KIB
+    return 32 * _KIB, _KIB * _KIB, 16 * _KIB * _KIB
+
+
+def _sysfs_caches() -> tuple[int, int, int] | None:
+    sizes: dict[str, int] = {}
+    for index in sorted(_SYSFS.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            level = (index / "level").read_text().strip()
+            size = (index / "size").read_text().strip()
+        except OSError:
+            continue
+        if kind != "Instruction" and size.endswith("K"):
+            sizes[level] = int(size[:-1]) * _KIB
+    if "1" not in sizes or "2" not in sizes:
+        return None
+    return sizes["1"], sizes["2"], sizes.get("3", sizes["2"])

@@ -1,0 +1,83 @@
+"""Search stages over synthetic spaces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chameleon_core.loop import SearchStages, TaskTuner
+from chameleon_core.loop.guard import Guard
+from chameleon_core.measurement import Measurement
+from chameleon_core.plugins import NoOptions
+from chameleon_core.space import Choice, Constraint, DesignSpace
+from chameleon_core.stages import StageContext
+from chameleon_core.task import Task
+from chameleon_core.testing import fakes
+
+
+def _grid(*cardinalities, start=None, holds=None):
+    knobs = [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
+    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
+    return DesignSpace(knobs, constraints=constraints, start=start)
+
+
+def _task(space):
+    return Task(
+        name="op",
+        operator="synthetic",
+        arguments={"cardinalities": space.cardinalities.tolist()},
+        target="nowhere",
+        flop=1e9,
+    )
+
+
+def _tuner(space, *, batch_size=4, seed=0, **replaced):
+    context = StageContext(
+        space=space,
+        task=_task(space),
+        rng=np.random.default_rng(seed),
+        batch_size=batch_size,
+        threads=1,
+    )
+    stages = {
+        "explorer": fakes.SyntheticExplorer(NoOptions(), context),
+        "cost_model": fakes.SyntheticCostModel(NoOptions(), context),
+        "sampler": fakes.SyntheticSampler(NoOptions(), context),
+        "synthesizer": fakes.SyntheticSynthesizer(NoOptions(), context),
+        **replaced,
+    }
+    kinds = {"explorers": "explorer", "cost_models": "cost model", "samplers": "sampler"}
+    kinds["synthesizers"] = "synthesizer"
+    guards = {kind: Guard(noun=noun, name=f"odd-{kind}") for kind, noun in kinds.items()}
+    return TaskTuner(
+        space,
+        SearchStages(**stages, space=space, guards=guards),
+        rng=np.random.default_rng(seed + 1),
+        batch_size=batch_size,
+    )
+
+
+def _measure(space, configs):
+    task = _task(space)
+    return [
+        Measurement(config=tuple(c), seconds=(fakes.synthetic_cost(task, c),))
+        for c in configs.tolist()
+    ]
+
+
+@pytest.fixture
+def grid():
+    """Makes a grid of given cardinalities."""
+    return _grid
+
+
+@pytest.fixture
+def make_tuner():
+    """Makes a tuner with synthetic stages, or others in their place."""
+    return _tuner
+
+
+@pytest.fixture
+def measure():
+    """Measures configurations of a grid."""
+    return _measure

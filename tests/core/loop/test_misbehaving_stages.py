@@ -1,0 +1,148 @@
+"""Stages that break their contract: rows are dropped, the rest is an error with a name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chameleon_core.errors import PluginError
+from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+
+
+class Scripted(Explorer):
+    """Returns what it is told to, as Candidates with zero scores."""
+
+    def __init__(self, configs, scores=None):
+        self._configs = configs
+        self._scores = np.zeros(len(configs)) if scores is None else scores
+
+    def explore(self, score, visited, count):
+        return Candidates(configs=self._configs, scores=self._scores)
+
+
+def second_batch(space, tuner, measure):
+    tuner.tell(measure(space, tuner.ask()))
+    return tuner.ask()
+
+
+def test_unusable_rows_are_replaced(grid, make_tuner, measure):
+    space = grid(9, 9, holds=lambda v: v["k0"] != 8)
+    probe = make_tuner(space)
+    visited = probe.ask()
+    rows = np.array([[8, 0], [7, 99], [-1, 0], *visited.tolist(), [6, 8], [6, 8], [6, 7]])
+    batch = second_batch(space, make_tuner(space, explorer=Scripted(rows)), measure)
+    assert len(batch) == 4
+    assert space.legal(batch).all()
+    assert len(space.distinct(np.concatenate([visited, batch]))) == 8
+
+
+def test_an_explorer_that_finds_nothing_is_replaced_by_chance(grid, make_tuner, measure):
+    space = grid(9, 9)
+    nothing = Scripted(np.empty((0, 2), np.int32))
+    assert len(second_batch(space, make_tuner(space, explorer=nothing), measure)) == 4
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        np.zeros((3, 5), np.int32),
+        np.zeros(3, np.int32),
+        np.full((3, 2), 0.5),
+        np.array([["a", "b"]]),
+        [[1, 2], [3]],
+    ],
+    ids=["knobs", "one axis", "floats", "strings", "ragged"],
+)
+def test_rubbish_names_the_explorer(grid, make_tuner, measure, configs):
+    space = grid(9, 9)
+    with pytest.raises(PluginError, match="explorer 'odd-explorers' returned") as caught:
+        second_batch(space, make_tuner(space, explorer=Scripted(configs)), measure)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("scores", [np.zeros(3), np.zeros((1, 1)), ["good"]])
+def test_scores_of_another_shape(grid, make_tuner, measure, scores):
+    space = grid(9, 9)
+    explorer = Scripted(np.array([[8, 8]]), scores)
+    with pytest.raises(PluginError, match="odd-explorers.*scores"):
+        second_batch(space, make_tuner(space, explorer=explorer), measure)
+
+
+def test_not_even_candidates(grid, make_tuner, measure):
+    class Lazy(Explorer):
+        def explore(self, score, visited, count):
+            return None
+
+    space = grid(9, 9)
+    with pytest.raises(PluginError, match="odd-explorers.*NoneType instead of Candidates"):
+        second_batch(space, make_tuner(space, explorer=Lazy()), measure)
+
+
+class Model(CostModel):
+    """Predicts what it is told to, whatever the configurations."""
+
+    trained = True
+
+    def __init__(self, predicted):
+        self._predicted = predicted
+
+    def fit(self, observations):
+        pass
+
+    def predict(self, configs):
+        return self._predicted(configs)
+
+
+def test_nan_predictions_count_as_the_lowest(grid, make_tuner, measure):
+    def predicted(configs):
+        scores = np.arange(len(configs), dtype=float)
+        scores[1::2] = np.nan
+        return scores
+
+    space = grid(9, 9)
+    tuner = make_tuner(space, cost_model=Model(predicted))
+    batch = second_batch(space, tuner, measure)
+    assert len(batch) == 4
+    everything = space.from_keys(np.arange(81))
+    scores = tuner.stages.score(everything)
+    assert np.isfinite(scores).all()
+    assert (scores[1::2] == scores.min()).all()
+
+
+def test_a_model_of_only_nan_still_leaves_a_batch(grid, make_tuner, measure):
+    space = grid(9, 9)
+    model = Model(lambda configs: np.full(len(configs), np.nan))
+    assert len(second_batch(space, make_tuner(space, cost_model=model), measure)) == 4
+
+
+@pytest.mark.parametrize(
+    ("replaced", "named"),
+    [
+        ({"cost_model": Model(lambda configs: np.zeros(1 + len(configs)))}, "odd-cost_models"),
+        ({"cost_model": Model(lambda configs: 1 / 0)}, "odd-cost_models.*ZeroDivisionError"),
+    ],
+)
+def test_a_broken_model_is_named(grid, make_tuner, measure, replaced, named):
+    space = grid(9, 9)
+    with pytest.raises(PluginError, match=named):
+        second_batch(space, make_tuner(space, **replaced), measure)
+
+
+def test_an_exception_keeps_its_cause(grid, make_tuner, measure):
+    class Broken(Sampler):
+        def select(self, candidates, visited, count):
+            raise KeyError("tile_f")
+
+    space = grid(9, 9)
+    with pytest.raises(PluginError, match="sampler 'odd-samplers' failed to select") as caught:
+        second_batch(space, make_tuner(space, sampler=Broken()), measure)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_synthesizer_cannot_enlarge_a_batch(grid, make_tuner, measure):
+    class Greedy(Synthesizer):
+        def refine(self, batch, candidates, visited):
+            return candidates.configs
+
+    space = grid(9, 9)
+    assert len(second_batch(space, make_tuner(space, synthesizer=Greedy()), measure)) == 4

@@ -1,0 +1,148 @@
+"""Ask and tell of one task."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Sampler
+
+
+def test_the_first_batch_is_start_then_random(grid, make_tuner):
+    space = grid(9, 9, start=np.array([[3, 4], [5, 6]]))
+    batch = make_tuner(space).ask()
+    assert batch[:2].tolist() == [[3, 4], [5, 6]]
+    assert len(batch) == 4
+    assert len(space.distinct(batch)) == 4
+
+
+def test_an_illegal_start_is_left_out(grid, make_tuner):
+    space = grid(9, 9, start=np.array([[3, 4], [5, 6]]), holds=lambda v: v["k0"] != 3)
+    batch = make_tuner(space).ask()
+    assert batch[0].tolist() == [5, 6]
+    assert space.legal(batch).all()
+
+
+def test_every_configuration_once_then_nothing(grid, make_tuner, measure):
+    space = grid(5, 6)
+    tuner = make_tuner(space)
+    seen = []
+    while len(batch := tuner.ask()):
+        assert space.legal(batch).all()
+        seen += [tuple(row) for row in batch.tolist()]
+        tuner.tell(measure(space, batch))
+    assert len(seen) == len(set(seen)) == 30
+    assert tuner.best.cost == min(m.cost for m in tuner.measurements)
+    assert len(tuner.ask()) == 0
+
+
+def test_one_configuration(grid, make_tuner, measure):
+    space = grid(1, 1)
+    tuner = make_tuner(space)
+    batch = tuner.ask()
+    assert batch.tolist() == [[0, 0]]
+    tuner.tell(measure(space, batch))
+    assert len(tuner.ask()) == 0
+
+
+def test_no_legal_configuration(grid, make_tuner):
+    space = grid(4, 4, holds=lambda v: v["k0"] > 99)
+    assert make_tuner(space).ask().shape == (0, 2)
+
+
+@pytest.mark.parametrize("knobs", [6, 40], ids=["1e12", "1e80"])
+def test_a_space_too_large_to_list(grid, make_tuner, measure, knobs):
+    space = grid(*[100] * knobs)
+    assert space.size == 100**knobs
+    tuner = make_tuner(space)
+    first = None
+    for _ in range(12):
+        batch = tuner.ask()
+        assert len(batch) == 4
+        tuner.tell(measure(space, batch))
+        first = first or tuner.best.cost
+    assert len(space.distinct(np.array([m.config for m in tuner.measurements]))) == 48
+    assert tuner.best.cost < first
+
+
+def test_rare_legal_configurations_are_found_near_known_ones(grid, make_tuner, measure):
+    # One legal row in 1e9 is never met at random.
+    rare = grid(
+        *[1000] * 4, start=np.zeros((1, 4), np.int32), holds=lambda v: sum(v.values()) < 1000
+    )
+    impossible = grid(
+        *[1000] * 6,
+        start=np.zeros((1, 6), np.int32),
+        holds=lambda v: v["k0"] + v["k1"] + v["k2"] + v["k3"] + v["k4"] == 0,
+    )
+    for space in (rare, impossible):
+        tuner = make_tuner(space)
+        tuner.tell(measure(space, tuner.ask()))
+        assert len(tuner.ask()) > 0
+
+
+def test_the_order_of_arrival_does_not_matter(grid, make_tuner, measure):
+    space = grid(8, 8, 8)
+    one, other = make_tuner(space), make_tuner(space)
+    for _ in range(5):
+        batch = one.ask()
+        np.testing.assert_array_equal(batch, other.ask())
+        outcomes = measure(space, batch)
+        one.tell(outcomes)
+        other.tell(outcomes[::-1])
+    assert one.measurements == other.measurements
+
+
+def test_a_limit_takes_the_first_of_the_same_batch(grid, make_tuner, measure):
+    space = grid(8, 8, 8)
+    one, other = make_tuner(space), make_tuner(space)
+    whole, part = one.ask(), other.ask(2)
+    np.testing.assert_array_equal(whole[:2], part)
+    other.tell(measure(space, part))
+    assert len(other.visited) == 2
+
+
+def test_what_was_not_measured_may_come_again(grid, make_tuner, measure):
+    space = grid(2, 2)
+    tuner = make_tuner(space)
+    tuner.tell(measure(space, tuner.ask()[:1]))
+    assert len(tuner.ask()) == 3
+
+
+def test_failures_are_learnt_as_well(grid, make_tuner):
+    space = grid(5, 5)
+    tuner = make_tuner(space)
+    for _ in range(3):
+        batch = tuner.ask()
+        tuner.tell(
+            [Measurement(config=tuple(c), failure=FailureKind.CRASH) for c in batch.tolist()]
+        )
+    assert tuner.best is None
+    assert len(tuner.visited) == 12
+
+
+def test_tell_refuses_strangers_and_repeats(grid, make_tuner, measure):
+    space = grid(5, 5)
+    tuner = make_tuner(space)
+    batch = tuner.ask()
+    outcomes = measure(space, batch)
+    asked = {tuple(row) for row in batch.tolist()}
+    stranger = next((i, 0) for i in range(5) if (i, 0) not in asked)
+    with pytest.raises(ValueError, match="last batch"):
+        tuner.tell([*outcomes[:1], *outcomes[:1]])
+    with pytest.raises(ValueError, match="last batch"):
+        tuner.tell(measure(space, np.array([stranger])))
+    with pytest.raises(RuntimeError, match="before asking again"):
+        tuner.ask()
+
+
+def test_a_sampler_may_choose_to_measure_few(grid, make_tuner, measure):
+    class Frugal(Sampler):
+        def select(self, candidates, visited, count):
+            return candidates.configs[:2]
+
+    space = grid(9, 9, 9)
+    tuner = make_tuner(space, sampler=Frugal())
+    tuner.tell(measure(space, tuner.ask()))
+    assert len(tuner.ask()) == 2

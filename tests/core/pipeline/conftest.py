@@ -1,0 +1,66 @@
+"""A registry of fake plugins, and a way to load a text as ``pipeline.yaml``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from chameleon_core.pipeline import PipelineError, ResolvedPipeline, load_pipeline
+from chameleon_core.plugins import Registry
+
+
+def _fakes() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "chameleon_test_fakes", Path(__file__).parent / "fakes.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # attrs resolves annotations through it
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def fakes() -> ModuleType:
+    return _fakes()
+
+
+@pytest.fixture
+def registry(fakes: ModuleType) -> Registry:
+    made: Registry = fakes.registry()
+    assert not made.errors
+    return made
+
+
+Load = Callable[..., ResolvedPipeline]
+
+
+@pytest.fixture
+def load(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., ResolvedPipeline]:
+    monkeypatch.chdir(tmp_path)
+
+    def run(text: str, *overrides: str, using: Registry | None = None) -> ResolvedPipeline:
+        Path("pipeline.yaml").write_text(text, encoding="utf-8")
+        return load_pipeline("pipeline.yaml", overrides, registry=using or registry)
+
+    return run
+
+
+@pytest.fixture
+def faults(load: Load) -> Callable[..., list[str]]:
+    """The lines of the error that a text must end with."""
+
+    def run(text: str, *overrides: str, using: Registry | None = None) -> list[str]:
+        with pytest.raises(PipelineError) as caught:
+            load(text, *overrides, using=using)
+        return str(caught.value).splitlines()
+
+    return run

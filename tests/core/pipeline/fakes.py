@@ -1,0 +1,136 @@
+"""Small plugins that only register, for tests of what is registered."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import attrs
+from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, Registry, hookimpl
+
+HERE = "chameleon_core.errors:ChameleonError"
+
+
+@attrs.frozen(kw_only=True)
+class ConvSpec:
+    channels: int
+    stride: tuple[int, int] = (1, 1)
+
+
+@attrs.frozen(kw_only=True)
+class SourceSpec:
+    source: str = attrs.field(metadata={"source": True})
+
+
+@attrs.frozen(kw_only=True)
+class OperatorsOptions:
+    operators: tuple[Any, ...] = attrs.field(
+        metadata={"tagged": {"conv2d": ConvSpec, "primfunc": SourceSpec}}
+    )
+
+
+@attrs.frozen(kw_only=True)
+class OnnxOptions:
+    path: str = attrs.field(metadata={"path": True})
+    batch: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class Schedule:
+    start: float = 1.0
+    end: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class AnnealingOptions:
+    chains: int = attrs.field(default=128, validator=attrs.validators.ge(1))
+    clip_range: float = 0.3
+    persistent: bool = True
+    mode: Literal["reg", "rank"] = "reg"
+    temperature: Schedule = attrs.field(factory=Schedule)
+    sizes: list[int] = attrs.field(factory=list)
+    limit: int | None = None
+    weights: dict[str, float] = attrs.field(factory=dict)
+    pause: float = attrs.field(default=0.0, metadata={"duration": True})
+
+
+def record(name: str, options: type = NoOptions) -> PluginRecord:
+    return PluginRecord(name=name, summary=f"The {name}.", factory=HERE, options=options)
+
+
+DEFAULT = {
+    "space": "template",
+    "explorer": {"name": "annealing", "chains": 64},
+    "cost_model": "forest",
+    "sampler": "greedy",
+    "synthesizer": "none",
+    "runner": "local",
+    "scheduler": "round-robin",
+    "baselines": ["untuned"],
+    "budget": {"measurements": 100, "batch_size": 10},
+}
+
+
+class Fakes:
+    """One plugin with one or two of everything."""
+
+    @hookimpl
+    def chameleon_frontends(self) -> list[PluginRecord]:
+        return [record("operators", OperatorsOptions), record("onnx", OnnxOptions)]
+
+    @hookimpl
+    def chameleon_spaces(self) -> list[PluginRecord]:
+        return [record("template"), record("sketch")]
+
+    @hookimpl
+    def chameleon_explorers(self) -> list[PluginRecord]:
+        return [record("annealing", AnnealingOptions), record("random")]
+
+    @hookimpl
+    def chameleon_cost_models(self) -> list[PluginRecord]:
+        return [record("forest")]
+
+    @hookimpl
+    def chameleon_samplers(self) -> list[PluginRecord]:
+        return [record("greedy")]
+
+    @hookimpl
+    def chameleon_synthesizers(self) -> list[PluginRecord]:
+        return [record("none")]
+
+    @hookimpl
+    def chameleon_runners(self) -> list[PluginRecord]:
+        return [record("local")]
+
+    @hookimpl
+    def chameleon_baselines(self) -> list[PluginRecord]:
+        return [record("untuned"), record("vendor")]
+
+    @hookimpl
+    def chameleon_schedulers(self) -> list[PluginRecord]:
+        return [record("round-robin")]
+
+    @hookimpl
+    def chameleon_targets(self) -> list[PluginRecord]:
+        return [record("compiler")]
+
+    @hookimpl
+    def chameleon_presets(self) -> list[PresetRecord]:
+        hot = {"explorer": {"name": "annealing", "clip_range": 0.1}, "budget": {"batch_size": 64}}
+        return [
+            PresetRecord(name="default", summary="What applies.", pipeline=DEFAULT),
+            PresetRecord(name="hot", summary="Hot.", pipeline=hot),
+        ]
+
+
+def registry(*more: Any) -> Registry:
+    return Registry.from_plugins([("fakes", Fakes()), *more])
+
+
+class Extra:
+    """A second explorer called random."""
+
+    @hookimpl
+    def chameleon_explorers(self) -> list[PluginRecord]:
+        return [
+            PluginRecord(name="random", summary="Another one.", factory=HERE, options=NoOptions)
+        ]

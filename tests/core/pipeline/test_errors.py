@@ -1,0 +1,269 @@
+"""What is wrong with a pipeline is said exactly, and all of it at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from chameleon_core.errors import ConfigError, ExitCode
+from chameleon_core.pipeline import PipelineError, from_dict, load_pipeline
+from chameleon_core.plugins import AmbiguousNameError, PresetRecord, Registry, hookimpl
+
+HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "explorer: anealing\n",
+            "pipeline.yaml:3:11: unknown explorer 'anealing'; did you mean 'annealing'?",
+        ),
+        (
+            "explorer:\n  chains: 3\n  clip_rnage: 0.2\n",
+            "pipeline.yaml:5:3: unknown option 'clip_rnage' for explorer 'annealing'; "
+            "did you mean 'clip_range'?",
+        ),
+        ("explorr: random\n", "pipeline.yaml:3:1: unknown key 'explorr'; did you mean 'explorer'?"),
+        (
+            'explorer: {chains: "3"}\n',
+            "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
+            "not the text '3'",
+        ),
+        (
+            "explorer: {chains: true}\n",
+            "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
+            "not true",
+        ),
+        (
+            "explorer: {chains: 64.0}\n",
+            "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
+            "not the number 64.0",
+        ),
+        (
+            "explorer: {chains: 0}\n",
+            "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be >= 1: 0",
+        ),
+        (
+            "explorer: {persistent: yes}\n",
+            "pipeline.yaml:3:24: option 'persistent' for explorer 'annealing' must be true or "
+            "false, not the text 'yes'",
+        ),
+        (
+            "explorer: {clip_range: .nan}\n",
+            "pipeline.yaml:3:24: '.nan' is no number",
+        ),
+        (
+            "explorer: {mode: rnk}\n",
+            "pipeline.yaml:3:18: option 'mode' for explorer 'annealing' must be reg or rank, "
+            "not the text 'rnk'; did you mean 'rank'?",
+        ),
+        (
+            "explorer: {temperature: {stop: 1}}\n",
+            "pipeline.yaml:3:26: unknown option 'stop' for 'temperature' of explorer 'annealing'",
+        ),
+        (
+            "seed: 1\nseed: 2\n",
+            "pipeline.yaml:4:1: key 'seed' is there twice, first in line 3; remove one",
+        ),
+        ("explorer:\n\tchains: 3\n", "pipeline.yaml:4:1: a tab is used for indentation; use spaces"),
+        ("seed:\t3\n", "pipeline.yaml:3:6: a tab stands where YAML wants spaces"),
+        (
+            "synthesizer: null\n",
+            "pipeline.yaml:3:14: 'synthesizer' must name a synthesizer, not be null; leave the "
+            "key out for the default, or 'none' for none",
+        ),
+        ("seed: -1\n", "pipeline.yaml:3:7: 'seed' must be at least 0, not -1"),
+        ("seed: 3e0\n", "pipeline.yaml:3:7: 'seed' must be an integer, not the number 3.0"),
+        (
+            "budget: {wall_time: 20x}\n",
+            "pipeline.yaml:3:21: option 'wall_time' for 'budget': '20x' is no duration; write it "
+            "like 90s, 20m or 1h30m",
+        ),
+        (
+            "budget: {scope: taks}\n",
+            "pipeline.yaml:3:17: option 'scope' for 'budget' must be task or network, not the "
+            "text 'taks'; did you mean 'task'?",
+        ),
+        (
+            "require: {min_ratio: 0.9, against: vendor}\n",
+            "pipeline.yaml:3:36: 'require' is against 'vendor', which 'baselines' does not list",
+        ),
+        (
+            "require: {against: untuned}\n",
+            "pipeline.yaml:3:10: missing option 'min_ratio' for 'require'",
+        ),
+        (
+            "baselines: [untuned, untuned]\n",
+            "pipeline.yaml:3:22: baseline 'untuned' is there twice; remove one",
+        ),
+        ("preset: ht\n", "pipeline.yaml:3:9: unknown preset 'ht'; did you mean 'hot'?"),
+        ("output: 5\n", "pipeline.yaml:3:9: 'output' must be a text, not the number 5; put it in quotes"),
+        ("sampler: [greedy]\n", "pipeline.yaml:3:10: 'sampler' must name a sampler, not be a list; "
+         "leave the key out for the default"),
+        ("a: &x [*x]\n", "pipeline.yaml:3:4: an alias that contains itself"),
+        ("a: !!python/name:os.system 3\n", "pipeline.yaml:3:4: the tag "
+         "'tag:yaml.org,2002:python/name:os.system' has no meaning in a pipeline; remove it"),
+    ],
+)
+def test_one_mistake_is_one_line_at_its_place(faults, text, expected):
+    assert faults(HEAD + text) == [expected]
+
+
+def test_every_mistake_is_found_in_one_pass_in_the_order_of_the_file(faults):
+    text = """\
+model:
+  operators:
+    - conv2dd: {}
+    - conv2d: {chanels: 3, stride: [2]}
+    - conv2d
+target: 3
+seed: "3"
+explorer:
+  name: annealing
+  clip_rnage: 3e-4
+  chains: 0
+  sizes: [1, 2.0, a]
+  weights: {a: 1, b: '2'}
+sampler: gredy
+exlporer: x
+budget: {measurements: x, batch_size: 64.0}
+"""
+    assert faults(text, "foo", "seed.x=3") == [
+        "--set foo: write it as key=value or key.option=value",
+        "--set seed.x=3: there is no 'x' in the text '3'",
+        "pipeline.yaml:3:7: unknown entry 'conv2dd' for 'operators[0]' of frontend 'operators'; "
+        "did you mean 'conv2d'?",
+        "pipeline.yaml:4:15: missing option 'channels' for 'operators[1].conv2d' of frontend "
+        "'operators'",
+        "pipeline.yaml:4:16: unknown option 'chanels' for 'operators[1].conv2d' of frontend "
+        "'operators'; did you mean 'channels'?",
+        "pipeline.yaml:4:36: option 'operators[1].conv2d.stride' for frontend 'operators' must be "
+        "a list of 2, not a list with 1 entries",
+        "pipeline.yaml:5:7: option 'operators[2]' for frontend 'operators' must be a mapping with "
+        "one key, conv2d or primfunc, not the text 'conv2d'",
+        "pipeline.yaml:6:9: 'target' must be a text, not the number 3; put it in quotes",
+        "pipeline.yaml:7:7: 'seed' must be an integer, not the text '3'",
+        "pipeline.yaml:10:3: unknown option 'clip_rnage' for explorer 'annealing'; did you mean "
+        "'clip_range'?",
+        "pipeline.yaml:11:11: option 'chains' for explorer 'annealing' must be >= 1: 0",
+        "pipeline.yaml:12:14: option 'sizes[1]' for explorer 'annealing' must be an integer, not "
+        "the number 2.0",
+        "pipeline.yaml:12:19: option 'sizes[2]' for explorer 'annealing' must be an integer, not "
+        "the text 'a'",
+        "pipeline.yaml:13:22: option 'weights.b' for explorer 'annealing' must be a number, not "
+        "the text '2'",
+        "pipeline.yaml:14:10: unknown sampler 'gredy'; did you mean 'greedy'?",
+        "pipeline.yaml:15:1: unknown key 'exlporer'; did you mean 'explorer'?",
+        "pipeline.yaml:16:24: option 'measurements' for 'budget' must be an integer, not the "
+        "text 'x'",
+        "pipeline.yaml:16:39: option 'batch_size' for 'budget' must be an integer, not the "
+        "number 64.0",
+    ]
+
+
+def test_several_duplicate_keys_and_tabs_are_all_listed(faults):
+    assert len(faults(HEAD + "seed: 1\nseed: 2\nbudget: {scope: task, scope: task}\n")) == 2
+    assert [line.split(": ")[0] for line in faults("a:\n\tb: 1\n\tc: 2\n")] == [
+        "pipeline.yaml:2:1",
+        "pipeline.yaml:3:1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ["missing 'model'", "missing 'target'"]),
+        ("- a\n", ["must be a mapping"]),
+        ("model: resnet18\ntarget: native\n", ["'model' must be a mapping with one key"]),
+        ("model: {onnx: a, batch: 3}\ntarget: x\n", ["'batch' is a second one"]),
+        ("model: {onx: a}\ntarget: x\n", ["unknown frontend 'onx'; did you mean 'onnx'?"]),
+        ("model: {onnx: }\ntarget: x\n", ["missing option 'path' for frontend 'onnx'"]),
+        (HEAD + "seed: [1\n", ["this is no YAML"]),
+        (HEAD + "a: b: c\n", ["mapping values are not allowed here"]),
+        (HEAD + "---\nseed: 1\n", ["another document"]),
+        ("model: {onnx: a}\ntarget: ''\n", ["'target' is empty"]),
+    ],
+)
+def test_a_file_of_another_shape_is_refused(faults, text, expected):
+    lines = faults(text)
+    assert len(lines) == len(expected)
+    for line, part in zip(lines, expected, strict=True):
+        assert line.startswith("pipeline.yaml:")
+        assert part in line
+
+
+def test_a_file_that_cannot_be_read_is_a_config_error(tmp_path, registry):
+    with pytest.raises(ConfigError, match="no such file") as caught:
+        load_pipeline(tmp_path / "none.yaml", registry=registry)
+    assert "chameleon init" in caught.value.hint
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_pipeline(tmp_path, registry=registry)
+    (tmp_path / "latin.yaml").write_bytes(b"model: {}\ntarget: \xe4\n")
+    with pytest.raises(PipelineError, match=r"latin\.yaml:2:9: this is no UTF-8"):
+        load_pipeline(tmp_path / "latin.yaml", registry=registry)
+
+
+def test_a_missing_stage_is_named_with_what_is_installed(fakes, load, faults):
+    class NoPresets(fakes.Fakes):
+        @hookimpl
+        def chameleon_presets(self):
+            return []
+
+    lines = faults(HEAD, using=Registry.from_plugins([NoPresets()]))
+    assert "pipeline.yaml:1:1: missing 'space', and no preset gives one; installed: sketch, " in (
+        "\n".join(lines)
+    )
+    assert len(lines) == 7
+
+
+def test_the_exit_code_blames_plugins_only_where_they_are_to_blame(fakes, load):
+    class Broken:
+        @hookimpl
+        def chameleon_explorers(self):
+            raise RuntimeError("no licence")
+
+    text = HEAD + "explorer: ppo\n"
+    with pytest.raises(PipelineError) as caught:
+        load(text)
+    assert caught.value.exit_code == ExitCode.USAGE
+    with pytest.raises(PipelineError) as caught:
+        load(text, using=fakes.registry(("broken-dist", Broken())))
+    assert caught.value.exit_code == ExitCode.PLUGIN
+    assert "'broken-dist' failed in chameleon_explorers: RuntimeError: no licence" in (
+        caught.value.hint
+    )
+
+
+def test_a_name_of_two_distributions_is_an_error_until_one_is_picked(fakes, load, faults):
+    using = fakes.registry(("other-dist", fakes.Extra()))
+    text = "model: {onnx: a}\ntarget: x\nexplorer: random\n"
+    assert faults(text, using=using) == [
+        "pipeline.yaml:3:11: explorer 'random' is registered by 'fakes' and 'other-dist'; write "
+        "'fakes:random' or 'other-dist:random'"
+    ]
+    picked = load(text.replace("random", "other-dist:random"), using=using)
+    assert picked.explorer.name == "other-dist:random"
+    assert picked.explorer.record.summary == "Another one."
+
+
+def test_two_default_presets_need_a_choice(fakes, load):
+    class Other:
+        @hookimpl
+        def chameleon_presets(self):
+            pipeline = {**fakes.DEFAULT, "explorer": "random"}
+            return [PresetRecord(name="default", summary="", pipeline=pipeline)]
+
+    using = fakes.registry(("other-dist", Other()))
+    text = "model: {onnx: a}\ntarget: x\n"
+    with pytest.raises(AmbiguousNameError, match="'fakes' and 'other-dist'"):
+        load(text, using=using)
+    assert load(text + "preset: other-dist:default\n", using=using).explorer.name == "random"
+
+
+def test_a_dict_is_checked_as_a_file_is(registry):
+    with pytest.raises(PipelineError, match=r"pipeline, explorer\.clip: unknown option 'clip'"):
+        from_dict(
+            {"model": {"onnx": "a"}, "target": "x", "explorer": {"clip": 1}}, registry=registry
+        )
+    with pytest.raises(PipelineError, match="is no value that a pipeline can hold"):
+        from_dict({"model": {"onnx": object()}}, registry=registry)

@@ -1,0 +1,195 @@
+"""What a pipeline becomes: presets, defaults, overrides, paths, and the way back to YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chameleon_core.errors import PluginError
+from chameleon_core.pipeline import Scope, dump_pipeline, from_dict
+from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.yaml import dump_yaml, parse_yaml
+from chameleon_core.plugins import PluginRecord, Registry, hookimpl
+
+HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: llvm -mcpu=native\n"
+
+
+def test_model_and_target_are_enough(load, tmp_path):
+    pipeline = load(HEAD)
+    assert pipeline.model.name == "operators"
+    assert pipeline.target == "llvm -mcpu=native"
+    assert pipeline.target_resolver.name == "compiler"
+    assert pipeline.explorer.options.chains == 64
+    assert pipeline.explorer.options_json["clip_range"] == 0.3
+    assert [spec.name for spec in pipeline.baselines] == ["untuned"]
+    assert (pipeline.budget.measurements, pipeline.budget.batch_size) == (100, 10)
+    assert pipeline.budget.scope is Scope.TASK
+    assert pipeline.output == tmp_path / "runs" / "pipeline"
+    assert pipeline.seed == 0
+
+
+def test_a_named_preset_replaces_whole_sections_of_the_default(load):
+    pipeline = load(HEAD + "preset: hot\n")
+    assert pipeline.preset == "hot"
+    assert pipeline.explorer.options.clip_range == 0.1
+    assert pipeline.explorer.options.chains == 128  # not the default preset's 64
+    assert (pipeline.budget.measurements, pipeline.budget.batch_size) == (256, 64)
+    assert pipeline.sampler.name == "greedy"
+
+
+def test_the_file_changes_single_options_of_the_stage_a_preset_chose(load):
+    explorer = load(HEAD + "explorer: {clip_range: 0.5}\nbudget: {wall_time: 1h30m}\n").explorer
+    assert (explorer.options.chains, explorer.options.clip_range) == (64, 0.5)
+    assert load(HEAD + "explorer: annealing\n").explorer.options.chains == 64
+
+
+def test_another_stage_brings_none_of_the_presets_options(load):
+    assert load(HEAD + "explorer: random\n").explorer.options_json == {}
+
+
+def test_overrides_are_stronger_than_the_file(load):
+    text = HEAD + "explorer: annealing\nseed: 1\n"
+    pipeline = load(
+        text,
+        "seed=7",
+        "explorer.chains=5",
+        "explorer.temperature.start=2",
+        "budget.wall_time=20m",
+        "model.operators.0.conv2d.channels=9",
+        "baselines=[vendor]",
+        "preset=hot",
+    )
+    assert pipeline.seed == 7
+    assert pipeline.explorer.options.chains == 5
+    assert pipeline.explorer.options.temperature.start == 2.0
+    assert pipeline.budget.wall_time == 1200.0
+    assert pipeline.model.options.operators[0].channels == 9
+    assert [spec.name for spec in pipeline.baselines] == ["vendor"]
+    assert pipeline.explorer.options.clip_range == 0.1
+
+
+def test_a_number_with_an_exponent_is_a_number(load):
+    assert load(HEAD + "explorer: {clip_range: 3e-4}\n").explorer.options.clip_range == 3e-4
+    assert load(HEAD + "explorer: {clip_range: 2}\n").explorer.options.clip_range == 2.0
+
+
+def test_the_tag_picks_the_class_and_files_become_absolute(load, tmp_path):
+    text = "model: {operators: [conv2d: {channels: 3, stride: [2, 2]}, primfunc: a/b.py:gelu]}\n"
+    pipeline = load(text + "target: native\n")
+    conv, func = pipeline.model.options.operators
+    assert conv.stride == (2, 2)
+    assert func.source == f"{tmp_path}/a/b.py:gelu"
+    assert pipeline.model.options_json == {
+        "operators": [
+            {"conv2d": {"channels": 3, "stride": [2, 2]}},
+            {"primfunc": {"source": f"{tmp_path}/a/b.py:gelu"}},
+        ]
+    }
+    modules = load("model: {operators: [primfunc: my.nets:gelu]}\ntarget: native\n")
+    assert modules.model.options.operators[0].source == "my.nets:gelu"
+
+
+def test_inputs_are_relative_to_the_file_and_the_output_to_the_working_folder(
+    registry, tmp_path, monkeypatch
+):
+    from chameleon_core.pipeline import load_pipeline
+
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "work").mkdir()
+    file = tmp_path / "nets" / "p.yaml"
+    file.write_text("model: {onnx: net.onnx}\ntarget: native\noutput: out\n")
+    monkeypatch.chdir(tmp_path / "work")
+    pipeline = load_pipeline(file, registry=registry)
+    assert pipeline.model.options.path == str(tmp_path / "nets" / "net.onnx")
+    assert pipeline.output == tmp_path / "work" / "out"
+    given = from_dict(
+        {"model": {"onnx": "net.onnx"}, "target": "x"}, registry=registry, folder=Path("/models")
+    )
+    assert given.model.options.path == "/models/net.onnx"
+
+
+def test_the_expanded_pipeline_loads_to_itself_without_presets(load, registry):
+    pipeline = load(
+        HEAD + "preset: hot\nexplorer: {sizes: [1, 2], weights: {a: 1e-7}, pause: 90s}\n"
+        "require: {min_ratio: 0.9, against: untuned}\nbudget: {patience: 5}\n"
+    )
+    again = load(dump_pipeline(pipeline), f"output={pipeline.output}")
+    assert again.document == pipeline.document
+    assert again.explorer == pipeline.explorer
+    assert again.digest == pipeline.digest
+    assert from_dict(pipeline.document, registry=registry).document == pipeline.document
+
+
+def test_the_digest_is_of_the_search_and_not_of_its_budget(load):
+    digest = load(HEAD).digest
+    assert load(HEAD + "budget: {measurements: 7}\noutput: elsewhere\n").digest == digest
+    assert load(HEAD + "seed: 1\n").digest != digest
+    assert load(HEAD + "explorer: {chains: 65}\n").digest != digest
+
+
+def test_several_target_resolvers_must_be_told_apart(fakes, load, faults):
+    class Second:
+        @hookimpl
+        def chameleon_targets(self):
+            return [fakes.record("other")]
+
+    using = fakes.registry(("second", Second()))
+    (line,) = faults(HEAD, using=using)
+    assert line.startswith("pipeline.yaml:2:9: several plugins read targets; write {resolver: ")
+    text = "model: {onnx: a}\ntarget: {resolver: other, text: fpga}\n"
+    pipeline = load(text, using=using)
+    assert (pipeline.target, pipeline.target_resolver.name) == ("fpga", "other")
+    assert pipeline.document["target"] == {"resolver": "other", "text": "fpga"}
+
+
+def test_a_stage_is_made_with_its_options_and_context():
+    options = type("Options", (), {"__annotations__": {"size": int}, "size": 3})
+    options = attrs.frozen(kw_only=True)(options)
+
+    class Plugin:
+        @hookimpl
+        def chameleon_schedulers(self):
+            return [
+                PluginRecord(
+                    name="pair", summary="", factory="fractions:Fraction", options=options
+                ),
+                PluginRecord(name="gone", summary="", factory="no_such:X", options=options),
+            ]
+
+    registry = Registry.from_plugins([Plugin()])
+    with pytest.raises(PluginError, match="scheduler 'pair' cannot be made: TypeError"):
+        registry.create("schedulers", "pair")
+    with pytest.raises(PluginError, match="cannot be imported") as caught:
+        registry.create("schedulers", "gone")
+    assert "'no_such'" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("20m", 1200), ("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25), ("1d 2h", 93600)],
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "20", "m", "20m1h", "-1s", "1h1h", "1 hour", "20 min"])
+def test_what_is_no_duration(text):
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(text)
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False)
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(), _VALUES, max_size=4))
+def test_what_is_written_reads_back_the_same(document):
+    assert parse_yaml(dump_yaml(document), "x").plain() == document

@@ -1,0 +1,131 @@
+"""Who is told what, and what happens to a listener that fails."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
+from chameleon_core.events.bus import EventBus
+from chameleon_core.loop import run_pipeline
+from chameleon_core.plugins import hookimpl
+
+
+class Recorder:
+    def __init__(self):
+        self.events = []
+
+
+def _recording(name):
+    def record(self, event):
+        self.events.append(event)
+
+    record.__name__ = name
+    return hookimpl(record)
+
+
+for _name in (
+    "run_started",
+    "batch_proposed",
+    "measured",
+    "batch_measured",
+    "best_improved",
+    "task_finished",
+    "run_finished",
+):
+    setattr(Recorder, f"chameleon_{_name}", _recording(f"chameleon_{_name}"))
+
+
+def test_the_events_of_a_run(pipeline, tmp_path):
+    recorder = Recorder()
+    result = run_pipeline(pipeline(failing=20), listeners=[recorder])
+    names = [type(event).__name__ for event in recorder.events]
+    assert names[0] == "RunStarted"
+    assert names[-1] == "RunFinished"
+    assert names.count("Measured") == 40
+    assert names.count("BatchProposed") == names.count("BatchMeasured") == 10
+    assert names.count("TaskFinished") == 2
+    best = {e.task: e.seconds for e in recorder.events if type(e).__name__ == "BestImproved"}
+    assert best == {operator.name: operator.search_seconds for operator in result.operators}
+    assert recorder.events[-1].result == result.to_json()
+    logged = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").open()]
+    assert [line["event"] for line in logged] == [name for name in names if name != "Measured"]
+    assert all(line["at"] > 0 for line in logged)
+
+
+def test_what_is_answered_from_the_store_is_not_told_again(pipeline):
+    run_pipeline(pipeline(budget={"measurements": 12, "batch_size": 4}))
+    recorder = Recorder()
+    run_pipeline(pipeline(), listeners=[recorder])
+    started = recorder.events[0]
+    assert [task.measured for task in started.tasks] == [12, 12]
+    assert sum(type(event).__name__ == "Measured" for event in recorder.events) == 16
+
+
+class Failing:
+    calls = 0
+
+    @hookimpl
+    def chameleon_measured(self, event):
+        Failing.calls += 1
+        raise RuntimeError("a bad day")
+
+
+def test_a_listener_that_fails_is_logged_and_switched_off(pipeline):
+    Failing.calls = 0
+    recorder = Recorder()
+    with capture_logs() as logs:
+        run_pipeline(pipeline(), listeners=[Failing(), recorder])
+    assert Failing.calls == 1
+    assert sum(type(event).__name__ == "Measured" for event in recorder.events) == 40
+    assert [log["event"] for log in logs] == ["a listener failed and is switched off"]
+
+
+def test_a_listener_that_cannot_be_registered_is_left_out():
+    class Wrong:
+        @hookimpl
+        def chameleon_measured(self, event, colour):
+            pass
+
+    with capture_logs() as logs:
+        EventBus([Wrong()])
+    assert "cannot be registered" in logs[0]["event"]
+
+
+def test_a_log_on_a_full_disk_does_not_end_the_run(pipeline, tmp_path):
+    (tmp_path / "run" / "events.jsonl").mkdir(parents=True)
+    with capture_logs() as logs:
+        result = run_pipeline(pipeline())
+    assert len(result.operators) == 2
+    assert len(logs) == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("stream", "kind"), [(io.StringIO, PlainProgress), (Terminal, LiveProgress)])
+def test_progress(pipeline, stream, kind):
+    file = stream()
+    progress = progress_for(file)
+    assert type(progress) is kind
+    with capture_logs() as logs:
+        run_pipeline(pipeline(failing=20), listeners=[progress])
+    progress.close()
+    assert not logs
+    text = file.getvalue()
+    for word in ("op0", "op1", "GFLOP/s", "failed", "/s", "left"):
+        assert word in text
+
+
+def test_plain_progress_is_one_line_a_batch(pipeline):
+    file = io.StringIO()
+    run_pipeline(pipeline(), listeners=[PlainProgress(file)])
+    lines = file.getvalue().splitlines()
+    assert len([line for line in lines if "measured, failed" in line]) == 10
+    assert lines[0].startswith("2 tasks, 40 measurements")
+    assert "\x1b" not in file.getvalue()

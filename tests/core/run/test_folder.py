@@ -1,0 +1,158 @@
+"""The run folder: one process, one pipeline, and sentences where it cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+
+import attrs
+import pytest
+
+from chameleon_core.errors import RunFolderError
+from chameleon_core.loop import run_pipeline
+from chameleon_core.pipeline.load import load_pipeline
+from chameleon_core.plugins import hookimpl
+from chameleon_core.run_folder import RunFolder, read_store
+from chameleon_core.stages import TargetResolver
+from chameleon_core.testing.fakes import synthetic_registry
+
+
+def test_what_a_run_leaves(pipeline, tmp_path):
+    run_pipeline(pipeline())
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {".lock", "pipeline.yaml", "records.sqlite", "events.jsonl", "best.json"}
+
+
+def test_the_written_pipeline_is_the_same_pipeline(pipeline, tmp_path):
+    resolved = pipeline()
+    run_pipeline(resolved)
+    again = load_pipeline(tmp_path / "run" / "pipeline.yaml", registry=synthetic_registry())
+    assert again.digest == resolved.digest
+    assert again.budget == resolved.budget
+
+
+def test_another_pipeline_is_told_what_differs(pipeline, log_lines):
+    run_pipeline(pipeline())
+    before = log_lines()
+    with pytest.raises(RunFolderError, match="another pipeline: seed was 0 and is 7") as caught:
+        run_pipeline(pipeline(seed=7))
+    assert "--fresh" in caught.value.hint
+    assert "--output" in caught.value.hint
+    with pytest.raises(RunFolderError, match=r"runner\.delay was 0.0 and is 0.001"):
+        run_pipeline(pipeline(runner={"delay": 0.001}))
+    assert log_lines() == before
+
+
+def test_fresh_moves_the_old_run_aside(pipeline, tmp_path, records):
+    for seed in (0, 1, 2):
+        run_pipeline(pipeline(seed=seed, operators=[[30, 30]]), fresh=True)
+    folder = tmp_path / "run"
+    assert {p.name for p in folder.iterdir() if p.is_dir()} == {"earlier-1", "earlier-2"}
+    assert records(folder / "earlier-1") != records(folder / "earlier-2") != records(folder)
+    assert len(records(folder)["op0"]) == 20
+
+
+class Elsewhere(TargetResolver):
+    """Resolves to the same target until the environment says another."""
+
+    def __init__(self, options):
+        pass
+
+    def resolve(self, text):
+        return f"{text} -mcpu={os.environ.get('SYNTHETIC_CPU', 'zen4')}"
+
+
+def test_native_on_another_machine_is_another_target(pipeline, plugin, monkeypatch):
+    def resolved():
+        made = plugin("targets", Elsewhere)
+        pipe = pipeline(plugins=[made])
+        spec = attrs.evolve(pipe.scheduler, kind="targets", record=next(made.chameleon_targets()))
+        return attrs.evolve(pipe, target_resolver=spec)
+
+    run_pipeline(attrs.evolve(resolved(), budget=attrs.evolve(pipeline().budget, measurements=4)))
+    monkeypatch.setenv("SYNTHETIC_CPU", "alderlake")
+    with pytest.raises(RunFolderError, match="zen4'?, not for .*alderlake"):
+        run_pipeline(resolved())
+
+
+def test_two_on_one_folder(tmp_path):
+    with RunFolder(tmp_path / "run"):
+        with pytest.raises(RunFolderError, match=f"another run .process {os.getpid()}.") as caught:
+            RunFolder(tmp_path / "run")
+        assert "--output" in caught.value.hint
+        with pytest.raises(RunFolderError):
+            RunFolder(tmp_path / "run", fresh=True)
+    with RunFolder(tmp_path / "run"):
+        pass
+
+
+def test_a_file_where_the_folder_should_be(pipeline, tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(RunFolderError, match="cannot write to the run folder") as caught:
+        run_pipeline(pipeline())
+    assert "--output" in caught.value.hint
+    with pytest.raises(RunFolderError, match="cannot write to the run folder"):
+        run_pipeline(pipeline(output=tmp_path / "run" / "below"))
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Makes a folder read-only, for root as well where the file system can."""
+    frozen = []
+
+    def freeze(folder):
+        if os.geteuid():
+            folder.chmod(0o555)
+            return
+        chattr = shutil.which("chattr")
+        if chattr is None or subprocess.run(
+            [chattr, "+i", str(folder)], capture_output=True, check=False
+        ).returncode:
+            pytest.skip("root writes to any folder here: run as another user to test this")
+        frozen.append((chattr, folder))
+
+    yield freeze
+    for chattr, folder in frozen:
+        subprocess.run([chattr, "-i", str(folder)], check=True)
+
+
+def test_a_read_only_folder(pipeline, tmp_path, read_only):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    read_only(folder)
+    with pytest.raises(RunFolderError, match="cannot write to the run folder") as caught:
+        run_pipeline(pipeline())
+    assert caught.value.hint
+
+
+def test_a_folder_that_becomes_unwritable_keeps_what_it_has(pipeline, tmp_path, monkeypatch):
+    class Unplug:
+        """Takes the records away after five measurements, as a lost network drive would."""
+
+        count = 0
+
+        @hookimpl
+        def chameleon_measured(self, event):
+            self.count += 1
+            if self.count == 5:
+                for name in ("records.sqlite", "records.sqlite-wal", "records.sqlite-shm"):
+                    os.truncate(tmp_path / "run" / name, 0)
+
+    with pytest.raises(RunFolderError, match="records.sqlite") as caught:
+        run_pipeline(pipeline(), listeners=[Unplug()])
+    assert caught.value.hint
+
+
+def test_no_run_in_a_folder(tmp_path):
+    with pytest.raises(RunFolderError, match="is no run folder"):
+        read_store(tmp_path)
+
+
+def test_a_copied_folder_is_read_where_it_is(pipeline, tmp_path):
+    run_pipeline(pipeline())
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    result = run_pipeline(pipeline(output=tmp_path / "copy"))
+    assert result.folder == tmp_path / "copy"
+    assert json.loads((tmp_path / "copy" / "best.json").read_text())["run"] == str(tmp_path / "run")

@@ -1,0 +1,322 @@
+"""A run from pipeline to result."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chameleon_core.errors import ConfigError, ExitCode, PluginError
+from chameleon_core.loop import Scheduler, run_pipeline
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import Baseline, Frontend, SpaceProvider
+from chameleon_core.task import Task
+from chameleon_core.testing.fakes import BASELINE_SECONDS, SyntheticRunner
+
+
+def measured(lines):
+    return [line for line in lines if not line.endswith("compare")]
+
+
+def test_the_result(pipeline, log_lines, records):
+    resolved = pipeline(failing=20)
+    result = run_pipeline(resolved)
+    assert result.exit_code is ExitCode.OK
+    for operator in result.operators:
+        assert operator.measurements == 20
+        assert operator.vendor_seconds == operator.untuned_seconds == BASELINE_SECONDS
+        assert operator.ratio == pytest.approx(BASELINE_SECONDS / operator.tuned_seconds)
+        assert operator.gflops == pytest.approx(1.0 / operator.tuned_seconds)
+        assert operator.best == {f"knob{i}": v for i, v in enumerate(operator.config)}
+        stored = records(resolved.output)[operator.name]
+        assert len(stored) == 20
+        assert operator.search_seconds == min(m.cost for m in stored.values())
+        assert sum(operator.failed.values()) == sum(not m.ok for m in stored.values()) > 0
+        assert operator.spending.measure > 0
+        assert operator.spending.search > 0
+        assert operator.spending.model > 0
+    assert len(measured(log_lines())) == len(set(log_lines())) - 2 == 40
+    written = json.loads((resolved.output / "best.json").read_text())
+    assert written == result.to_json()
+    assert set(written["operators"][0]) >= {
+        "name", "untuned_seconds", "tuned_seconds", "vendor_seconds", "gflops", "measurements",
+        "failed", "wall_seconds", "ratio", "best", "variants",
+    }  # fmt: skip
+    assert written["network"] == {
+        "latency_seconds": None,
+        "untuned_seconds": None,
+        "rivals": {},
+        "max_relative_error": None,
+    }
+
+
+def test_a_finished_run_is_only_read(pipeline, log_lines):
+    result = run_pipeline(pipeline())
+    before = log_lines()
+    assert run_pipeline(pipeline()).to_json() == result.to_json()
+    assert log_lines() == before
+
+
+def test_one_seed_one_result(pipeline, tmp_path, outcome):
+    one = run_pipeline(pipeline(output=tmp_path / "a"))
+    other = run_pipeline(pipeline(output=tmp_path / "b"))
+    assert outcome(one) == outcome(other)
+
+
+def test_another_seed_measures_something_else(pipeline, tmp_path, records):
+    for seed in (0, 1):
+        run_pipeline(pipeline(output=tmp_path / str(seed), seed=seed, operators=[[50, 50]]))
+    assert set(records(tmp_path / "0")["op0"]) != set(records(tmp_path / "1")["op0"])
+
+
+def test_adding_a_task_does_not_change_the_others(pipeline, tmp_path, records):
+    run_pipeline(pipeline(output=tmp_path / "a", operators=[[7, 9]]))
+    run_pipeline(pipeline(output=tmp_path / "b", operators=[[7, 9], [6, 6]]))
+    assert records(tmp_path / "a")["op0"] == records(tmp_path / "b")["op0"]
+
+
+def test_a_larger_budget_continues(pipeline, tmp_path, log_lines, outcome):
+    run_pipeline(pipeline(budget={"measurements": 10, "batch_size": 4}))
+    continued = run_pipeline(pipeline(budget={"measurements": 30, "batch_size": 4}))
+    assert len(measured(log_lines())) == len(set(measured(log_lines()))) == 60
+    anew = run_pipeline(
+        pipeline(output=tmp_path / "anew", budget={"measurements": 30, "batch_size": 4})
+    )
+    assert outcome(continued) == outcome(anew)
+
+
+def test_another_batch_size_keeps_what_was_measured(pipeline, log_lines, records, tmp_path):
+    run_pipeline(pipeline(budget={"measurements": 10, "batch_size": 4}))
+    before = records(tmp_path / "run")
+    result = run_pipeline(pipeline(budget={"measurements": 30, "batch_size": 5}))
+    assert len(measured(log_lines())) == len(set(measured(log_lines())))
+    for operator in result.operators:
+        assert operator.measurements == 30
+        after = records(tmp_path / "run")[operator.name]
+        assert before[operator.name].items() <= after.items()
+        assert operator.search_seconds == min(m.cost for m in after.values())
+
+
+def test_a_smaller_budget_measures_nothing(pipeline, log_lines):
+    run_pipeline(pipeline())
+    before = measured(log_lines())
+    result = run_pipeline(pipeline(budget={"measurements": 3, "batch_size": 4}))
+    assert measured(log_lines()) == before
+    assert [operator.measurements for operator in result.operators] == [20, 20]
+
+
+def test_a_network_budget_is_shared(pipeline):
+    budget = {"measurements": 20, "batch_size": 4, "scope": "network"}
+    result = run_pipeline(pipeline(budget=budget))
+    assert sorted(operator.measurements for operator in result.operators) == [8, 12]
+
+
+def test_wall_time_ends_a_run(pipeline):
+    budget = {"measurements": 10_000, "batch_size": 2, "wall_time": "1ms"}
+    result = run_pipeline(pipeline(budget=budget, runner={"delay": 0.002}, operators=[[99, 99]]))
+    assert result.operators[0].measurements == 2
+
+
+def test_wall_time_counts_earlier_processes(pipeline, log_lines):
+    budget = {"measurements": 10_000, "batch_size": 2, "wall_time": "1ms"}
+    more = {"runner": {"delay": 0.002}, "operators": [[99, 99]]}
+    run_pipeline(pipeline(budget=budget, **more))
+    before = log_lines()
+    # Another budget, so that the run is not finished, with no more time in it.
+    result = run_pipeline(pipeline(budget={**budget, "measurements": 9_999}, **more))
+    assert log_lines() == before
+    assert result.operators[0].measurements == 2
+
+
+def test_patience_ends_a_task(pipeline):
+    budget = {"measurements": 10_000, "batch_size": 4, "patience": 12}
+    result = run_pipeline(pipeline(operators=[[40, 40]], budget=budget))
+    assert 16 <= result.operators[0].measurements < 1600
+
+
+def test_a_small_space_ends_when_exhausted(pipeline):
+    result = run_pipeline(pipeline(operators=[[1], [2, 3]]))
+    assert [operator.measurements for operator in result.operators] == [1, 6]
+    assert result.exit_code is ExitCode.OK
+
+
+def test_everything_invalid_is_no_valid_result(pipeline, log_lines):
+    resolved = pipeline(failing=100)
+    result = run_pipeline(resolved)
+    assert result.exit_code is ExitCode.NO_VALID_RESULT
+    assert all(sum(operator.failed.values()) == 20 for operator in result.operators)
+    assert not any(line.endswith("compare") for line in log_lines())
+    assert run_pipeline(pipeline(failing=100)).exit_code is ExitCode.NO_VALID_RESULT
+
+
+@pytest.mark.parametrize(
+    ("ratio", "code"), [(1.5, ExitCode.OK), (4.5, ExitCode.THRESHOLD_MISSED)]
+)
+def test_a_required_ratio(pipeline, ratio, code):
+    require = {"min_ratio": ratio, "against": "synthetic"}
+    result = run_pipeline(pipeline(require=require))
+    assert result.exit_code is code
+    assert len(result.missed) == (2 if code else 0)
+    # Asked again of the finished run, another threshold is judged anew.
+    assert run_pipeline(pipeline()).exit_code is ExitCode.OK
+
+
+class SecondBest(SyntheticRunner):
+    """Ranks the finalists the other way round when they are compared."""
+
+    def compare(self, task, contenders):
+        measurements = super().compare(task, contenders)
+        ours = [c.name == "tuned" for c in contenders].count(True)
+        return [
+            Measurement(config=m.config, seconds=(1e-3 / (1 + i),)) if i < ours else m
+            for i, m in enumerate(measurements)
+        ]
+
+
+def test_the_comparison_chooses_the_winner(pipeline, plugin, records):
+    resolved = pipeline(
+        plugins=[plugin("runners", SecondBest, options_of(pipeline()))],
+        operators=[[9, 9]],
+        runner={"name": "odd"},
+    )
+    operator = run_pipeline(resolved).operators[0]
+    stored = sorted(records(resolved.output)["op0"].values(), key=lambda m: m.cost)
+    assert operator.config != stored[0].config
+    assert operator.tuned_seconds == pytest.approx(0.25e-3)
+    assert operator.search_seconds == stored[3].cost
+
+
+def options_of(resolved):
+    return type(resolved.runner.options)
+
+
+class Forgetful(SyntheticRunner):
+    def measure(self, job):
+        yield from list(super().measure(job))[1:]
+
+
+class Inventive(SyntheticRunner):
+    def measure(self, job):
+        for m in super().measure(job):
+            yield Measurement(config=(*m.config, 0), seconds=m.seconds)
+
+
+class Repetitive(SyntheticRunner):
+    def measure(self, job):
+        for m in super().measure(job):
+            yield m
+            yield m
+
+
+class Nan(SyntheticRunner):
+    def measure(self, job):
+        for m in super().measure(job):
+            yield Measurement(config=m.config, seconds=(float("nan"),))
+
+
+class Raising(SyntheticRunner):
+    def measure(self, job):
+        raise OSError("no such board")
+
+
+class Short(SyntheticRunner):
+    def compare(self, task, contenders):
+        return super().compare(task, contenders)[1:]
+
+
+@pytest.mark.parametrize(
+    ("runner", "says"),
+    [
+        (Forgetful, "left out 1 of 4"),
+        (Inventive, "was not asked for"),
+        (Repetitive, "or a second one"),
+        (Nan, "yielded the times"),
+        (Raising, "failed to measure task 'op0': OSError: no such board"),
+        (Short, "compared 8 programs and returned 7"),
+    ],
+)
+def test_a_runner_that_breaks_its_contract_is_named(pipeline, plugin, runner, says):
+    options = options_of(pipeline())
+    resolved = pipeline(plugins=[plugin("runners", runner, options)], runner={"name": "odd"})
+    with pytest.raises(PluginError, match=f"runner 'odd' {says}"):
+        run_pipeline(resolved)
+
+
+class Stuck(Scheduler):
+    def __init__(self, options, context):
+        pass
+
+    def next_task(self, states):
+        return 7
+
+
+class NoBaseline(Baseline):
+    def __init__(self, options):
+        pass
+
+    def supports(self, task):
+        raise ImportError("libdnn")
+
+    def variants(self, task):
+        return ()
+
+    def builder(self, task, variant, *, threads):
+        raise NotImplementedError
+
+
+class NoSpace(SpaceProvider):
+    def __init__(self, options):
+        pass
+
+    def design_space(self, task):
+        return {"tile": 3}
+
+    def builder(self, task, *, threads):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("kind", "factory", "key", "says"),
+    [
+        ("schedulers", Stuck, "scheduler", "scheduler 'odd' chose task 7"),
+        ("spaces", NoSpace, "space", "space 'odd' returned a dict"),
+    ],
+)
+def test_a_stage_that_breaks_its_contract_is_named(
+    pipeline, plugin, log_lines, kind, factory, key, says
+):
+    resolved = pipeline(plugins=[plugin(kind, factory)], **{key: "odd"})
+    with pytest.raises(PluginError, match=says):
+        run_pipeline(resolved)
+    assert log_lines() == []
+
+
+def test_a_broken_baseline_shows_before_anything_is_measured(pipeline, plugin, log_lines):
+    resolved = pipeline(plugins=[plugin("baselines", NoBaseline)], baselines=["odd"])
+    with pytest.raises(PluginError, match="baseline 'odd' failed.*libdnn"):
+        run_pipeline(resolved)
+    assert log_lines() == []
+
+
+class Twins(Frontend):
+    def __init__(self, options):
+        pass
+
+    def tasks(self, target):
+        arguments = {"cardinalities": [3]}
+        return [
+            Task(name=name, operator="synthetic", arguments=arguments, target=target, flop=1.0)
+            for name in ("one", "two")
+        ]
+
+
+class Empty(Twins):
+    def tasks(self, target):
+        return []
+
+
+@pytest.mark.parametrize(("frontend", "says"), [(Twins, "same work"), (Empty, "no operator")])
+def test_a_model_that_makes_no_sense(pipeline, plugin, frontend, says):
+    resolved = pipeline(plugins=[plugin("frontends", frontend)], model={"odd": {}})
+    with pytest.raises(ConfigError, match=says):
+        run_pipeline(resolved)

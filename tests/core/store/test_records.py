@@ -1,0 +1,174 @@
+"""The store gives back exactly what it was given, or says why it cannot."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chameleon_core.errors import RunFolderError
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Contender, StageRef
+from chameleon_core.store import RecordStore, Spending, StoredComparison
+from chameleon_core.task import Task
+
+TASK = Task(name="op", operator="conv2d", arguments={"shape": [1, 2]}, target="llvm", flop=2.0)
+
+times = st.floats(1e-9, 1e3)
+configs = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5).map(tuple)
+measurements = st.one_of(
+    st.builds(
+        Measurement,
+        config=configs,
+        seconds=st.lists(times, min_size=1, max_size=5).map(tuple),
+        max_relative_error=st.none() | st.floats(0, 1),
+        build_seconds=times,
+        run_seconds=times,
+    ),
+    st.builds(
+        Measurement,
+        config=configs,
+        failure=st.sampled_from(FailureKind),
+        message=st.text(st.characters(codec="utf-8")),
+    ),
+)
+
+
+def add(store, row, measurement, key=None):
+    key = hash(measurement.config) if key is None else key
+    store.add(row, key, measurement, knobs={"k": 1}, spending=Spending())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(st.lists(measurements, max_size=6, unique_by=lambda m: m.config))
+def test_measurements_come_back_as_they_were(tmp_path_factory, given_measurements):
+    path = tmp_path_factory.mktemp("store") / "records.sqlite"
+    with RecordStore(path) as store:
+        row = store.add_task(TASK, "template", "f").id
+        for key, measurement in enumerate(given_measurements):
+            add(store, row, measurement, key)
+    with RecordStore(path, read_only=True) as store:
+        assert store.measurements(row) == given_measurements
+
+
+def test_the_first_measurement_of_an_identity_stands(tmp_path):
+    with RecordStore(tmp_path / "r.sqlite") as store:
+        row = store.add_task(TASK, "template", "f").id
+        first = Measurement(config=(1,), seconds=(1.0,))
+        add(store, row, first)
+        add(store, row, Measurement(config=(1,), seconds=(2.0,)))
+        assert store.measurements(row) == [first]
+
+
+def test_another_space_or_fingerprint_has_records_of_its_own(tmp_path):
+    with RecordStore(tmp_path / "r.sqlite") as store:
+        rows = [store.add_task(TASK, *space) for space in [("a", "f"), ("a", "g"), ("b", "f")]]
+        assert len({stored.id for stored in rows}) == 3
+        assert store.add_task(TASK, "a", "g") == rows[1]
+        add(store, rows[0].id, Measurement(config=(1,), seconds=(1.0,)))
+        assert store.measurements(rows[1].id) == []
+        assert [stored.task for stored in store.tasks()] == [TASK] * 3
+
+
+def test_a_wide_identity_is_kept_exactly(tmp_path):
+    with RecordStore(tmp_path / "r.sqlite") as store:
+        row = store.add_task(TASK, "a", "f").id
+        for offset in range(2):
+            add(store, row, Measurement(config=(offset,), seconds=(1.0,)), 10**40 + offset)
+        assert len(store.measurements(row)) == 2
+
+
+def test_facts_spending_and_comparisons(tmp_path):
+    with RecordStore(tmp_path / "r.sqlite") as store:
+        row = store.add_task(TASK, "a", "f").id
+        assert store.fact("seconds") is None
+        store.set_fact("seconds", 1.5)
+        store.set_fact("seconds", 2.5)
+        assert store.fact("seconds") == 2.5
+        spending = Spending(search=1.0, measure=2.0).plus(model=4.0)
+        store.set_spending(row, spending)
+        assert store.tasks()[0].spending == spending
+        assert spending.total == 7.0
+        assert store.comparison(row) is None
+        comparison = StoredComparison(
+            contenders=(
+                Contender(name="tuned", stage=StageRef(factory="m:C"), config=(1, 2)),
+                Contender(
+                    name="onednn", variant="nhwc", stage=StageRef(factory="m:D", options={"a": 1})
+                ),
+            ),
+            measurements=(
+                Measurement(config=(1, 2), seconds=(1.0, 2.0)),
+                Measurement(config=(), failure=FailureKind.CRASH, message="died"),
+            ),
+        )
+        store.set_comparison(row, comparison)
+        assert store.comparison(row) == comparison
+
+
+def test_reading_while_another_writes(tmp_path):
+    with RecordStore(tmp_path / "r.sqlite") as writer:
+        row = writer.add_task(TASK, "a", "f").id
+        with RecordStore(tmp_path / "r.sqlite", read_only=True) as reader:
+            add(writer, row, Measurement(config=(1,), seconds=(1.0,)))
+            assert len(reader.measurements(row)) == 1
+            with pytest.raises(RunFolderError, match="read-only"):
+                reader.set_fact("seconds", 1.0)
+
+
+def test_another_file_and_a_newer_version(tmp_path):
+    (tmp_path / "text").write_text("no database, but long enough to be looked at" * 20)
+    with pytest.raises(RunFolderError, match="not a SQLite file"):
+        RecordStore(tmp_path / "text")
+    with pytest.raises(RunFolderError, match="cannot open"):
+        RecordStore(tmp_path / "none", read_only=True)
+    connection = sqlite3.connect(tmp_path / "newer")
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(RunFolderError, match="newer version") as caught:
+        RecordStore(tmp_path / "newer")
+    assert caught.value.hint
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from chameleon_core.errors import RunFolderError
+from chameleon_core.measurement import Measurement
+from chameleon_core.store import RecordStore, Spending
+from chameleon_core.task import Task
+
+store = RecordStore(Path(sys.argv[1]))
+task = Task(name="op", operator="o", arguments={}, target="t", flop=1.0)
+row = store.add_task(task, "a", "f").id
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+saved = 0
+try:
+    while saved < 100_000:
+        store.add(row, saved, Measurement(config=(saved,), seconds=(1.0,)),
+                  knobs={}, spending=Spending())
+        saved += 1
+except RunFolderError as error:
+    print(saved)
+    print(error)
+    print(error.hint)
+"""
+
+
+def test_a_full_disk_is_a_sentence_and_loses_nothing(tmp_path):
+    path = tmp_path / "r.sqlite"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
+    )
+    saved, message, hint = done.stdout.strip().split("\n")
+    assert "cannot write to" in message
+    assert "continues" in hint
+    with RecordStore(path) as store:
+        kept = store.measurements(store.tasks()[0].id)
+        assert [m.config[0] for m in kept] == list(range(int(saved)))
+        assert len(kept) > 5
+        add(store, store.tasks()[0].id, Measurement(config=(-1,), seconds=(1.0,)))

@@ -1,0 +1,59 @@
+"""The presets name stages and options that exist."""
+
+import subprocess
+import sys
+
+import pytest
+from chameleon_cost_models import hooks as cost_models
+from chameleon_explorers import hooks as explorers
+from chameleon_explorers.presets import AUTOTVM, DEFAULT, PRESETS
+from chameleon_samplers import hooks as samplers
+
+RECORDS = {
+    "explorer": explorers.chameleon_explorers(),
+    "cost_model": cost_models.chameleon_cost_models(),
+    "sampler": samplers.chameleon_samplers(),
+    "synthesizer": samplers.chameleon_synthesizers(),
+}
+
+
+def stage(preset, section):
+    """The name and the options of a preset's stage."""
+    value = preset.pipeline[section]
+    named = {"name": value} if isinstance(value, str) else dict(value)
+    return named.pop("name"), named
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("section", RECORDS)
+def test_stages_exist_and_take_the_options(preset, section):
+    name, values = stage(preset, section)
+    (record,) = (record for record in RECORDS[section] if record.name == name)
+    made = record.options(**values)
+    assert all(getattr(made, key) == value for key, value in values.items())
+
+
+def test_presets_have_names_of_their_own():
+    assert len({preset.name for preset in PRESETS}) == len(PRESETS)
+    assert {"default", "autotvm"} <= {preset.name for preset in PRESETS}
+    assert explorers.chameleon_presets() == PRESETS
+
+
+def test_autotvm_is_what_was_published():
+    explorer = stage(AUTOTVM, "explorer")[1]
+    assert (explorer["chains"], explorer["steps"], explorer["early_stop"]) == (128, 500, 50)
+    model = stage(AUTOTVM, "cost_model")[1]
+    assert (model["max_depth"], model["learning_rate"], model["gamma"]) == (3, 0.3, 1e-4)
+    assert AUTOTVM.pipeline["budget"] == {"measurements": 1000, "batch_size": 64}
+
+
+def test_both_presets_cover_the_same_keys():
+    assert DEFAULT.pipeline.keys() == AUTOTVM.pipeline.keys()
+
+
+def test_hooks_import_no_numerical_library():
+    modules = "chameleon_explorers", "chameleon_cost_models", "chameleon_samplers"
+    code = "import sys\n" + "".join(f"import {name}.hooks\n" for name in modules)
+    code += "print(*{'numpy', 'xgboost', 'sklearn', 'torch', 'tvm'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,96 @@
+"""oneDNN through PyTorch computes what the operators say, in every variant."""
+
+import json
+import subprocess
+import sys
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.task import Task
+from chameleon_core.testing.conformance_hardware import check_baseline
+from chameleon_runners.baselines.onednn import VARIANTS, OneDNNBaseline
+from chameleon_tvm.operators.specs import (
+    BatchMatmulSpec,
+    Conv2dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+)
+
+CPU = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3"})
+
+SPECS = {
+    "3x3": Conv2dSpec(input=(1, 32, 14, 14), filters=48, kernel=3, padding=1),
+    "strided": Conv2dSpec(input=(2, 16, 15, 13), filters=32, kernel=(3, 1), stride=(2, 1)),
+    "nhwc": Conv2dSpec(input=(1, 16, 8, 8), filters=16, kernel=1, layout="NHWC"),
+    "blocked": Conv2dSpec(input=(1, 32, 8, 8), filters=16, kernel=3, layout="NCHW16c"),
+    "uneven padding": Conv2dSpec(
+        input=(1, 16, 8, 8), filters=16, kernel=3, stride=2, padding=(0, 1, 2, 1)
+    ),
+    "grouped and dilated": Conv2dSpec(
+        input=(1, 32, 12, 12), filters=32, kernel=3, padding=2, dilation=2, groups=4
+    ),
+    "depthwise": DepthwiseConv2dSpec(input=(1, 32, 14, 14), kernel=3, padding=1),
+    "depthwise multiplied": DepthwiseConv2dSpec(
+        input=(1, 16, 9, 9), kernel=5, stride=2, padding=2, multiplier=2
+    ),
+    "dense": DenseSpec(input=(3, 128), units=40),
+    "bmm": BatchMatmulSpec(a=(3, 8, 16), b=(3, 16, 24)),
+    "bmm transposed": BatchMatmulSpec(a=(3, 8, 16), b=(3, 24, 16), transpose_b=True),
+}
+
+
+def baseline():
+    return OneDNNBaseline(NoOptions())
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_variant_computes_the_operator(name):
+    pytest.importorskip("torch")
+    check_baseline(baseline, SPECS[name].task(name, CPU))
+
+
+def test_every_operator_with_variants_is_tested():
+    assert {spec.kind for spec in SPECS.values()} == set(VARIANTS)
+
+
+def test_outputs_are_logical_and_contiguous():
+    pytest.importorskip("torch")
+    task = SPECS["nhwc"].task("nhwc", CPU)
+    for variant in baseline().variants(task):
+        (output,) = baseline().builder(task, variant, threads=1).build(()).outputs()
+        assert output.shape == (1, 16, 8, 8)
+        assert output.flags["C_CONTIGUOUS"]
+        assert output.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"operator": "primfunc"},
+        {"target": json.dumps({"kind": "cuda"})},
+        {"target": "not JSON"},
+        {"target": "[]"},
+    ],
+)
+def test_it_declines_what_it_cannot_do(change):
+    task = SPECS["3x3"].task("3x3", CPU)
+    assert not baseline().supports(attrs.evolve(task, **change))
+
+
+def test_asking_imports_neither_torch_nor_tvm():
+    task = SPECS["3x3"].task("3x3", CPU)
+    assert isinstance(task, Task)
+    code = f"""
+import json, sys
+from chameleon_core.plugins import NoOptions
+from chameleon_core.task import Task
+from chameleon_runners.baselines.onednn import OneDNNBaseline
+baseline = OneDNNBaseline(NoOptions())
+task = Task(**json.loads({json.dumps(task.to_json())!r}))
+baseline.supports(task) and baseline.variants(task)
+print(*{{"torch", "tvm"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []
