@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from chameleon_core.loop import SearchStages, TaskTuner
 from chameleon_core.loop.guard import Guard
 from chameleon_core.measurement import Measurement

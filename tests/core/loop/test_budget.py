@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.loop.scheduler import RoundRobin, TaskState
 from chameleon_core.loop.stages import generator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from chameleon_core.errors import PluginError
 from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
 
@@ -64,7 +63,7 @@ def test_rubbish_names_the_explorer(grid, make_tuner, measure, configs):
 def test_scores_of_another_shape(grid, make_tuner, measure, scores):
     space = grid(9, 9)
     explorer = Scripted(np.array([[8, 8]]), scores)
-    with pytest.raises(PluginError, match="odd-explorers.*scores"):
+    with pytest.raises(PluginError, match=r"odd-explorers.*scores"):
         second_batch(space, make_tuner(space, explorer=explorer), measure)
 
 
@@ -74,7 +73,7 @@ def test_not_even_candidates(grid, make_tuner, measure):
             return None
 
     space = grid(9, 9)
-    with pytest.raises(PluginError, match="odd-explorers.*NoneType instead of Candidates"):
+    with pytest.raises(PluginError, match=r"odd-explorers.*NoneType instead of Candidates"):
         second_batch(space, make_tuner(space, explorer=Lazy()), measure)
 
 

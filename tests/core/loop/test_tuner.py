@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import Sampler
+from chameleon_core.stages import Candidates, Explorer, Sampler
 
 
 def test_the_first_batch_is_start_then_random(grid, make_tuner):
@@ -15,6 +14,18 @@ def test_the_first_batch_is_start_then_random(grid, make_tuner):
     assert batch[:2].tolist() == [[3, 4], [5, 6]]
     assert len(batch) == 4
     assert len(space.distinct(batch)) == 4
+
+
+def test_what_did_not_fit_into_the_first_batch_comes_before_chance(grid, make_tuner, measure):
+    class Idle(Explorer):
+        def explore(self, score, visited, count):
+            return Candidates(configs=np.empty((0, 2), np.int32), scores=np.empty(0))
+
+    start = np.array([[i, i] for i in range(6)])
+    space = grid(9, 9, start=start)
+    tuner = make_tuner(space, explorer=Idle())
+    tuner.tell(measure(space, tuner.ask()))
+    assert tuner.ask()[:2].tolist() == start[4:].tolist()
 
 
 def test_an_illegal_start_is_left_out(grid, make_tuner):

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
 from chameleon_core.pipeline import PipelineError, ResolvedPipeline, load_pipeline
 from chameleon_core.plugins import Registry
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import attrs
+from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, Registry, hookimpl
 
 HERE = "chameleon_core.errors:ChameleonError"
@@ -15,9 +16,14 @@ class ConvSpec:
     channels: int
     stride: tuple[int, int] = (1, 1)
 
+    def __attrs_post_init__(self) -> None:
+        if self.channels % self.stride[0]:
+            raise ConfigError("the channels do not fit", hint="Choose others.")
+
 
 @attrs.frozen(kw_only=True)
 class SourceSpec:
+    label: str = ""
     source: str = attrs.field(metadata={"source": True})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from chameleon_core.errors import ConfigError, ExitCode
 from chameleon_core.pipeline import PipelineError, from_dict, load_pipeline
 from chameleon_core.plugins import AmbiguousNameError, PresetRecord, Registry, hookimpl
@@ -20,24 +19,32 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
         ),
         (
             "explorer:\n  chains: 3\n  clip_rnage: 0.2\n",
-            "pipeline.yaml:5:3: unknown option 'clip_rnage' for explorer 'annealing'; "
-            "did you mean 'clip_range'?",
+            (
+                "pipeline.yaml:5:3: unknown option 'clip_rnage' for explorer 'annealing'; "
+                "did you mean 'clip_range'?"
+            ),
         ),
         ("explorr: random\n", "pipeline.yaml:3:1: unknown key 'explorr'; did you mean 'explorer'?"),
         (
             'explorer: {chains: "3"}\n',
-            "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
-            "not the text '3'",
+            (
+                "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
+                "not the text '3'"
+            ),
         ),
         (
             "explorer: {chains: true}\n",
-            "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
-            "not true",
+            (
+                "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
+                "not true"
+            ),
         ),
         (
             "explorer: {chains: 64.0}\n",
-            "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
-            "not the number 64.0",
+            (
+                "pipeline.yaml:3:20: option 'chains' for explorer 'annealing' must be an integer, "
+                "not the number 64.0"
+            ),
         ),
         (
             "explorer: {chains: 0}\n",
@@ -45,8 +52,10 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
         ),
         (
             "explorer: {persistent: yes}\n",
-            "pipeline.yaml:3:24: option 'persistent' for explorer 'annealing' must be true or "
-            "false, not the text 'yes'",
+            (
+                "pipeline.yaml:3:24: option 'persistent' for explorer 'annealing' must be true or "
+                "false, not the text 'yes'"
+            ),
         ),
         (
             "explorer: {clip_range: .nan}\n",
@@ -54,8 +63,10 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
         ),
         (
             "explorer: {mode: rnk}\n",
-            "pipeline.yaml:3:18: option 'mode' for explorer 'annealing' must be reg or rank, "
-            "not the text 'rnk'; did you mean 'rank'?",
+            (
+                "pipeline.yaml:3:18: option 'mode' for explorer 'annealing' must be reg or rank, "
+                "not the text 'rnk'; did you mean 'rank'?"
+            ),
         ),
         (
             "explorer: {temperature: {stop: 1}}\n",
@@ -65,24 +76,34 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             "seed: 1\nseed: 2\n",
             "pipeline.yaml:4:1: key 'seed' is there twice, first in line 3; remove one",
         ),
-        ("explorer:\n\tchains: 3\n", "pipeline.yaml:4:1: a tab is used for indentation; use spaces"),
+        (
+            "explorer:\n\tchains: 3\n",
+            "pipeline.yaml:4:1: a tab is used for indentation; use spaces",
+        ),
         ("seed:\t3\n", "pipeline.yaml:3:6: a tab stands where YAML wants spaces"),
         (
             "synthesizer: null\n",
-            "pipeline.yaml:3:14: 'synthesizer' must name a synthesizer, not be null; leave the "
-            "key out for the default, or 'none' for none",
+            (
+                "pipeline.yaml:3:14: 'synthesizer' must name a synthesizer, not be null; leave the "
+                "key out for the default, or 'none' for none"
+            ),
         ),
         ("seed: -1\n", "pipeline.yaml:3:7: 'seed' must be at least 0, not -1"),
         ("seed: 3e0\n", "pipeline.yaml:3:7: 'seed' must be an integer, not the number 3.0"),
         (
             "budget: {wall_time: 20x}\n",
-            "pipeline.yaml:3:21: option 'wall_time' for 'budget': '20x' is no duration; write it "
-            "like 90s, 20m or 1h30m",
+            (
+                "pipeline.yaml:3:21: option 'wall_time' for 'budget': '20x' is no duration; "
+                "write it "
+                "like 90s, 20m or 1h30m"
+            ),
         ),
         (
             "budget: {scope: taks}\n",
-            "pipeline.yaml:3:17: option 'scope' for 'budget' must be task or network, not the "
-            "text 'taks'; did you mean 'task'?",
+            (
+                "pipeline.yaml:3:17: option 'scope' for 'budget' must be task or network, not the "
+                "text 'taks'; did you mean 'task'?"
+            ),
         ),
         (
             "require: {min_ratio: 0.9, against: vendor}\n",
@@ -97,16 +118,39 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             "pipeline.yaml:3:22: baseline 'untuned' is there twice; remove one",
         ),
         ("preset: ht\n", "pipeline.yaml:3:9: unknown preset 'ht'; did you mean 'hot'?"),
-        ("output: 5\n", "pipeline.yaml:3:9: 'output' must be a text, not the number 5; put it in quotes"),
-        ("sampler: [greedy]\n", "pipeline.yaml:3:10: 'sampler' must name a sampler, not be a list; "
-         "leave the key out for the default"),
+        (
+            "output: 5\n",
+            "pipeline.yaml:3:9: 'output' must be a text, not the number 5; put it in quotes",
+        ),
+        (
+            "sampler: [greedy]\n",
+            (
+                "pipeline.yaml:3:10: 'sampler' must name a sampler, not be a list; "
+                "leave the key out for the default"
+            ),
+        ),
         ("a: &x [*x]\n", "pipeline.yaml:3:4: an alias that contains itself"),
-        ("a: !!python/name:os.system 3\n", "pipeline.yaml:3:4: the tag "
-         "'tag:yaml.org,2002:python/name:os.system' has no meaning in a pipeline; remove it"),
+        (
+            "a: !!python/name:os.system 3\n",
+            (
+                "pipeline.yaml:3:4: the tag "
+                "'tag:yaml.org,2002:python/name:os.system' has no meaning in a pipeline; remove it"
+            ),
+        ),
     ],
 )
 def test_one_mistake_is_one_line_at_its_place(faults, text, expected):
     assert faults(HEAD + text) == [expected]
+
+
+def test_what_an_options_class_itself_refuses_is_shown_at_its_place(faults):
+    text = "model:\n  operators:\n    - conv2d: {channels: 3, stride: [2, 2]}\ntarget: native\n"
+    assert faults(text) == [
+        (
+            "pipeline.yaml:3:15: option 'operators[0].conv2d' for frontend 'operators': "
+            "the channels do not fit; choose others"
+        )
+    ]
 
 
 def test_every_mistake_is_found_in_one_pass_in_the_order_of_the_file(faults):
@@ -131,33 +175,62 @@ budget: {measurements: x, batch_size: 64.0}
     assert faults(text, "foo", "seed.x=3") == [
         "--set foo: write it as key=value or key.option=value",
         "--set seed.x=3: there is no 'x' in the text '3'",
-        "pipeline.yaml:3:7: unknown entry 'conv2dd' for 'operators[0]' of frontend 'operators'; "
-        "did you mean 'conv2d'?",
-        "pipeline.yaml:4:15: missing option 'channels' for 'operators[1].conv2d' of frontend "
-        "'operators'",
-        "pipeline.yaml:4:16: unknown option 'chanels' for 'operators[1].conv2d' of frontend "
-        "'operators'; did you mean 'channels'?",
-        "pipeline.yaml:4:36: option 'operators[1].conv2d.stride' for frontend 'operators' must be "
-        "a list of 2, not a list with 1 entries",
-        "pipeline.yaml:5:7: option 'operators[2]' for frontend 'operators' must be a mapping with "
-        "one key, conv2d or primfunc, not the text 'conv2d'",
+        (
+            "pipeline.yaml:3:7: unknown entry 'conv2dd' for 'operators[0]' of frontend "
+            "'operators'; "
+            "did you mean 'conv2d'?"
+        ),
+        (
+            "pipeline.yaml:4:15: missing option 'channels' for 'operators[1].conv2d' of frontend "
+            "'operators'"
+        ),
+        (
+            "pipeline.yaml:4:16: unknown option 'chanels' for 'operators[1].conv2d' of frontend "
+            "'operators'; did you mean 'channels'?"
+        ),
+        (
+            "pipeline.yaml:4:36: option 'operators[1].conv2d.stride' for frontend 'operators' "
+            "must be "
+            "a list of 2, not a list with 1 entries"
+        ),
+        (
+            "pipeline.yaml:5:7: option 'operators[2]' for frontend 'operators' must be a "
+            "mapping with "
+            "one key, conv2d or primfunc, not the text 'conv2d'"
+        ),
         "pipeline.yaml:6:9: 'target' must be a text, not the number 3; put it in quotes",
         "pipeline.yaml:7:7: 'seed' must be an integer, not the text '3'",
-        "pipeline.yaml:10:3: unknown option 'clip_rnage' for explorer 'annealing'; did you mean "
-        "'clip_range'?",
+        (
+            "pipeline.yaml:10:3: unknown option 'clip_rnage' for explorer 'annealing'; did you "
+            "mean "
+            "'clip_range'?"
+        ),
         "pipeline.yaml:11:11: option 'chains' for explorer 'annealing' must be >= 1: 0",
-        "pipeline.yaml:12:14: option 'sizes[1]' for explorer 'annealing' must be an integer, not "
-        "the number 2.0",
-        "pipeline.yaml:12:19: option 'sizes[2]' for explorer 'annealing' must be an integer, not "
-        "the text 'a'",
-        "pipeline.yaml:13:22: option 'weights.b' for explorer 'annealing' must be a number, not "
-        "the text '2'",
+        (
+            "pipeline.yaml:12:14: option 'sizes[1]' for explorer 'annealing' must be an "
+            "integer, not "
+            "the number 2.0"
+        ),
+        (
+            "pipeline.yaml:12:19: option 'sizes[2]' for explorer 'annealing' must be an "
+            "integer, not "
+            "the text 'a'"
+        ),
+        (
+            "pipeline.yaml:13:22: option 'weights.b' for explorer 'annealing' must be a "
+            "number, not "
+            "the text '2'"
+        ),
         "pipeline.yaml:14:10: unknown sampler 'gredy'; did you mean 'greedy'?",
         "pipeline.yaml:15:1: unknown key 'exlporer'; did you mean 'explorer'?",
-        "pipeline.yaml:16:24: option 'measurements' for 'budget' must be an integer, not the "
-        "text 'x'",
-        "pipeline.yaml:16:39: option 'batch_size' for 'budget' must be an integer, not the "
-        "number 64.0",
+        (
+            "pipeline.yaml:16:24: option 'measurements' for 'budget' must be an integer, not the "
+            "text 'x'"
+        ),
+        (
+            "pipeline.yaml:16:39: option 'batch_size' for 'budget' must be an integer, not the "
+            "number 64.0"
+        ),
     ]
 
 
@@ -238,8 +311,11 @@ def test_a_name_of_two_distributions_is_an_error_until_one_is_picked(fakes, load
     using = fakes.registry(("other-dist", fakes.Extra()))
     text = "model: {onnx: a}\ntarget: x\nexplorer: random\n"
     assert faults(text, using=using) == [
-        "pipeline.yaml:3:11: explorer 'random' is registered by 'fakes' and 'other-dist'; write "
-        "'fakes:random' or 'other-dist:random'"
+        (
+            "pipeline.yaml:3:11: explorer 'random' is registered by 'fakes' and 'other-dist'; "
+            "write "
+            "'fakes:random' or 'other-dist:random'"
+        )
     ]
     picked = load(text.replace("random", "other-dist:random"), using=using)
     assert picked.explorer.name == "other-dist:random"

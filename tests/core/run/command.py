@@ -2,22 +2,14 @@
 
 import sys
 
-import chameleon_core.plugins.registry as registry
-
-
-def main():
-    from chameleon_core.testing.fakes import synthetic_registry
-
-    known = synthetic_registry()
-    import chameleon_core.cli.group
-    import chameleon_core.pipeline.load
-
-    for module in (registry, chameleon_core.cli.group, chameleon_core.pipeline.load):
-        module.default_registry = lambda: known
-    from chameleon_core.cli.main import run
-
-    return run(sys.argv[1:])
-
+from chameleon_core.cli import group
+from chameleon_core.cli.main import run
+from chameleon_core.pipeline import load
+from chameleon_core.plugins import registry
+from chameleon_core.testing.fakes import synthetic_registry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    known = synthetic_registry()
+    for module in (registry, group, load):
+        module.default_registry = lambda: known
+    sys.exit(run(sys.argv[1:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 from chameleon_core.run_folder import read_store
@@ -12,7 +11,7 @@ from chameleon_core.testing.fakes import synthetic_document, synthetic_registry
 
 @pytest.fixture
 def pipeline(tmp_path):
-    """Makes pipelines that run in ``tmp_path/run`` and log what they measure to ``tmp_path/log``."""
+    """Makes pipelines that run in ``tmp_path/run`` and log to ``tmp_path/log``."""
 
     def make(*, plugins=(), output=tmp_path / "run", runner=None, **more):
         runner = {"log": str(tmp_path / "log"), **(runner or {})}

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from chameleon_core.run_folder import read_store
 from chameleon_core.testing.fakes import synthetic_document
 
@@ -162,7 +161,9 @@ def test_two_processes_on_one_folder(write, tmp_path):
     hold = tmp_path / "hold"
     file = write(runner={"hold": str(hold), "delay": 0.001})
     hold.touch()
-    first = subprocess.Popen([*COMMAND, "run", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    first = subprocess.Popen(
+        [*COMMAND, "run", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     while not (tmp_path / "run" / "pipeline.yaml").exists():
         assert first.poll() is None
         time.sleep(0.005)

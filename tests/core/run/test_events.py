@@ -6,12 +6,11 @@ import io
 import json
 
 import pytest
-from structlog.testing import capture_logs
-
 from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
 from chameleon_core.events.bus import EventBus
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins import hookimpl
+from structlog.testing import capture_logs
 
 
 class Recorder:
@@ -108,7 +107,9 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("stream", "kind"), [(io.StringIO, PlainProgress), (Terminal, LiveProgress)])
+@pytest.mark.parametrize(
+    ("stream", "kind"), [(io.StringIO, PlainProgress), (Terminal, LiveProgress)]
+)
 def test_progress(pipeline, stream, kind):
     file = stream()
     progress = progress_for(file)

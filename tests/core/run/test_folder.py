@@ -6,17 +6,16 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import attrs
 import pytest
-
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import run_pipeline
 from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.stages import TargetResolver
-from chameleon_core.testing.fakes import synthetic_registry
+from chameleon_core.testing.fakes import run_synthetic, synthetic_document, synthetic_registry
 
 
 def test_what_a_run_leaves(pipeline, tmp_path):
@@ -73,7 +72,7 @@ def test_native_on_another_machine_is_another_target(pipeline, plugin, monkeypat
 
     run_pipeline(attrs.evolve(resolved(), budget=attrs.evolve(pipeline().budget, measurements=4)))
     monkeypatch.setenv("SYNTHETIC_CPU", "alderlake")
-    with pytest.raises(RunFolderError, match="zen4'?, not for .*alderlake"):
+    with pytest.raises(RunFolderError, match=r"zen4'?, not for .*alderlake"):
         run_pipeline(resolved())
 
 
@@ -107,9 +106,12 @@ def read_only(tmp_path):
             folder.chmod(0o555)
             return
         chattr = shutil.which("chattr")
-        if chattr is None or subprocess.run(
-            [chattr, "+i", str(folder)], capture_output=True, check=False
-        ).returncode:
+        if (
+            chattr is None
+            or subprocess.run(
+                [chattr, "+i", str(folder)], capture_output=True, check=False
+            ).returncode
+        ):
             pytest.skip("root writes to any folder here: run as another user to test this")
         frozen.append((chattr, folder))
 
@@ -127,22 +129,42 @@ def test_a_read_only_folder(pipeline, tmp_path, read_only):
     assert caught.value.hint
 
 
-def test_a_folder_that_becomes_unwritable_keeps_what_it_has(pipeline, tmp_path, monkeypatch):
-    class Unplug:
-        """Takes the records away after five measurements, as a lost network drive would."""
+FULL = """
+import json, resource, sys
+from chameleon_core.errors import RunFolderError
+from chameleon_core.testing.fakes import run_synthetic
 
-        count = 0
+# A limit on the size of files stands in for a full disk: writing fails in the same place.
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+try:
+    run_synthetic(json.loads(sys.argv[1]))
+except RunFolderError as error:
+    print(error)
+    print(error.hint)
+"""
 
-        @hookimpl
-        def chameleon_measured(self, event):
-            self.count += 1
-            if self.count == 5:
-                for name in ("records.sqlite", "records.sqlite-wal", "records.sqlite-shm"):
-                    os.truncate(tmp_path / "run" / name, 0)
 
-    with pytest.raises(RunFolderError, match="records.sqlite") as caught:
-        run_pipeline(pipeline(), listeners=[Unplug()])
-    assert caught.value.hint
+def test_a_disk_that_fills_up_during_a_run(tmp_path, records):
+    document = synthetic_document(
+        tmp_path / "run", operators=[[40, 40]], runner={"log": str(tmp_path / "log")}
+    )
+    document["budget"] = {"measurements": 60, "batch_size": 8}
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, json.dumps(document)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    message, hint = done.stdout.strip().splitlines()
+    assert "cannot write to" in message
+    assert "continues" in hint
+    saved = records(tmp_path / "run")["op0"]
+    assert 3 < len(saved) < 60
+    result = run_synthetic(document)
+    assert result.operators[0].measurements == 60
+    assert saved.items() <= records(tmp_path / "run")["op0"].items()
+    # Only what could not be saved was measured again.
+    assert len((tmp_path / "log").read_text().splitlines()) <= 60 + 1 + 1
 
 
 def test_no_run_in_a_folder(tmp_path):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import random
-import signal
 import time
 
 from chameleon_core.run_folder import read_store
@@ -53,7 +51,7 @@ def killed(context, folder, chance):
     while process.is_alive() and len(lines(folder)) < before + wanted:
         time.sleep(0.0005)
     time.sleep(chance.uniform(0, 0.05 if not wanted else 0.003))
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.join()
 
 
@@ -80,7 +78,9 @@ def test_killed_fifty_times(tmp_path):
         process.join()
         assert process.exitcode == 0
     assert stored(disturbed) == stored(calm)
-    one, other = (json.loads((folder / "run" / "best.json").read_text()) for folder in (disturbed, calm))
+    one, other = (
+        json.loads((folder / "run" / "best.json").read_text()) for folder in (disturbed, calm)
+    )
     for a, b in zip(one["operators"], other["operators"], strict=True):
         for key in ("name", "config", "best", "tuned_seconds", "measurements", "failed", "ratio"):
             assert a[key] == b[key]

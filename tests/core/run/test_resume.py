@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_core.testing.fakes import synthetic_document, synthetic_registry
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 class StopAfter:
@@ -54,10 +54,8 @@ def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stops):
     folder = tmp_path_factory.mktemp("resumed")
     for count in stops:
         stop = StopAfter(count)
-        try:
+        with contextlib.suppress(RunInterrupted):
             run_pipeline(synthetic(folder), listeners=[stop], interruption=stop.interruption)
-        except RunInterrupted as error:
-            assert error.exit_code == 130
     result = run_pipeline(synthetic(folder))
     records, winners = undisturbed
     assert everything(folder) == records
@@ -72,6 +70,7 @@ def test_a_stop_between_tuning_and_comparing_is_resumed(tmp_path, undisturbed):
     with pytest.raises(RunInterrupted, match="saved") as caught:
         run_pipeline(synthetic(tmp_path), listeners=[stop], interruption=stop.interruption)
     assert "same command" in caught.value.hint
+    assert caught.value.exit_code == 130
     result = run_pipeline(synthetic(tmp_path))
     assert [(o.name, o.config, o.tuned_seconds) for o in result.operators] == undisturbed[1]
 

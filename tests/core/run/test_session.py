@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
-from chameleon_core.loop import Scheduler, run_pipeline
+from chameleon_core.loop import Interruption, RunInterrupted, Scheduler, run_pipeline
 from chameleon_core.measurement import Measurement
+from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Baseline, Frontend, SpaceProvider
 from chameleon_core.task import Task
 from chameleon_core.testing.fakes import BASELINE_SECONDS, SyntheticRunner
@@ -97,6 +97,18 @@ def test_another_batch_size_keeps_what_was_measured(pipeline, log_lines, records
         assert operator.search_seconds == min(m.cost for m in after.values())
 
 
+def test_a_run_that_continues_is_no_longer_finished(pipeline, tmp_path):
+    run_pipeline(pipeline())
+    interruption = Interruption()
+    interruption.request()
+    with pytest.raises(RunInterrupted):
+        run_pipeline(
+            pipeline(budget={"measurements": 30, "batch_size": 4}), interruption=interruption
+        )
+    with read_store(tmp_path / "run") as store:
+        assert store.fact("finished") is None
+
+
 def test_a_smaller_budget_measures_nothing(pipeline, log_lines):
     run_pipeline(pipeline())
     before = measured(log_lines())
@@ -149,9 +161,7 @@ def test_everything_invalid_is_no_valid_result(pipeline, log_lines):
     assert run_pipeline(pipeline(failing=100)).exit_code is ExitCode.NO_VALID_RESULT
 
 
-@pytest.mark.parametrize(
-    ("ratio", "code"), [(1.5, ExitCode.OK), (4.5, ExitCode.THRESHOLD_MISSED)]
-)
+@pytest.mark.parametrize(("ratio", "code"), [(1.5, ExitCode.OK), (4.5, ExitCode.THRESHOLD_MISSED)])
 def test_a_required_ratio(pipeline, ratio, code):
     require = {"min_ratio": ratio, "against": "synthetic"}
     result = run_pipeline(pipeline(require=require))
@@ -182,8 +192,8 @@ def test_the_comparison_chooses_the_winner(pipeline, plugin, records):
     operator = run_pipeline(resolved).operators[0]
     stored = sorted(records(resolved.output)["op0"].values(), key=lambda m: m.cost)
     assert operator.config != stored[0].config
-    assert operator.tuned_seconds == pytest.approx(0.25e-3)
-    assert operator.search_seconds == stored[3].cost
+    assert operator.tuned_seconds == pytest.approx(1e-3 / 3)
+    assert operator.search_seconds == stored[2].cost
 
 
 def options_of(resolved):
@@ -231,14 +241,14 @@ class Short(SyntheticRunner):
         (Inventive, "was not asked for"),
         (Repetitive, "or a second one"),
         (Nan, "yielded the times"),
-        (Raising, "failed to measure task 'op0': OSError: no such board"),
-        (Short, "compared 8 programs and returned 7"),
+        (Raising, "to measure task 'op0': OSError: no such board"),
+        (Short, "compared 7 programs and returned 6"),
     ],
 )
 def test_a_runner_that_breaks_its_contract_is_named(pipeline, plugin, runner, says):
     options = options_of(pipeline())
     resolved = pipeline(plugins=[plugin("runners", runner, options)], runner={"name": "odd"})
-    with pytest.raises(PluginError, match=f"runner 'odd' {says}"):
+    with pytest.raises(PluginError, match=f"runner 'odd' .*{says}"):
         run_pipeline(resolved)
 
 
@@ -276,24 +286,21 @@ class NoSpace(SpaceProvider):
 
 
 @pytest.mark.parametrize(
-    ("kind", "factory", "key", "says"),
+    ("kind", "factory", "says"),
     [
-        ("schedulers", Stuck, "scheduler", "scheduler 'odd' chose task 7"),
-        ("spaces", NoSpace, "space", "space 'odd' returned a dict"),
+        ("scheduler", Stuck, "scheduler 'odd' chose task 7"),
+        ("space", NoSpace, "space 'odd' returned a dict"),
     ],
 )
-def test_a_stage_that_breaks_its_contract_is_named(
-    pipeline, plugin, log_lines, kind, factory, key, says
-):
-    resolved = pipeline(plugins=[plugin(kind, factory)], **{key: "odd"})
+def test_a_stage_that_breaks_its_contract_is_named(pipeline, plugin, kind, factory, says):
+    resolved = pipeline(plugins=[plugin(f"{kind}s", factory)], **{kind: "odd"})
     with pytest.raises(PluginError, match=says):
         run_pipeline(resolved)
-    assert log_lines() == []
 
 
 def test_a_broken_baseline_shows_before_anything_is_measured(pipeline, plugin, log_lines):
     resolved = pipeline(plugins=[plugin("baselines", NoBaseline)], baselines=["odd"])
-    with pytest.raises(PluginError, match="baseline 'odd' failed.*libdnn"):
+    with pytest.raises(PluginError, match=r"baseline 'odd' failed.*libdnn"):
         run_pipeline(resolved)
     assert log_lines() == []
 

@@ -7,14 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Contender, StageRef
 from chameleon_core.store import RecordStore, Spending, StoredComparison
 from chameleon_core.task import Task
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 TASK = Task(name="op", operator="conv2d", arguments={"shape": [1, 2]}, target="llvm", flop=2.0)
 

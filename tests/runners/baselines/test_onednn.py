@@ -1,6 +1,7 @@
 """oneDNN through PyTorch computes what the operators say, in every variant."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -94,3 +95,33 @@ print(*{{"torch", "tvm"}} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinities here")
+def test_threads_do_not_share_the_core_of_a_bound_main_thread():
+    pytest.importorskip("torch")
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core")
+    task = SPECS["3x3"].task("3x3", CPU)
+    code = f"""
+import json, os, pathlib
+from chameleon_core.plugins import NoOptions
+from chameleon_core.task import Task
+from chameleon_runners.baselines.onednn import OneDNNBaseline
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+task = Task(**json.loads({json.dumps(task.to_json())!r}))
+OneDNNBaseline(NoOptions()).builder(task, "nchw", threads=2).build(()).outputs()
+threads = [int(p.name) for p in pathlib.Path("/proc/self/task").iterdir()]
+used = [os.sched_getaffinity(thread) for thread in threads]
+print(len(os.sched_getaffinity(0)), len(set().union(*used)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+    )
+    main, together = (int(word) for word in done.stdout.split())
+    assert main == 1
+    assert together >= 2

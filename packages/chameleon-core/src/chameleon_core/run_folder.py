@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -152,7 +153,7 @@ def _locked(path: Path) -> int:
     """A descriptor that holds the lock; the kernel lets go of it when the process ends."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(lock)
     except BlockingIOError as error:
         holder = os.read(lock, 32).decode(errors="replace").strip()
         os.close(lock)
@@ -167,6 +168,19 @@ def _locked(path: Path) -> int:
         os.ftruncate(lock, 0)
         os.write(lock, f"{os.getpid()}\n".encode())
     return lock
+
+
+def _flock(lock: int, *, tries: int = 10, pause: float = 0.02) -> None:
+    """Take the lock; asked a few times, since ``chameleon status`` holds it for a moment."""
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(pause)
+        else:
+            return
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from chameleon_core.errors import ChameleonError
+
 
 def did_you_mean(given: Any, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for the known name most alike, or nothing."""
@@ -16,3 +18,17 @@ def did_you_mean(given: Any, known: Iterable[str]) -> str:
 def listing(names: Sequence[str]) -> str:
     """``a, b or c``."""
     return " or ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def with_article(noun: str) -> str:
+    """``a sampler``, ``an explorer``."""
+    return f"an {noun}" if noun[:1].lower() in set("aeiou") else f"a {noun}"
+
+
+def with_hint(error: ChameleonError) -> str:
+    """An error and its hint in one line."""
+    hint = error.hint or ""
+    # The hint's first word goes on in the same sentence, unless it is a name such as TVM.
+    if hint[1:2].islower():
+        hint = hint[0].lower() + hint[1:]
+    return "; ".join(filter(None, [str(error).rstrip("."), hint.rstrip(".")]))

@@ -22,6 +22,10 @@ from chameleon_runners.options import LocalOptions
 from chameleon_runners.references import Reference
 from chameleon_runners.worker.protocol import Message
 
+_FEW_ROUNDS = 4
+_HOPELESS = 3.0
+"""Contenders this much slower than the fastest are timed in a few rounds only."""
+
 
 class _Step(IntEnum):
     """How far a contender's worker has come; the value is what it did last."""
@@ -92,11 +96,17 @@ class Comparison:
         for entry in self._entries:
             self._check(entry)
         generator = np.random.default_rng(0)
-        for _ in range(self._options.compare_rounds):
+        for done in range(self._options.compare_rounds):
             # A new order every round: nobody always runs after the same neighbour.
             for place in generator.permutation(len(self._entries)):
-                self._repeat(self._entries[place])
+                if done < _FEW_ROUNDS or not self._hopeless(self._entries[place]):
+                    self._repeat(self._entries[place])
         return [self._result(entry) for entry in self._entries]
+
+    def _hopeless(self, entry: _Entry) -> bool:
+        """Whether a contender is so slow that more repeats would tell nothing new."""
+        best = min(other.candidate.fastest for other in self._entries)
+        return entry.candidate.fastest > _HOPELESS * best
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -166,8 +176,7 @@ class Comparison:
         """Let the first contender that can do it compute the expected outputs."""
         reasons = []
         for entry in self._entries:
-            command: Message = {"command": "reference", "path": str(self._reference.path)}
-            reply = self._ask(entry, lambda _, c=command: c, self._options.reference_timeout)
+            reply = self._ask(entry, self._reference_command, self._options.reference_timeout)
             if self._stopped:
                 return
             if reply is not None and reply["status"] == "ok":
@@ -182,6 +191,9 @@ class Comparison:
                 f"({'; '.join(reasons)})",
                 hint="the builder of a space has to implement reference()",
             )
+
+    def _reference_command(self, _entry: _Entry) -> Message:
+        return {"command": "reference", "path": str(self._reference.path)}
 
     def _check(self, entry: _Entry) -> None:
         def command(asked: _Entry) -> Message:

@@ -6,22 +6,18 @@ import attrs
 from attrs import validators
 
 
-def _optional_ge(least: int) -> object:
-    return validators.optional(validators.ge(least))
-
-
 @attrs.frozen(kw_only=True)
 class LocalOptions:
     """Options of the ``local`` runner; every duration is in seconds."""
 
     threads: int | None = attrs.field(
         default=None,
-        validator=_optional_ge(1),
+        validator=validators.optional(validators.ge(1)),
         metadata={"help": "threads a kernel runs with; all usable cores where not given"},
     )
     workers: int | None = attrs.field(
         default=None,
-        validator=_optional_ge(1),
+        validator=validators.optional(validators.ge(1)),
         metadata={"help": "worker processes that build; one per usable core where not given"},
     )
     build_timeout: float = attrs.field(
@@ -61,7 +57,7 @@ class LocalOptions:
     )
     memory_mib: int | None = attrs.field(
         default=None,
-        validator=_optional_ge(64),
+        validator=validators.optional(validators.ge(64)),
         metadata={"help": "memory limit of a worker in MiB; a share of the machine's if absent"},
     )
     build_ahead: int = attrs.field(
@@ -98,12 +94,12 @@ class LocalOptions:
         default=5, validator=validators.ge(1), metadata={"help": "repeats at least"}
     )
     max_repeats: int = attrs.field(
-        default=12, validator=validators.ge(1), metadata={"help": "repeats at most"}
+        default=10, validator=validators.ge(1), metadata={"help": "repeats at most"}
     )
     spread: float = attrs.field(
-        default=0.005,
+        default=0.01,
         validator=validators.gt(0.0),
-        metadata={"help": "repeats end once the median is known to this relative standard error"},
+        metadata={"help": "repeats end once three agree with the fastest this closely"},
     )
     slow_factor: float = attrs.field(
         default=2.0,
@@ -111,17 +107,17 @@ class LocalOptions:
         metadata={"help": "one repeat is enough for kernels slower than the best by this factor"},
     )
     leader_margin: float = attrs.field(
-        default=0.06,
+        default=0.05,
         validator=validators.ge(0.0),
         metadata={"help": "kernels this close to the best are timed again, interleaved"},
     )
     leaders: int = attrs.field(
-        default=12,
+        default=10,
         validator=validators.ge(0),
         metadata={"help": "kernels of a batch timed again at most"},
     )
     leader_rounds: int = attrs.field(
-        default=24,
+        default=12,
         validator=validators.ge(1),
         metadata={"help": "repeats of each leader at most"},
     )

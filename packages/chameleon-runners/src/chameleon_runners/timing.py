@@ -17,7 +17,7 @@ from chameleon_core.stages import Kernel
 _AGREEING = 3
 """Repeats that must agree with the fastest before it is believed."""
 
-_FAR = 1.25
+_FAR = 1.1
 """Kernels this much slower than the best are known precisely enough after three repeats."""
 
 _LONG_RUN = 0.05

@@ -18,7 +18,10 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import TargetResolver
 from tvm.target import Target, TargetKind, codegen
 
-_HINT = "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', or a tag such as 'nvidia/nvidia-h100'."
+_HINT = (
+    "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "
+    "or a tag such as 'nvidia/nvidia-h100'."
+)
 _SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
 _KIB = 1024
 

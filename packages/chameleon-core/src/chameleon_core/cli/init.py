@@ -17,8 +17,12 @@ _HEAD = """\
 # What to tune: one key, the frontend. Here one convolution of ResNet-18.
 model:
   operators:
-    - conv2d: {batch: 1, in_channels: 256, height: 14, width: 14,
-               out_channels: 256, kernel: 3, padding: 1}
+    - conv2d:
+        input: [1, 256, 14, 14]    # batch, channels, height, width
+        filters: 256
+        kernel: 3
+        padding: 1
+        layout: NHWC
 
 # For which machine: 'native', or anything TVM takes.
 target: native

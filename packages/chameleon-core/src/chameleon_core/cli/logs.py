@@ -22,6 +22,7 @@ def configure(*, debug: bool = False, verbose: bool = False) -> None:
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Looked up for each logger, so that whoever replaces stderr later gets the lines.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

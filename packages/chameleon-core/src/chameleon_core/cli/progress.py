@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from chameleon_core.cli.results_table import duration, failures
@@ -70,6 +70,7 @@ class PlainProgress:
         self._rate = Rate()
         self._measured: dict[str, int] = {}
         self._total = 0
+        self._shared = False
 
     def close(self) -> None:
         """See ``ProgressListener``."""
@@ -83,6 +84,7 @@ class PlainProgress:
         """See ``EventHooks``."""
         self._rate = Rate()
         self._total = event.total_measurements
+        self._shared = _shared(event)
         self._measured = {task.name: task.measured for task in event.tasks}
         stored = sum(self._measured.values())
         already = f", {stored} measured before" if stored else ""
@@ -107,7 +109,8 @@ class PlainProgress:
     @hookimpl
     def chameleon_task_finished(self, event: TaskFinished) -> None:
         """See ``EventHooks``."""
-        self._total -= max(0, event.task.target_measurements - event.task.measured)
+        if not self._shared:
+            self._total -= max(0, event.task.target_measurements - event.task.measured)
         self._say(f"{event.task.name}: done, {event.reason}")
 
     @hookimpl
@@ -117,7 +120,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """One bar a task, redrawn in place.
+    """One bar a task and one for all, redrawn in place.
 
     Args:
         stream: a terminal.
@@ -129,17 +132,15 @@ class LiveProgress:
 
         self._progress: Progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[best]}"),
-            TextColumn("failed {task.fields[failed]}"),
-            TextColumn("{task.fields[pace]}"),
+            TextColumn("{task.fields[note]}"),
             console=Console(file=stream),
         )
         self._rate = Rate()
-        self._tasks: dict[str, TaskID] = {}
-        self._flop: dict[str, float] = {}
-        self._failed: dict[str, dict[str, int]] = {}
+        self._rows: dict[str, TaskID] = {}
+        self._best: dict[str, str] = {}
+        self._failed: dict[str, Counter[str]] = {}
 
     def close(self) -> None:
         """See ``ProgressListener``."""
@@ -150,54 +151,65 @@ class LiveProgress:
         """See ``EventHooks``."""
         self._rate = Rate()
         for task in event.tasks:
-            self._flop[task.name] = task.flop
-            self._failed[task.name] = dict(task.failed)
-            self._tasks[task.name] = self._progress.add_task(
+            self._best[task.name] = _best(task)
+            self._failed[task.name] = Counter(task.failed)
+            self._rows[task.name] = self._progress.add_task(
                 task.name,
                 total=max(task.target_measurements, task.measured),
                 completed=task.measured,
-                best=_best(task),
-                failed=failures(task.failed),
-                pace="",
+                note=self._note(task.name),
             )
+        measured = sum(task.measured for task in event.tasks)
+        self._shared = _shared(event)
+        total = max(event.total_measurements, measured)
+        self._all = self._progress.add_task("all", total=total, completed=measured, note="")
         self._progress.start()
 
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
         """See ``EventHooks``."""
         self._rate.tick()
-        failed = self._failed[event.task]
         if event.failure is not None:
-            failed[event.failure] = failed.get(event.failure, 0) + 1
-        tasks = self._progress.tasks
-        left = sum(int(task.remaining or 0) for task in tasks) - 1
-        self._progress.update(
-            self._tasks[event.task],
-            advance=1,
-            failed=failures(failed),
-            pace=f"{self._rate.per_second:.1f}/s, {self._rate.left(max(0, left))} left",
-        )
+            self._failed[event.task][event.failure] += 1
+        self._progress.update(self._rows[event.task], advance=1, note=self._note(event.task))
+        self._advance_all(1)
 
     @hookimpl
     def chameleon_best_improved(self, event: BestImproved) -> None:
         """See ``EventHooks``."""
-        text = f"{duration(event.seconds)}, {event.gflops:.1f} GFLOP/s"
-        self._progress.update(self._tasks[event.task], best=text)
+        self._best[event.task] = f"{duration(event.seconds)}, {event.gflops:.1f} GFLOP/s"
+        self._progress.update(self._rows[event.task], note=self._note(event.task))
 
     @hookimpl
     def chameleon_task_finished(self, event: TaskFinished) -> None:
         """See ``EventHooks``."""
-        self._progress.update(
-            self._tasks[event.task.name],
-            total=event.task.measured,
-            completed=event.task.measured,
-            pace=event.reason,
-        )
+        measured = event.task.measured
+        self._progress.update(self._rows[event.task.name], total=measured, completed=measured)
+        if not self._shared:
+            unused = max(0, event.task.target_measurements - measured)
+            row = self._progress.tasks[self._progress.task_ids.index(self._all)]
+            self._progress.update(self._all, total=int(row.total or 0) - unused)
 
     @hookimpl
     def chameleon_run_finished(self, event: RunFinished) -> None:  # noqa: ARG002 - the hook's form
         """See ``EventHooks``."""
         self.close()
+
+    def _note(self, task: str) -> str:
+        failed = self._failed[task].total()
+        return self._best[task] + (f", {failed} failed" if failed else "")
+
+    def _advance_all(self, count: int) -> None:
+        row = self._progress.tasks[self._progress.task_ids.index(self._all)]
+        left = self._rate.left(max(0, int(row.remaining or 0) - count))
+        failed = failures(sum(self._failed.values(), Counter[str]()))
+        note = f"{self._rate.per_second:.1f}/s, {left} left, failed {failed}"
+        self._progress.update(self._all, advance=count, note=note)
+
+
+def _shared(event: RunStarted) -> bool:
+    """Whether all tasks spend one budget: what one leaves, others may take."""
+    return sum(task.target_measurements for task in event.tasks) > event.total_measurements
 
 
 def _best(task: TaskSummary) -> str:

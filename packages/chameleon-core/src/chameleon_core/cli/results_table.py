@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from chameleon_core.loop.result import OperatorResult
@@ -49,10 +49,9 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 1e-9:.4g} ns"
 
 
-def failures(failed: dict[str, int] | object) -> str:
+def failures(failed: Mapping[str, int]) -> str:
     """Failures by kind, as ``build_error 3, crash 1``."""
-    counts = dict(failed) if isinstance(failed, dict) else {}
-    return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())) or "0"
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items())) or "0"
 
 
 def print_table(

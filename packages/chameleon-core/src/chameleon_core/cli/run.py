@@ -49,13 +49,16 @@ def command(  # noqa: PLR0917 - click passes them by name
     # Imported here so that --help needs neither numpy nor a plugin.
     from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
 
+    again = ["chameleon", "run", str(pipeline)]
+    again += [word for text in overrides for word in ("--set", text)]
     if output is not None:
+        again += ["-o", str(output)]
         overrides = (*overrides, f"output={json.dumps(str(output.absolute()))}")
     resolved = load_pipeline(pipeline, overrides)
     if dry_run:
         _dry_run(resolved, as_json=as_json)
         return
-    result = _run(resolved, fresh=fresh, again=_command(pipeline, overrides))
+    result = _run(resolved, fresh=fresh, again=shlex.join(again))
     if as_json:
         click.echo(json.dumps(result.to_json()))
     else:
@@ -85,12 +88,6 @@ def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
         raise RunInterrupted(str(error), hint=f"continue with: {again}") from error
     finally:
         progress.close()
-
-
-def _command(pipeline: Path, overrides: tuple[str, ...]) -> str:
-    """The command that continues this run (without ``--fresh``)."""
-    settings = [word for text in overrides for word in ("--set", text)]
-    return shlex.join(["chameleon", "run", str(pipeline), *settings])
 
 
 def _print(result: RunResult) -> None:

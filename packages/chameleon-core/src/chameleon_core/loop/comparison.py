@@ -18,7 +18,7 @@ from chameleon_core.task import Task
 
 log = structlog.get_logger()
 
-FINALISTS = 4
+FINALISTS = 3
 """Configurations of a task that are compared: search timings rank the leaders only roughly."""
 
 

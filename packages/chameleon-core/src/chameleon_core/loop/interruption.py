@@ -67,9 +67,10 @@ class Interruption:
         def handle(_number: int, _frame: FrameType | None) -> None:
             if self.requested:
                 self._exit()
+            # Before anything is said: whoever reads it may send the second signal at once.
+            self.request()
             # Not through sys.stderr: the main thread may be amid a write to it.
             os.write(2, b"\nstopping after what is in flight; once more to stop at once\n")
-            self.request()
 
         numbers = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, handle) for number in numbers}

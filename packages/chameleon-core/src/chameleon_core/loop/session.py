@@ -350,5 +350,7 @@ def run_pipeline(
             return RunResult.from_json(
                 finished["result"], folder=folder.path, require=pipeline.require
             )
+        # From here on it is unfinished, whatever an earlier run with a smaller budget said.
+        folder.store.set_fact("finished", None)
         bus = EventBus([*listeners, EventLog(folder.events)])
         return Session(pipeline, folder, bus, interruption or Interruption()).run()

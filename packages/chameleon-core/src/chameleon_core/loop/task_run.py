@@ -158,7 +158,7 @@ class TaskRun:
             task=self.task,
             space=self.space_ref,
             configs=list(batch.missing),
-            best_seconds=min((m.cost for m in self.tuner.measurements), default=float("inf")),
+            best_seconds=self.tuner.best_cost,
         )
         started = mark = time.perf_counter()
         for measurement in measuring.measure(job):
@@ -209,7 +209,7 @@ class TaskRun:
         for measurement in told:
             self._pending.pop(measurement.config, None)
         self.tuner.tell(told)
-        self._history.append(min((m.cost for m in self.tuner.measurements), default=float("inf")))
+        self._history.append(self.tuner.best_cost)
 
     def _save(self, measurement: Measurement) -> None:
         key = int(self.space.keys(np.array([measurement.config], np.int32))[0])

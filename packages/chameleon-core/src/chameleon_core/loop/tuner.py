@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -28,6 +29,15 @@ class TaskTuner:
         rng: the tuner's own generator, for the first batch and for topping batches up.
         batch_size: configurations per batch at most.
         plan_size: candidates asked of the explorer; ``PLAN_FACTOR`` batches by default.
+
+    Attributes:
+        measurements: everything learnt, in proposal order.
+        visited: the same as identities.
+        best: the fastest of them, the earliest proposed of equals; None where none succeeded.
+        best_cost: its cost in seconds; infinity where there is none.
+        rounds: batches told.
+        steps: search steps of the explorer for the last batch.
+        model_seconds: wall-clock spent learning.
     """
 
     def __init__(
@@ -46,16 +56,12 @@ class TaskTuner:
         self.rounds = 0
         self.steps = 0
         self.model_seconds = 0.0
+        self.best: Measurement | None = None
+        self.best_cost = math.inf
         self._rng = rng
         self._batch_size = batch_size
         self._plan_size = plan_size or PLAN_FACTOR * batch_size
         self._asked: Configs | None = None
-
-    @property
-    def best(self) -> Measurement | None:
-        """The fastest measurement, the earliest proposed of equals; None where none succeeded."""
-        best = min(self.measurements, key=lambda m: m.cost, default=None)
-        return best if best is not None and best.ok else None
 
     def ask(self, limit: int | None = None) -> Configs:
         """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
@@ -118,20 +124,25 @@ class TaskTuner:
         if not measurements:
             return
         self.measurements.extend(measurements)
+        for measurement in measurements:
+            cost = measurement.cost
+            if cost < self.best_cost:
+                self.best, self.best_cost = measurement, cost
         self.visited.add(np.array([m.config for m in measurements], np.int32))
         started = time.perf_counter()
         self.stages.learn(Observations.of(self.space, self.measurements))
         self.model_seconds += time.perf_counter() - started
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
-        """The batch with unvisited random configurations added until it has ``wanted`` rows."""
+        """The batch with start and random configurations added until it has ``wanted`` rows."""
         if len(batch) >= wanted:
             return batch
         # One batch more than needed, so that rows already visited seldom leave it short; where
         # the space is small this asks for all of it.
         draw = min(self.space.size, 2 * wanted + len(self.visited))
         random = self.space.sample(draw, self._rng)
-        batch = self._joined(batch, random)
+        # What the space itself recommends and did not fit into the first batch comes before.
+        batch = self._joined(self._joined(batch, self.space.start), random)
         if len(batch) < wanted and self.measurements:
             # Legal configurations may be too rare to be met at random; those near known ones
             # are met more often.
@@ -141,5 +152,6 @@ class TaskTuner:
         return batch[:wanted]
 
     def _joined(self, batch: Configs, more: Configs) -> Configs:
-        more = more[self.visited.fresh(more) & self.space.legal(more)]
+        more = more[self.space.legal(more)]
+        more = more[self.visited.fresh(more)]
         return self.space.distinct(np.concatenate([batch, more]).astype(np.int32))

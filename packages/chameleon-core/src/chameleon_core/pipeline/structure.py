@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
-from cattrs import BaseConverter
+from cattrs import BaseConverter, StructureHandlerNotFoundError
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
-from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
-from chameleon_core.words import did_you_mean, listing
+from chameleon_core.pipeline.places import Places
+from chameleon_core.words import did_you_mean, listing, with_hint
 
 _NAMES = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
 
 
-class Structurer:
+class Structurer(Places):
     """Makes instances of annotated types from nodes.
 
     A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
@@ -37,8 +37,7 @@ class Structurer:
     """
 
     def __init__(self) -> None:
-        self._owner = ""
-        self._path: list[str] = []
+        super().__init__()
         converter = BaseConverter(detailed_validation=False)
         by_type: dict[Any, Callable[[Any, Any], Any]] = {
             int: self._integer,
@@ -47,8 +46,8 @@ class Structurer:
             bool: self._flag,
             Path: lambda node, _: Path(self._text(node, str)),
         }
-        for kind, hook in by_type.items():
-            converter.register_structure_hook(kind, hook)
+        for scalar, hook in by_type.items():
+            converter.register_structure_hook(scalar, hook)
         # The last registered predicate is asked first.
         by_test: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]]] = [
             (lambda kind: kind in (Any, object), lambda node, _: node.plain()),
@@ -56,7 +55,6 @@ class Structurer:
             (_is_sequence, self._sequence),
             (lambda kind: get_origin(kind) in (Union, types.UnionType), self._union),
             (lambda kind: get_origin(kind) is Literal, self._literal),
-            (lambda kind: isinstance(kind, type) and issubclass(kind, Enum), self._enum),
             (lambda kind: isinstance(kind, type) and attrs.has(kind), self._attrs),
         ]
         for test, hook in by_test:
@@ -75,7 +73,17 @@ class Structurer:
             PipelineError: with every mistake that is in it.
         """
         self._owner, self._path = owner, []
-        return self._converter.structure(node, kind)
+        return self._structure(node, kind)
+
+    def _structure(self, node: Node, kind: Any) -> Any:
+        # cattrs would take a text enum for a text: it looks at classes before it asks predicates.
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return self._enum(node, kind)
+        try:
+            return self._converter.structure(node, kind)
+        except StructureHandlerNotFoundError as error:
+            words = f"the plugin declares the type {kind!r}, which no option can have"
+            raise self._failed(node.mark, words) from error
 
     # ----- scalars ---------------------------------------------------------------------------
 
@@ -135,7 +143,7 @@ class Structurer:
         else:
             kinds = [arguments[0] if arguments else Any] * len(node.value)
         made = self._all(
-            (f"[{index}]", partial(self._converter.structure, one, inner))
+            (f"[{index}]", partial(self._structure, one, inner))
             for index, (one, inner) in enumerate(zip(node.value, kinds, strict=True))
         )
         if isinstance(origin, type) and issubclass(origin, AbstractSet):
@@ -148,8 +156,7 @@ class Structurer:
         arguments = get_args(kind)
         inner = arguments[1] if arguments else Any
         made = self._all(
-            (key, partial(self._converter.structure, item.node, inner))
-            for key, item in node.items()
+            (key, partial(self._structure, item.node, inner)) for key, item in node.items()
         )
         return dict(zip(node.value, made, strict=True))
 
@@ -162,7 +169,7 @@ class Structurer:
         failures = []
         for member in members:
             try:
-                return self._converter.structure(node, member)
+                return self._structure(node, member)
             except PipelineError as error:
                 failures.append(error)
         if len(members) == 1:
@@ -217,7 +224,7 @@ class Structurer:
             node = absolute(node, source=bool(field.metadata.get("source")))
         tags = field.metadata.get("tagged")
         if tags is None:
-            return self._converter.structure(node, Any if field.type is None else field.type)
+            return self._structure(node, Any if field.type is None else field.type)
         if not node.is_sequence:
             return self._tagged(node, tags)
         made = self._all(
@@ -242,8 +249,7 @@ class Structurer:
         try:
             return kind(**values)
         except ChameleonError as error:
-            words = f"{error}; {error.hint}" if error.hint else str(error)
-            raise self._failed(node.mark, words) from error
+            raise self._failed(node.mark, with_hint(error)) from error
         except Exception as error:
             problems = self._refused(node, kind, values)
             raise (
@@ -270,57 +276,22 @@ class Structurer:
                     problems += self._failed(given.mark, _words(error)).problems
         return problems
 
-    # ----- errors ----------------------------------------------------------------------------
-
-    def _all(self, parts: Iterator[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run every part and collect the problems of all of them."""
-        made: list[Any] = []
-        problems: list[Problem] = []
-        for key, part in parts:
-            with self._inside(key), Collecting(problems):
-                made.append(part())
-        if problems:
-            raise PipelineError(problems)
-        return made
-
-    @contextmanager
-    def _inside(self, key: str) -> Iterator[None]:
-        self._path.append(key)
-        try:
-            yield
-        finally:
-            self._path.pop()
-
-    def _dotted(self) -> str:
-        return ".".join(self._path).replace(".[", "[")
-
-    def _place(self) -> str:
-        return f"'{self._dotted()}' of {self._owner}" if self._path else self._owner
-
-    def _about(self) -> str:
-        return f"option '{self._dotted()}' for {self._owner}" if self._path else self._owner
-
-    def _wrong(self, node: Node, wanted: str, more: str = "") -> PipelineError:
-        message = f"{self._about()} must be {wanted}, not {node.in_words()}{more}"
-        return PipelineError([Problem(mark=node.mark, message=message)])
-
-    def _failed(self, mark: Mark, words: str) -> PipelineError:
-        # attrs' validators begin with the attribute's name, which is part of `about` already.
-        named = f"'{self._path[-1]}' " if self._path else "\0"
-        rest = f" {words.removeprefix(named)}" if words.startswith(named) else f": {words}"
-        return PipelineError([Problem(mark=mark, message=f"{self._about()}{rest}")])
-
 
 def first_field(node: Node, kind: type) -> Node:
-    """The section of an options class: a value that is no mapping is its first option's."""
+    """The section of an options class: a value that is no mapping is its first option's.
+
+    Where options are required, the first of these is meant: the others alone would not do.
+    """
     if node.is_mapping:
         return node
     if node.value is None:
         return Node(value={}, mark=node.mark)
-    first = next((field.alias for field in attrs.fields(kind) if field.init), None)
-    if first is None:
+    fields = [field for field in attrs.fields(kind) if field.init]
+    required = [field for field in fields if field.default is attrs.NOTHING]
+    if not fields:
         return node
-    return Node(value={first: Item(key_mark=node.mark, node=node)}, mark=node.mark)
+    alias = (required or fields)[0].alias
+    return Node(value={alias: Item(key_mark=node.mark, node=node)}, mark=node.mark)
 
 
 def _is_mapping(kind: Any) -> bool:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from chameleon_core.errors import ConfigError
@@ -88,16 +90,32 @@ def dump_yaml(document: Any) -> str:
     yaml.default_flow_style = False
     yaml.width = 4096  # a long text stays on its line
     stream = io.StringIO()
-    yaml.dump(_quoted(document), stream)
+    yaml.Representer = _Representer
+    yaml.dump(_styled(document), stream)
     return stream.getvalue()
 
 
-def _quoted(value: Any) -> Any:
-    """The value with every text that has unprintable characters in double quotes, escaped."""
+class _Representer(RoundTripRepresenter):
+    """Writes null as a word: an empty place after a key looks like a mistake."""
+
+
+_Representer.add_representer(
+    type(None), lambda representer, _: representer.represent_scalar(f"{_TAG}null", "null")
+)
+
+
+def _styled(value: Any) -> Any:
+    """The value, styled for people.
+
+    A list of scalars goes on one line; a text with unprintable characters is quoted and escaped.
+    """
     if isinstance(value, Mapping):
-        return {_quoted(key): _quoted(inner) for key, inner in value.items()}
+        return {_styled(key): _styled(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_quoted(inner) for inner in value]
+        entries = CommentedSeq(_styled(inner) for inner in value)
+        if not any(isinstance(inner, Mapping | list | tuple) for inner in value):
+            entries.fa.set_flow_style()
+        return entries
     if isinstance(value, str) and not value.isprintable():
         return DoubleQuotedScalarString(value)
     return value

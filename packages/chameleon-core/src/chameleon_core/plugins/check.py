@@ -9,7 +9,13 @@ from typing import Any
 import attrs
 
 from chameleon_core.plugins.kinds import Kind
-from chameleon_core.plugins.records import API_VERSION, CommandRecord, PluginRecord, PresetRecord
+from chameleon_core.plugins.records import (
+    API_VERSION,
+    CommandRecord,
+    PluginRecord,
+    PresetRecord,
+)
+from chameleon_core.words import with_article
 
 Record = PluginRecord | PresetRecord | CommandRecord
 
@@ -25,12 +31,13 @@ def complaint(kind: Kind, record: Any) -> str | None:
         record: anything.
     """
     if not isinstance(record, kind.record) or not isinstance(record, Record):
-        return f"a {type(record).__name__} as {kind.noun}, which must be a {kind.record.__name__}"
+        given = with_article(type(record).__name__)
+        return f"{given} as {kind.noun}, which must be a {kind.record.__name__}"
     name: Any = record.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return (
-            f"a {kind.noun} named {name!r}; a name is made of letters, digits, '-', '_', "
-            "'.' and '+'"
+            f"{with_article(kind.noun)} named {name!r}; a name is made of letters, digits, "
+            "'-', '_', '.' and '+'"
         )
     about = f"the {kind.noun} '{record.name}'"
     summary: Any = record.summary

@@ -9,6 +9,7 @@ from typing import Any
 from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.records import PluginRecord
+from chameleon_core.words import with_article
 
 
 def load_factory(factory: str) -> Callable[..., Any]:
@@ -47,7 +48,7 @@ def load_factory(factory: str) -> Callable[..., Any]:
         ) from error
     if not callable(found):
         raise PluginError(
-            f"{factory!r} is a {type(found).__name__} and cannot be called",
+            f"{factory!r} is {with_article(type(found).__name__)} and cannot be called",
             hint="this is a mistake in the plugin; tell its authors",
         )
     loaded: Callable[..., Any] = found

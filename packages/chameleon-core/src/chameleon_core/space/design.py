@@ -225,17 +225,22 @@ class DesignSpace:
         """
         if self.size <= _ENUMERABLE:
             return self._everything[rng.permutation(len(self._everything))[:count]]
-        found = np.empty((0, len(self.knobs)), dtype=np.int32)
-        batch = min(max(count, 256), _MAX_DRAW)
+        found = [np.empty((0, len(self.knobs)), dtype=np.int32)]
+        total, batch = 0, min(max(count, 256), _MAX_DRAW)
         for _ in range(tries):
-            if len(found) >= count:
-                break
             fresh = self._draw(batch, rng)
-            found = self.distinct(np.concatenate([found, fresh]))
+            found.append(fresh)
+            total += len(fresh)
+            if total >= count:
+                # Looked for repeats only here: it means sorting all that was found.
+                found = [self.distinct(np.concatenate(found))]
+                total = len(found[0])
+                if total >= count:
+                    break
             # Enough for what is missing at the rate seen; growing where nothing was found.
-            wanted = 1.1 * (count - len(found)) * batch / max(len(fresh), 0.25)
+            wanted = 1.1 * (count - total) * batch / max(len(fresh), 0.25)
             batch = int(np.clip(wanted, 256, min(4 * batch, _MAX_DRAW)))
-        return found[:count]
+        return self.distinct(np.concatenate(found))[:count]
 
     def mutate(self, configs: Configs, rng: np.random.Generator) -> Configs:
         """Each configuration with one random knob moved to another random value.

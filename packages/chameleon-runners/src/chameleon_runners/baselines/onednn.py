@@ -6,9 +6,11 @@ asking it what it supports needs neither PyTorch nor TVM.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Baseline, Builder
@@ -44,9 +46,28 @@ class OneDNNBaseline(Baseline):
         return VARIANTS[task.operator]
 
     def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
-        from chameleon_runners.baselines.torch_builder import TorchBuilder  # noqa: PLC0415
+        with _every_core():
+            from chameleon_runners.baselines.torch_builder import TorchBuilder  # noqa: PLC0415
 
-        return TorchBuilder(task, variant, threads=threads)
+            return TorchBuilder(task, variant, threads=threads)
+
+
+@contextlib.contextmanager
+def _every_core() -> Iterator[None]:
+    """Let this process use every core for a while.
+
+    OpenMP looks at the affinity of the thread that loads it and starts its pool. Where the main
+    thread is already bound to one core, all threads would share it and run at half the speed.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _kind(target: str) -> str:

@@ -28,6 +28,8 @@ class TorchBuilder(Builder):
 
     def __init__(self, task: Task, variant: str, *, threads: int) -> None:
         torch.set_num_threads(threads)
+        # Starts the pool of threads here, where it may spread over the cores.
+        torch.ones(1 << 20).sum()
         self._task = task
         self._variant = variant
         self._operator = operator_of(task)

@@ -88,7 +88,7 @@ def _hang_blocking_signals() -> None:
 def _eat_memory() -> None:
     held = []
     while True:
-        held.append(np.ones(1 << 23))
+        held.append(np.zeros(1 << 23))
 
 
 def _print_much() -> None:

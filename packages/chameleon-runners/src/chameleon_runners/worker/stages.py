@@ -72,7 +72,7 @@ def _load(factory: str) -> Callable[..., Any]:
 
 def _options(factory: Callable[..., Any], values: dict[str, Any]) -> Any:
     """The options object that a stage's constructor is annotated with, from JSON values."""
-    constructor = factory.__init__ if isinstance(factory, type) else factory
+    constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
     hints = typing.get_type_hints(constructor)
     hints.pop("return", None)
     expected = next(iter(hints.values()), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import ClassVar
 
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Baseline, Builder
@@ -18,6 +19,8 @@ class UntunedBaseline(Baseline):
     TVM schedules nothing by default on a CPU: ``relax.build`` lowers every function as it was
     written, serial loops included. The same is done here, in the task's own layouts.
     """
+
+    vendor: ClassVar[bool] = False
 
     def __init__(self, options: NoOptions) -> None:
         del options

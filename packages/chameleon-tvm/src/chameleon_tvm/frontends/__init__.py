@@ -1,0 +1,1 @@
+"""Frontends: what turns a model into tasks."""

@@ -84,7 +84,7 @@ class Conv2d(Operator):
         from tvm import te  # noqa: PLC0415 - see ``Operator``
 
         spec = self.spec
-        n, oc, oh, ow = spec.output_shape
+        n, oc = spec.output_shape[:2]
         _, ic, kh, kw = spec.filter_shape
         (sh, sw), (dh, dw), (top, left, bottom, right) = spec.strides, spec.dilations, spec.pads
         c, h, w = spec.input[1:]

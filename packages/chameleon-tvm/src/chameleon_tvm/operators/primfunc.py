@@ -240,7 +240,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
                 "output": output,
             }
         )
-    directions = [parameter["output"] for parameter in found]
+    directions = [bool(parameter["output"]) for parameter in found]
     if directions != sorted(directions) or not any(directions):
         raise ConfigError(
             f"primfunc {name}: parameters must be the inputs, then the outputs",

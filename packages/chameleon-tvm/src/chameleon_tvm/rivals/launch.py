@@ -48,7 +48,13 @@ def tune_with_metaschedule(
         "as_shipped": as_shipped,
         "seed": seed,
     }
-    return _run("chameleon_tvm.rivals.metaschedule", request, threads)
+    answer = _run("chameleon_tvm.rivals.metaschedule", request, threads)
+    answer["kernel_seconds"] = None
+    if answer["trace"] is not None:
+        # In a fresh process: the tuner's own has its thread pool on other cores.
+        kernel = {"trace": answer["trace"]}
+        answer["kernel_seconds"] = time_kernels(task, [kernel], threads=threads)[0]
+    return answer
 
 
 def time_kernels(
@@ -58,8 +64,9 @@ def time_kernels(
 
     Args:
         task: the task.
-        kernels: ``{"trace": ...}`` for a schedule of MetaSchedule's, or ``{"factory":
-            "module:Class", "options": {...}, "config": [...]}`` for a configuration of a space.
+        kernels: ``{"trace": ...}`` for a schedule of MetaSchedule's, or ``{"space": name,
+            "config": [...]}`` for a configuration of a space of this package with its default
+            options.
         threads: that kernels run with.
         rounds: how often each has its turn.
     """

@@ -14,18 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import attrs
 from chameleon_core.task import Task
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from chameleon_tvm.kernel import TVMKernel
 from chameleon_tvm.operators import operator_of
-from chameleon_tvm.rivals.timing import (
-    median_seconds,
-    pin_to_first_core,
-    relative_error,
-    replayed_program,
-)
+from chameleon_tvm.rivals.timing import pin_to_first_core
 from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.targets import tvm_target
@@ -37,20 +32,48 @@ class _OutOfTimeError(Exception):
     """Raised in a callback: the only way to stop ``tune_tir`` on the clock."""
 
 
+@attrs.define
+class _Progress:
+    """What ``tune_tir`` has done so far. TVM keeps callbacks; this is what both sides see."""
+
+    started: float
+    wall_seconds: float
+    history: list[dict[str, float | None]] = attrs.field(factory=list)
+    trials: int = 0
+    failed: int = 0
+    best: float = float("inf")
+    expired: bool = False
+
+    @property
+    def best_seconds(self) -> float | None:
+        """The best time by MetaSchedule's own clock, in seconds."""
+        return self.best if self.best < float("inf") else None
+
+    def add(self, results: Any) -> None:
+        """Count a batch's results."""
+        for result in results:
+            self.trials += 1
+            if result.error_msg is not None or not result.run_secs:
+                self.failed += 1
+                continue
+            times = [float(seconds) for seconds in result.run_secs]
+            self.best = min(self.best, sum(times) / len(times))
+        passed = time.monotonic() - self.started
+        self.history.append(
+            {"seconds": passed, "trials": self.trials, "best_seconds": self.best_seconds}
+        )
+        self.expired = bool(self.wall_seconds) and passed >= self.wall_seconds
+
+
 @derived_object
 class _Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
     """Records progress after every batch and stops the tuner on the clock."""
 
-    def __init__(self, started: float, wall_seconds: float) -> None:
+    def __init__(self, progress: _Progress) -> None:
         super().__init__()
-        self.started = started
-        self.wall_seconds = wall_seconds
-        self.history: list[dict[str, float | None]] = []
-        self.trials = 0
-        self.failed = 0
-        self.best = float("inf")
+        self.progress = progress
 
-    def apply(  # noqa: D102, PLR0917 - TVM's contract
+    def apply(
         self,
         task_scheduler: Any,
         task_id: int,
@@ -59,17 +82,8 @@ class _Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         runner_results: Any,
     ) -> None:
         del task_scheduler, task_id, measure_candidates, builder_results
-        for result in runner_results:
-            self.trials += 1
-            if result.error_msg is not None or not result.run_secs:
-                self.failed += 1
-                continue
-            times = [float(seconds) for seconds in result.run_secs]
-            self.best = min(self.best, sum(times) / len(times))
-        passed = time.monotonic() - self.started
-        best = self.best if self.best < float("inf") else None
-        self.history.append({"seconds": passed, "trials": self.trials, "best_seconds": best})
-        if self.wall_seconds and passed >= self.wall_seconds:
+        self.progress.add(runner_results)
+        if self.progress.expired:
             raise _OutOfTimeError
 
 
@@ -89,7 +103,7 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
     started = time.monotonic()
     if mended:
         load_tensor_intrinsics()
-    watch = _Watch(started, float(request["wall_seconds"]))
+    progress = _Progress(started=started, wall_seconds=float(request["wall_seconds"]))
     database = ms.database.MemoryDatabase()
     try:
         ms.tune_tir(
@@ -102,33 +116,26 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
             ),
             runner=ms.runner.LocalRunner(initializer=pin_to_first_core if mended else None),
             database=database,
-            measure_callbacks=[ms.measure_callback.AddToDatabase(), watch],
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), _Watch(progress)],
             num_tuning_cores=threads,
             seed=int(request["seed"]) + 1,
         )
-    except Exception as error:
-        # TVM passes a callback's exception through its FFI, perhaps as one of its own.
-        if "_OutOfTimeError" not in f"{type(error).__name__}: {error}":
+    except Exception:  # TVM's FFI turns the callback's exception into one of its own.
+        if not progress.expired:
             raise
     passed = time.monotonic() - started
     answer: dict[str, Any] = {
         "seconds": passed,
-        "trials": watch.trials,
-        "failed": watch.failed,
-        "history": watch.history,
-        "best_seconds": watch.best if watch.best < float("inf") else None,
+        "trials": progress.trials,
+        "failed": progress.failed,
+        "history": progress.history,
+        "best_seconds": progress.best_seconds,
         "trace": None,
-        "kernel_seconds": None,
-        "kernel_error": None,
     }
     module = ms.tune_context._normalize_mod(function)  # noqa: SLF001 - as MetaSchedule does
     record = database.query_tuning_record(module, target, "main")
     if record is not None:
         answer["trace"] = json.loads(_as_json(record.trace))
-        pin_to_first_core()
-        kernel = TVMKernel(replayed_program(task, answer["trace"]), task.target)
-        answer["kernel_error"] = relative_error(kernel, task)
-        answer["kernel_seconds"] = median_seconds(kernel)
     return answer
 
 

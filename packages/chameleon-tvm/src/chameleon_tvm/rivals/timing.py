@@ -14,6 +14,7 @@ import numpy as np
 from chameleon_core.task import Task
 from tvm.s_tir import Schedule, Trace
 
+from chameleon_tvm.hooks import SPACES
 from chameleon_tvm.kernel import Program, TVMKernel
 from chameleon_tvm.operators import operator_of
 from chameleon_tvm.spaces.sketch.packing import pack
@@ -34,7 +35,7 @@ def median_seconds(kernel: Any) -> float:
     kernel.time(1)
     once = kernel.time(1)
     number = max(1, int(REPEAT_SECONDS / once))
-    return statistics.median(kernel.time(number) for _ in range(REPEATS))
+    return float(statistics.median(kernel.time(number) for _ in range(REPEATS)))
 
 
 def replayed(task: Task, trace: Any) -> Scheduled:
@@ -77,10 +78,9 @@ def main(asked: str, answered: str) -> None:
     if "trace" in named:
         kernel: Any = TVMKernel(replayed_program(task, named["trace"]), task.target)
     else:
-        module, _, name = named["factory"].partition(":")
-        options_module, _, options_name = named["options_class"].partition(":")
-        options = getattr(importlib.import_module(options_module), options_name)(**named["options"])
-        provider = getattr(importlib.import_module(module), name)(options)
+        record = next(record for record in SPACES if record.name == named["space"])
+        module, _, name = record.factory.partition(":")
+        provider = getattr(importlib.import_module(module), name)(record.options())
         kernel = provider.builder(task, threads=request["threads"]).build(named["config"])
     answer = {"error": relative_error(kernel, task), "seconds": median_seconds(kernel)}
     Path(answered).write_text(json.dumps(answer), encoding="utf-8")

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from chameleon_core.space import Constraint, Values
 from numpy.typing import NDArray
-from tvm.target import Target
 
-from chameleon_tvm.spaces.sketch.model import FMA_LATENCY, FMA_UNITS, NestModel
+from chameleon_tvm.spaces.sketch.model import (
+    FMA_LATENCY,
+    FMA_UNITS,
+    MANY_INSTRUCTIONS,
+    NestModel,
+)
 from chameleon_tvm.spaces.sketch.nest import Nest
 from chameleon_tvm.spaces.sketch.plan import SKETCH
 
@@ -105,6 +109,10 @@ def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
             holds=build(_busy_units),
         ),
         Constraint(reason="fewer parallel iterations than cores", holds=build(_parallel_enough)),
+        Constraint(
+            reason="so much unrolled code compiles for seconds and runs no faster",
+            holds=build(_compact_code),
+        ),
     ]
 
 
@@ -139,80 +147,8 @@ def _parallel_enough(model: NestModel) -> Predicate | None:
     return holds
 
 
-def gpu_constraints(nests: Sequence[Nest | None], target: Target) -> list[Constraint]:
-    """Limits of a block of threads, which TVM checks only after scheduling."""
-    attributes = target.attrs
-    threads = int(attributes.get("max_threads_per_block", 1024))
-    warp = int(attributes.get("thread_warp_size", 1))
-    shared = int(attributes.get("max_shared_memory_per_block", 48 * 1024))
-
-    def threaded(nest: Nest | None) -> Predicate | None:
-        if nest is None or "threadIdx.x" not in nest.threads.values():
-            return None
-
-        def holds(values: Values) -> NDArray[np.bool_]:
-            count = _bound(nest, values, "threadIdx.x")
-            return np.asarray((count <= threads) & (count >= min(warp, threads)))
-
-        return holds
-
-    def virtual(nest: Nest | None) -> Predicate | None:
-        if nest is None or "vthread.x" not in nest.threads.values():
-            return None
-        # TVM's own limit on virtual threads (max_vthread_extent of its GPU check).
-        return lambda values: np.asarray(_bound(nest, values, "vthread.x") <= 8)  # noqa: PLR2004
-
-    def sharing(nest: Nest | None) -> Predicate | None:
-        if nest is None or not nest.shared_at:
-            return None
-
-        def holds(values: Values) -> NDArray[np.bool_]:
-            extents = nest.extents(values)
-            reads = [access for access in nest.accesses if not access.written]
-            total: Any = np.zeros(1)
-            for number, position in nest.shared_at.items():
-                start = sum(len(loop) for loop in nest.loops[: position + 1])
-                inside = nest.tile(start, extents)
-                # Threads of a block share the copy: it spans what all of them read.
-                for at in nest.threads:
-                    if at <= position and nest.threads[at] != "blockIdx.x":
-                        _widen(nest, inside, extents, at)
-                total = total + reads[int(number)].footprint(inside)
-            return np.broadcast_to(total <= shared, (len(values[SKETCH]),))
-
-        return holds
-
-    return [
-        Constraint(
-            reason="threads per block are more than the target has, or fewer than a warp",
-            holds=per_sketch([threaded(nest) for nest in nests]),
-        ),
-        Constraint(
-            reason="more virtual threads than TVM accepts",
-            holds=per_sketch([virtual(nest) for nest in nests]),
-        ),
-        Constraint(
-            reason="a block's inputs do not fit the target's shared memory",
-            holds=per_sketch([sharing(nest) for nest in nests]),
-        ),
-    ]
-
-
-def _bound(nest: Nest, values: Values, axis: str) -> Any:
-    extents = nest.extents(values)
-    product: Any = np.ones(len(values[SKETCH]))
-    offset = 0
-    for position, loop in enumerate(nest.loops):
-        if nest.threads.get(position) == axis:
-            for extent in extents[offset : offset + len(loop)]:
-                product = product * extent
-        offset += len(loop)
-    return product
-
-
-def _widen(nest: Nest, tile: dict[str, Any], extents: list[Any], position: int) -> None:
-    offset = sum(len(loop) for loop in nest.loops[:position])
-    for part, extent in zip(
-        nest.loops[position], extents[offset : offset + len(nest.loops[position])], strict=True
-    ):
-        tile[part.axis.name] = tile[part.axis.name] * extent
+def _compact_code(model: NestModel) -> Predicate:
+    limit = 2 * MANY_INSTRUCTIONS
+    return lambda values: np.asarray(
+        model.unrolling(model.nest.extents(values), values)["instructions"] <= limit
+    )

@@ -22,9 +22,16 @@ FMA_LATENCY = 4
 """Cycles until a fused multiply-add's result can be added to again, on today's CPUs."""
 FMA_UNITS = 2
 """Vector multiply-adds, and vector loads, that today's CPUs start in a cycle."""
-L2_BYTES_PER_CYCLE = 32.0
-L3_BYTES_PER_CYCLE = 10.0
+L2_BYTES_PER_CYCLE = 64.0
+L3_BYTES_PER_CYCLE = 16.0
 """Sustained bytes per cycle and core from the second and third level: orders of magnitude."""
+
+OPERANDS = 6
+"""Vector registers a multiply-add loop wants for its operands."""
+MANY_INSTRUCTIONS = 256
+"""Vector multiply-adds in one unrolled block beyond which compilers do badly."""
+SLOWER = 1.2
+"""Factor by which each known nuisance slows a kernel down: a guess that orders well."""
 
 Quantities = dict[str, NDArray[np.float64]]
 
@@ -50,7 +57,7 @@ class NestModel:
         """
         extents = self.nest.extents(values)
         found: dict[str, Any] = self.registers(extents)
-        self._unrolling(found, extents, values)
+        found.update(self.unrolling(extents, values))
         found.update(self.parallel(extents, values))
         self._memory(found, extents)
         self._producers(found, extents, values)
@@ -113,7 +120,7 @@ class NestModel:
         found["loads"] = loads
         found["reuse_in_registers"] = accumulators / np.maximum(loads, 1)
         found["registers_over"] = np.maximum(
-            accumulators + vectors + 1 - self.info.vector_registers, 0
+            accumulators + OPERANDS - self.info.vector_registers, 0
         )
         levels = nest.levels()
         inner = levels[-2] if len(levels) > 1 else start
@@ -126,7 +133,7 @@ class NestModel:
 
     # -- code size --------------------------------------------------------------------------
 
-    def _unrolling(self, found: dict[str, Any], extents: list[Extents], values: Values) -> None:
+    def unrolling(self, extents: list[Extents], values: Values) -> dict[str, Any]:
         """How many copies of the vectorised statement TVM's automatic unrolling makes."""
         limit = (
             values[self.nest.unroll].astype(np.float64)
@@ -138,10 +145,14 @@ class NestModel:
         for extent in reversed(extents[:-1]):
             size = size * extent
             unrolled = np.where(size <= limit, size, unrolled)
-        found["unroll_limit"] = limit
-        found["unrolled"] = unrolled
-        found["tile_unrolled"] = (found["copies"] <= np.maximum(limit, 1)).astype(np.float64)
-        found["reductions_unrolled"] = np.maximum(unrolled / found["copies"], 1)
+        copies = _product(extents[self._innermost_level() : -1])
+        return {
+            "unroll_limit": limit,
+            "unrolled": unrolled,
+            "instructions": unrolled * np.ceil(extents[-1] / self.lanes),
+            "tile_unrolled": (copies <= np.maximum(limit, 1)).astype(np.float64),
+            "reductions_unrolled": np.maximum(unrolled / copies, 1),
+        }
 
     # -- threads ----------------------------------------------------------------------------
 
@@ -220,18 +231,25 @@ class NestModel:
     # -- ranking ----------------------------------------------------------------------------
 
     def _cost(self, found: dict[str, Any]) -> None:
-        """Estimated cycles per vector multiply-add and core, for ranking first guesses."""
+        """Estimated cycles per core, for ranking first guesses."""
         accumulators = found["accumulators"]
-        spilled = 2 * found["registers_over"]
         step = np.maximum(np.maximum(accumulators, found["loads"]) / FMA_UNITS, float(FMA_LATENCY))
-        moved = (2 * accumulators / found["inner_reduction"] + spilled) / FMA_UNITS
-        iterations = float(np.prod([float(axis.extent) for axis in self.nest.axes]))
-        lanes = float(self.lanes)
-        cycles = iterations / (lanes * accumulators * found["vector_efficiency"]) * (step + moved)
-        cycles = cycles * np.where(found["tile_unrolled"] > 0, 1.0, 1.0 + 0.1 * found["inlined"])
+        # Accumulators go to memory and back once per innermost run of reduction loops; stores
+        # and loads overlap with arithmetic.
+        step = step + accumulators / found["inner_reduction"] / FMA_UNITS
+        step = step + found["registers_over"] / FMA_UNITS
+        for slow in (
+            found["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
+            found["inlined"] > 0,  # The producer's conditions sit in the innermost loop.
+            found["instructions"]
+            > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
+        ):
+            step = step * np.where(slow, SLOWER, 1.0)
+        iterations = math.prod(axis.extent for axis in self.nest.axes)
+        work = accumulators * found["vector_efficiency"] * self.lanes
+        cycles = iterations / work * step
         memory = found["traffic_l1"] / L2_BYTES_PER_CYCLE + found["traffic_l2"] / L3_BYTES_PER_CYCLE
-        cores = float(self.info.cores)
-        found["cycles"] = (cycles + memory) / (cores * found["balance"])
+        found["cycles"] = (cycles + memory) / (float(self.info.cores) * found["balance"])
 
 
 def _product(extents: list[Extents]) -> Any:

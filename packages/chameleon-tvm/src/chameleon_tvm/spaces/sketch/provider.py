@@ -15,17 +15,14 @@ from chameleon_core.task import Task
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.operators import Operator, operator_of
-from chameleon_tvm.spaces.sketch.constraints import (
-    cpu_constraints,
-    gpu_constraints,
-    location_constraint,
-)
+from chameleon_tvm.spaces.sketch.constraints import cpu_constraints, location_constraint
 from chameleon_tvm.spaces.sketch.features import feature_block, first_guesses
 from chameleon_tvm.spaces.sketch.generator import Generated, generate
+from chameleon_tvm.spaces.sketch.gpu_constraints import gpu_constraints
 from chameleon_tvm.spaces.sketch.model import NestModel
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.packing import pack
-from chameleon_tvm.spaces.sketch.plan import Decision, merge
+from chameleon_tvm.spaces.sketch.plan import merge
 from chameleon_tvm.spaces.sketch.replay import replay
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, schedule

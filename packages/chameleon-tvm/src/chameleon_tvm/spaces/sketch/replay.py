@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -150,24 +151,16 @@ def _step(
     kind = str(instruction.kind.name)
     if hash(instruction) in decisions:
         _sample(state, instruction, decisions[hash(instruction)], uses)
-    elif kind == "GetSBlock":
-        state.blocks[hash(instruction.outputs[0])] = str(instruction.attrs[0])
-    elif kind == "GetLoops":
-        state.get_loops(instruction)
-    elif kind == "Split":
-        state.split(instruction)
-    elif kind == "Fuse":
-        state.fuse(instruction)
-    elif kind == "Reorder":
-        state.reorder(instruction)
-    elif kind == "Bind":
-        state.threads[hash(instruction.inputs[0])] = str(instruction.attrs[0])
-    elif kind == "Annotate":
-        _annotate(state, instruction)
-    elif kind in ("CacheWrite", "CacheRead"):
-        _copy(state, instruction, written=kind == "CacheWrite")
-    elif kind in ("ReverseComputeAt", "ComputeAt"):
-        _move(state, instruction)
+    elif kind in _REPLAYED:
+        _REPLAYED[kind](state, instruction)
+
+
+def _find_block(state: _Replay, instruction: Any) -> None:
+    state.blocks[hash(instruction.outputs[0])] = str(instruction.attrs[0])
+
+
+def _bind(state: _Replay, instruction: Any) -> None:
+    state.threads[hash(instruction.inputs[0])] = str(instruction.attrs[0])
 
 
 def _annotate(state: _Replay, instruction: Any) -> None:
@@ -181,7 +174,8 @@ def _annotate(state: _Replay, instruction: Any) -> None:
             return
 
 
-def _copy(state: _Replay, instruction: Any, *, written: bool) -> None:
+def _copy(state: _Replay, instruction: Any) -> None:
+    written = str(instruction.kind.name) == "CacheWrite"
     of = state.block_name(instruction.inputs[0])
     name = f"{of}_{'output' if written else 'input'}{int(instruction.attrs[0])}"
     state.blocks[hash(instruction.outputs[0])] = name
@@ -201,6 +195,22 @@ def _move(state: _Replay, instruction: Any) -> None:
         state.staged_at[anchor] = position
     elif name in state.copies:
         state.shared_at.setdefault(anchor, {})[str(state.copies[name][1])] = position
+
+
+_REPLAYED: dict[str, Callable[[_Replay, Any], None]] = {
+    "GetSBlock": _find_block,
+    "GetLoops": _Replay.get_loops,
+    "Split": _Replay.split,
+    "Fuse": _Replay.fuse,
+    "Reorder": _Replay.reorder,
+    "Bind": _bind,
+    "Annotate": _annotate,
+    "CacheWrite": _copy,
+    "CacheRead": _copy,
+    "ReverseComputeAt": _move,
+    "ComputeAt": _move,
+}
+"""Instructions that shape a nest; others are skipped."""
 
 
 def _sample(state: _Replay, instruction: Any, decision: Any, uses: dict[int, list[Any]]) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_core.space import DesignSpace
+from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
+from numpy.typing import NDArray
 
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.operators import Operator
@@ -18,9 +19,10 @@ from chameleon_tvm.operators.specs import DepthwiseConv2dSpec, channel_block
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import geometry_of, tile_of
-from chameleon_tvm.spaces.template.direct import DirectConvolution, Place
+from chameleon_tvm.spaces.template.direct import DirectConvolution, Tap
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import pack_weights
+from chameleon_tvm.spaces.template.place import Place
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.targets import target_info
@@ -42,13 +44,16 @@ class DepthwiseConvolution(DirectConvolution):
         start, extent = self._rows(at.y)
 
         def row(ry: Expr) -> Stmt:
-            return emit.sequence([self._multiply(at, 0, ry, rx, 0, at.valid[:, rx]) for rx in used])
+            return emit.sequence(
+                [self._multiply(at, (0, ry, rx), 0, at.valid[:, rx]) for rx in used]
+            )
 
         return emit.loop("ry", extent, row, start=start)
 
-    def _multiply(self, at: Place, co: Expr, ry: Expr, rx: Expr, c: Expr, used: np.ndarray) -> Stmt:
+    def _multiply(self, at: Place, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
         g, tile, block = self.geometry, self.tile, self.output.block
-        del co, c
+        del c  # every channel is in a lane
+        _, ry, rx = tap
         first = emit.within(at.block, block, self.output.channels)
         statements = []
         for v in range(tile.vectors):
@@ -105,6 +110,10 @@ class DepthwiseTemplate(Template):
 class DepthwiseTiling(ConvolutionTiling):
     """The tiling of a depthwise convolution: every product loads its own input."""
 
-    def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> None:
-        super()._make_knobs(channel_blocks, in_place=in_place)
-        self.knobs = tuple(knob for knob in self.knobs if knob.name != "unroll")
+    @property
+    def reduced(self) -> int:
+        return 1
+
+    def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> tuple[Choice, ...]:
+        knobs = super()._make_knobs(channel_blocks, in_place=in_place)
+        return tuple(knob for knob in knobs if knob.name != "unroll")

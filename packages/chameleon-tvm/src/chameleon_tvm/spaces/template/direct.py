@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 from tvm import tirx
@@ -17,26 +16,12 @@ from tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
+from chameleon_tvm.spaces.template.place import Place
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.writing import Output
 
-
-@attrs.frozen(kw_only=True, eq=False)
-class Place:
-    """Where a tile of outputs is: image, group, block of channels, first row and column.
-
-    Attributes:
-        sums: the buffer its sums are in, of shape (rows x columns x channels,).
-        valid: which taps of which columns are inside the input, shape (columns, kernel width).
-    """
-
-    n: Expr
-    group: Expr
-    block: Expr
-    y: Expr
-    x: Expr
-    sums: Buffer
-    valid: NDArray[np.bool_]
+Tap = tuple[Expr, Expr, Expr]
+"""Block of input channels, row and column of the filter."""
 
 
 class DirectConvolution:
@@ -97,23 +82,22 @@ class DirectConvolution:
         vectors = tile.rows * tile.columns * tile.vectors
         sums = emit.buffer("sums", (vectors * g.lanes,), scope="local")
 
-        def version(valid: NDArray[np.bool_]) -> Stmt:
-            return self._reduce(
-                Place(n=n, group=group, block=block, y=y, x=x, sums=sums, valid=valid)
-            )
+        def at(valid: NDArray[np.bool_]) -> Place:
+            return Place(n=n, group=group, block=block, y=y, x=x, sums=sums, valid=valid)
 
+        every = np.ones((tile.columns, g.kernel[1]), np.bool_)
         if tile.copy:
-            reduce = version(np.ones((tile.columns, g.kernel[1]), np.bool_))
+            reduce = self._reduce(at(every))
         else:
             patterns = tap_patterns(g, tile.columns)
             examples = [int(np.argmax(patterns == p)) for p in range(int(patterns.max()) + 1)]
             starts = np.minimum(np.array(examples) * tile.columns, g.out[1] - tile.columns)
-            versions = [version(valid) for valid in valid_taps(g, starts, tile.columns)]
+            versions = [self._reduce(at(valid)) for valid in valid_taps(g, starts, tile.columns)]
             reduce = _by_pattern(patterns, versions, xo)
         clear = [
             emit.store(sums, [v * g.lanes], emit.zero(g.lanes), g.lanes) for v in range(vectors)
         ]
-        write = self.output.write(sums, n, group, block, y, x)
+        write = self.output.write(at(every))
         return emit.local(sums, emit.sequence([*clear, reduce, write]))
 
     def _reduce(self, at: Place) -> Stmt:
@@ -126,16 +110,16 @@ class DirectConvolution:
 
         def taps(co: Expr, ry: Expr) -> Stmt:
             if fused:
-                return self._channels(at, co, ry, 0, at.valid[:, 0], kw * tile.channels)
+                return self._channels(at, (co, ry, 0), at.valid[:, 0], kw * tile.channels)
             if at.valid.all():
                 return emit.loop(
                     "rx",
                     kw,
-                    lambda rx: self._channels(at, co, ry, rx, at.valid[:, 0], tile.channels),
+                    lambda rx: self._channels(at, (co, ry, rx), at.valid[:, 0], tile.channels),
                 )
             return emit.sequence(
                 [
-                    self._channels(at, co, ry, rx, at.valid[:, rx], tile.channels)
+                    self._channels(at, (co, ry, rx), at.valid[:, rx], tile.channels)
                     for rx in range(kw)
                     if at.valid[:, rx].any()
                 ]
@@ -148,25 +132,20 @@ class DirectConvolution:
             lambda co: emit.loop("ry", extent, lambda ry: taps(co, ry), start=start),
         )
 
-    def _channels(
-        self, at: Place, co: Expr, ry: Expr, rx: Expr, used: NDArray[np.bool_], extent: int
-    ) -> Stmt:
+    def _channels(self, at: Place, tap: Tap, used: NDArray[np.bool_], extent: int) -> Stmt:
         """The innermost loop: channels of one tap, or of all taps of a row."""
         step = self.tile.unroll if extent % self.tile.unroll == 0 else 1
 
         def some(c: Expr) -> Stmt:
-            return emit.sequence(
-                [self._multiply(at, co, ry, rx, c * step + u, used) for u in range(step)]
-            )
+            return emit.sequence([self._multiply(at, tap, c * step + u, used) for u in range(step)])
 
         return emit.loop("c", extent // step, some)
 
-    def _multiply(
-        self, at: Place, co: Expr, ry: Expr, rx: Expr, c: Expr, used: NDArray[np.bool_]
-    ) -> Stmt:
+    def _multiply(self, at: Place, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
         """The products of one channel of one tap."""
         g, tile = self.geometry, self.tile
-        columns = [self._weight(at, co, ry, rx, c, v) for v in range(tile.vectors)]
+        co, ry, rx = tap
+        columns = [self._weight(at, tap, c, v) for v in range(tile.vectors)]
         statements = []
         for yi in range(tile.rows):
             for xi in np.flatnonzero(used).tolist():
@@ -186,10 +165,11 @@ class DirectConvolution:
         channel = at.group * g.ic + co * tile.channels + c
         return self.input.in_place(at.n, channel, row, column)
 
-    def _weight(self, at: Place, co: Expr, ry: Expr, rx: Expr, c: Expr, v: int) -> Expr:
+    def _weight(self, at: Place, tap: Tap, c: Expr, v: int) -> Expr:
         g = self.geometry
-        tap = ((co * g.kernel[0] + ry) * g.kernel[1] + rx) * self.tile.channels + c
-        place = [at.group * self.blocks + at.block, tap, v * g.lanes]
+        co, ry, rx = tap
+        row = ((co * g.kernel[0] + ry) * g.kernel[1] + rx) * self.tile.channels + c
+        place = [at.group * self.blocks + at.block, row, v * g.lanes]
         return emit.load(self.weights, place, g.lanes)
 
     def _rows(self, y: Expr) -> tuple[Expr, Expr]:

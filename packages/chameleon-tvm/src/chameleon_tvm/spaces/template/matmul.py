@@ -55,6 +55,7 @@ class DenseTemplate(Template):
         return _tiling(self.task, self.geometry).space()
 
     def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
+        del operator  # a matrix product has one layout only
         tile = tile_of(values)
         made = DirectConvolution(self.geometry, tile)
         data, weights = inputs

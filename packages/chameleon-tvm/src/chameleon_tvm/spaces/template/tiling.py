@@ -11,6 +11,9 @@ from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
 from chameleon_tvm.targets import TargetInfo
 
 FLOAT_BYTES = 4
+AVX512_BYTES = 64
+CYCLES_PER_BYTE_FLOP = 2.0
+"""A byte from beyond L2 takes as long as about two floating-point operations of a vector unit."""
 MAX_WASTE = 1.13
 """Computed over needed outputs along one axis; tiles that waste more are not offered."""
 
@@ -48,6 +51,7 @@ class Estimates:
         run: iterations of the innermost loop.
         skipped: fraction of multiplications not done because their tap is in the padding.
         copied: bytes written while copying the input, per flop.
+        traffic: bytes that the outer loops read again and again and L2 does not hold, per flop.
     """
 
     accumulators: Numbers
@@ -62,6 +66,7 @@ class Estimates:
     run: Numbers
     skipped: Numbers
     copied: Numbers
+    traffic: Numbers
 
 
 class ConvolutionTiling:
@@ -84,27 +89,22 @@ class ConvolutionTiling:
     ) -> None:
         self.geometry = geometry
         self.info = info
-        self.knobs: tuple[Choice, ...] = ()
-        self._make_knobs(channel_blocks, in_place=in_place)
-        columns = [int(size) for size in self.knobs[1].options]
-        self._versions = np.zeros(max(columns) + 1)
-        for size in columns:
-            self._versions[size] = int(tap_patterns(geometry, size).max()) + 1
-
-    def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> None:
-        geometry = self.geometry
         height, width = geometry.out
-        most = self.info.vector_registers - 2
-        vectors = -(-geometry.oc // geometry.lanes)
+        self.columns = tile_sizes(width, info.vector_registers - 2)
+        available = -(-geometry.oc // geometry.lanes)
         # Few positions leave only channels to fill the registers with (a matrix times a vector).
         wide = (1, 2, 3, 4, 6, 8) if height * width > 2 else (2, 4, 6, 8, 12, 16)  # noqa: PLR2004
-        self.knobs = (
-            Choice(name="tile_rows", options=tile_sizes(height, 8)),
-            Choice(name="tile_columns", options=tile_sizes(width, most)),
-            Choice(
-                name="tile_vectors",
-                options=tuple(v for v in wide if v <= vectors) or (vectors,),
-            ),
+        self.vectors = tuple(v for v in wide if v <= available) or (available,)
+        self.knobs = self._make_knobs(channel_blocks, in_place=in_place)
+        self._versions = np.zeros(max(self.columns) + 1)
+        for size in self.columns:
+            self._versions[size] = int(tap_patterns(geometry, size).max()) + 1
+
+    def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> tuple[Choice, ...]:
+        return (
+            Choice(name="tile_rows", options=tile_sizes(self.geometry.out[0], 8)),
+            Choice(name="tile_columns", options=self.columns),
+            Choice(name="tile_vectors", options=self.vectors),
             Choice(name="channel_block", options=channel_blocks),
             Choice(name="input", options=("copy", "in_place") if in_place else ("copy",)),
             Choice(name="outermost", options=("channels", "positions")),
@@ -125,15 +125,13 @@ class ConvolutionTiling:
     def constraints(self) -> tuple[Constraint, ...]:
         """What a legal configuration meets."""
         info, geometry = self.info, self.geometry
-        # AVX-512 multiplies by a broadcast memory operand; others need a register for it.
-        spare = 0 if info.vector_bytes == 64 else 1  # noqa: PLR2004
         positions = geometry.out[0] * geometry.out[1]
-        vectors = max(self.knobs[2].options)
+        vectors = max(self.vectors)
         enough = min(info.vector_registers // 4, positions * vectors)
         return (
             Constraint(
                 reason="the tile needs more vector registers than the target has",
-                holds=lambda v: self.estimate(v).registers + spare <= info.vector_registers,
+                holds=lambda v: self.estimate(v).registers <= info.vector_registers,
             ),
             Constraint(
                 reason="the tile has too few sums to hide the latency of a multiply-add",
@@ -151,9 +149,14 @@ class ConvolutionTiling:
             ),
             Constraint(
                 reason="the unrolled loop does not divide the block of input channels",
-                holds=lambda v: "unroll" not in v or v["channel_block"] % v["unroll"] == 0,
+                holds=lambda v: v["channel_block"] % v.get("unroll", 1) == 0,
             ),
         )
+
+    @property
+    def reduced(self) -> int:
+        """Input channels that an output adds up."""
+        return self.geometry.ic
 
     def estimate(self, values: Values) -> Estimates:
         """What is known of n configurations without building them."""
@@ -172,23 +175,42 @@ class ConvolutionTiling:
         staged = g.staged_size
         in_rows = (rows - 1) * g.stride[0] + (kh - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (kw - 1) * g.dilation[1] + 1
-        flop = 2.0 * g.batch * g.groups * needed * g.ic * kh * kw
+        flop = 2.0 * g.batch * g.groups * needed * self.reduced * kh * kw
         copied = g.batch * g.groups * g.ic * staged[0] * staged[1] * FLOAT_BYTES / flop
         fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
         return Estimates(
             accumulators=positions * vectors,
-            registers=positions * vectors + vectors,
+            # A broadcast that several vectors multiply with gets a register of its own; one that
+            # a single vector multiplies with is a memory operand where the target has those.
+            registers=positions * vectors + vectors + ((vectors > 1) | self._no_broadcast_operand),
             loads_per_fma=(positions + vectors) / (positions * vectors),
             waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
             tasks=tasks,
             imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
-            weight_bytes=kh * kw * g.ic * vectors * g.lanes * FLOAT_BYTES,
-            input_bytes=in_rows * in_columns * g.ic * FLOAT_BYTES,
+            weight_bytes=kh * kw * self.reduced * vectors * g.lanes * FLOAT_BYTES,
+            input_bytes=in_rows * in_columns * self.reduced * FLOAT_BYTES,
             versions=np.where(copy, 1, self._versions[values["tile_columns"]]),
             run=np.where(fused, kw * channels, channels),
             skipped=np.where(copy, 0.0, self._skipped),
             copied=np.where(copy, copied, 0.0),
+            traffic=self._traffic(values, blocks, down * across) / flop,
         )
+
+    def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
+        """Bytes read again per outer iteration where they are more than half of L2 holds."""
+        g, held = self.geometry, self.info.l2_bytes / 2
+        weights = g.groups * g.oc * self.reduced * g.kernel[0] * g.kernel[1] * FLOAT_BYTES
+        inputs = g.groups * g.ic * g.size[0] * g.size[1] * FLOAT_BYTES
+        if self.reduced < g.ic:
+            inputs /= blocks  # each block of channels reads its own
+        again_inputs = blocks * inputs * g.batch * (inputs > held)
+        again_weights = positions * weights * g.batch * (weights > held)
+        return np.where(values["outermost"] == "channels", again_inputs, again_weights)
+
+    @property
+    def _no_broadcast_operand(self) -> bool:
+        """Whether multiplying with a broadcast takes a load first, as everywhere but AVX-512."""
+        return self.info.vector_bytes != AVX512_BYTES
 
     @property
     def _skipped(self) -> float:
@@ -222,9 +244,15 @@ class ConvolutionTiling:
         e = self.estimate(values)
         work = e.waste * e.imbalance * (1.0 - e.skipped)
         issue = np.maximum(1.0, 0.6 + 0.5 * e.loads_per_fma)
-        latency = 1.0 + 1.0 / e.accumulators + 2.0 / e.run
-        spill = 1.0 + 0.1 * (e.weight_bytes > self.info.l2_bytes / 2)
-        return work * issue * latency * spill + e.copied
+        # Few positions per weight mean that weights stream from L2 as fast as it can deliver.
+        positions = values["tile_rows"] * values["tile_columns"]
+        streaming = (e.weight_bytes > self.info.l1_bytes / 2) * 0.5 / positions
+        latency = 1.0 + 1.0 / e.accumulators + 2.0 / e.run + streaming
+        memory = e.copied + CYCLES_PER_BYTE_FLOP * e.traffic
+        # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
+        habit = np.where(values["outermost"] == "channels", 0.01, 0.0)
+        cost: Numbers = work * issue * latency + memory + habit
+        return cost
 
     def _guesses(self, space: DesignSpace, count: int = 16) -> NDArray[np.int32]:
         """The cheapest configurations by estimate, no two with the same tile and input."""

@@ -6,8 +6,9 @@ from tvm import tirx
 
 from chameleon_tvm.operators.specs import channel_block, physical_shape
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+from chameleon_tvm.spaces.template.place import Place
 
 
 class Output:
@@ -32,44 +33,40 @@ class Output:
         shape = physical_shape((g.batch, g.oc * g.groups, *g.out), g.out_layout)
         self.out = emit.buffer("out", shape)
 
-    def write(self, sums: Buffer, n: Expr, group: Expr, block: Expr, y: Expr, x: Expr) -> Stmt:
-        """Store the sums of the tile whose first row and column are ``y`` and ``x``."""
+    def write(self, at: Place) -> Stmt:
+        """Store a tile's sums."""
         g = self.geometry
-        first = emit.within(block, self.block, self.channels)
+        first = emit.within(at.block, self.block, self.channels)
         size = channel_block(g.out_layout)
         aligned = size == g.oc or (size and size % g.lanes == 0 and g.oc % g.lanes == 0)
         if g.oc >= self.block and (g.out_layout == "NHWC" or aligned):
-            return self._store_vectors(sums, n, group, first, y, x)
-        return self._store_elements(sums, n, group, first, y, x)
+            return self._store_vectors(at, first)
+        return self._store_elements(at, first)
 
-    def _store_vectors(
-        self, sums: Buffer, n: Expr, group: Expr, first: Expr, y: Expr, x: Expr
-    ) -> Stmt:
+    def _store_vectors(self, at: Place, first: Expr) -> Stmt:
         tile, lanes = self.tile, self.geometry.lanes
         statements = []
         for position in range(tile.rows * tile.columns):
             yi, xi = divmod(position, tile.columns)
             for v in range(tile.vectors):
-                value = emit.load(sums, [(position * tile.vectors + v) * lanes], lanes)
-                place = self._place(n, group, first + v * lanes, y + yi, x + xi)
+                value = emit.load(at.sums, [(position * tile.vectors + v) * lanes], lanes)
+                place = self._place(at, first + v * lanes, yi, xi)
                 statements.append(emit.store(self.out, place, value, lanes))
         return emit.sequence(statements)
 
-    def _store_elements(
-        self, sums: Buffer, n: Expr, group: Expr, first: Expr, y: Expr, x: Expr
-    ) -> Stmt:
+    def _store_elements(self, at: Place, first: Expr) -> Stmt:
         """Write one by one, through memory: registers cannot be indexed by a variable."""
         g, tile = self.geometry, self.tile
         vectors = tile.rows * tile.columns * tile.vectors
         spilled = emit.buffer("spilled", (vectors * g.lanes,))
         spill = [
-            emit.store(spilled, [v * g.lanes], emit.load(sums, [v * g.lanes], g.lanes), g.lanes)
+            emit.store(spilled, [v * g.lanes], emit.load(at.sums, [v * g.lanes], g.lanes), g.lanes)
             for v in range(vectors)
         ]
 
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
             value = emit.load(spilled, [(yi * tile.columns + xi) * self.block + o])
-            place = self._place(n, group, first + o, y + yi, x + xi)
+            place = self._place(at, first + o, yi, xi)
             return emit.store(self.out, place, value)
 
         # The loop that is contiguous in the output is the innermost one.
@@ -86,15 +83,16 @@ class Output:
 
         return emit.local(spilled, emit.sequence([*spill, nest(order, {})]))
 
-    def _place(self, n: Expr, group: Expr, o: Expr, y: Expr, x: Expr) -> list[Expr]:
-        """Where an element is, for a channel of a group."""
+    def _place(self, at: Place, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
+        """Where an element of a tile is, for a channel of the tile's group."""
         g = self.geometry
+        n, y, x = at.n, at.y + yi, at.x + xi
+        channel = at.group * g.oc + o
         if g.out_layout == "NHWC":
-            return [n, y, x, group * g.oc + o]
+            return [n, y, x, channel]
         if g.out_layout == "NCHW":
-            return [n, group * g.oc + o, y, x]
+            return [n, channel, y, x]
         size = channel_block(g.out_layout)
         if size == g.oc:
-            return [n, group, y, x, o]
-        channel = group * g.oc + o
+            return [n, at.group, y, x, o]
         return [n, tirx.floordiv(channel, size), y, x, tirx.floormod(channel, size)]

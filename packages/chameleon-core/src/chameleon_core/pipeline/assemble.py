@@ -1,0 +1,265 @@
+"""Makes a pipeline of its sections: stages with checked options, or everything that is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.pipeline.jsonable import to_json
+from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
+from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, StageSpec
+from chameleon_core.pipeline.structure import Structurer, first_field
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
+from chameleon_core.words import did_you_mean
+
+
+def _shortest(options: dict[str, Any]) -> Any:
+    """A frontend's options as people write them: the value alone where there is but one."""
+    values = list(options.values())
+    alone = len(values) == 1 and values[0] is not None and not isinstance(values[0], Mapping)
+    return values[0] if alone else options
+
+
+class Assembler:
+    """Checks one pipeline, section by section, and collects the problems of all of them.
+
+    Args:
+        root: what the user wrote, a mapping, with overrides applied.
+        registry: where names are looked up.
+        problems: what is wrong already.
+    """
+
+    def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
+        self._registry = registry
+        self._structurer = Structurer()
+        self._problems = problems
+        self._hints: list[str] = []
+        self._preset = self._known_preset(root)
+        self._root = expand_presets(root, self._preset, registry)
+
+    def assemble(self, source: Path | None) -> ResolvedPipeline:
+        """The pipeline, or a ``PipelineError`` with everything that is wrong."""
+        for key, item in self._root.items():
+            if key not in KEYS:
+                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
+        model = self._model()
+        target, resolver = self._target()
+        stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
+        baselines = self._baselines()
+        budget = self._section("budget", Budget) or Budget()
+        require = self._requirement(baselines)
+        seed = self._seed()
+        output = self._output(source)
+        if self._problems:
+            raise PipelineError(self._problems, hint="\n".join(dict.fromkeys(self._hints)) or None)
+        choice = target if resolver is None else {"resolver": resolver.name, "text": target}
+        sections = {
+            "model": {model.name: _shortest(model.options_json)},
+            "target": choice if len(self._registry.names("targets")) > 1 else target,
+            **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
+            "baselines": [{"name": one.name, **one.options_json} for one in baselines],
+            "budget": to_json(budget),
+            "require": to_json(require),
+            "seed": seed,
+            "output": str(output),
+        }
+        return ResolvedPipeline(
+            model=model,
+            target=target,
+            target_resolver=resolver,
+            **stages,
+            baselines=tuple(baselines),
+            budget=budget,
+            require=require,
+            seed=seed,
+            output=output,
+            preset=self._preset,
+            source=source,
+            document=written(sections),
+        )
+
+    # Each of the methods below returns nothing useful where it found a problem; ``assemble`` raises
+    # before anything reads it.
+
+    def _known_preset(self, root: Node) -> str | None:
+        node = root.get("preset")
+        if node is None:
+            return None
+        with Collecting(self._problems):
+            name: str = self._structurer.make(node, str, "'preset'")
+            self._find("presets", node)
+            return name
+        return None
+
+    def _model(self) -> Any:
+        node = self._root.get("model")
+        example = "such as {operators: [...]}"
+        if node is None:
+            self._say(self._root.mark, f"missing 'model', a mapping with one key, {example}")
+            return None
+        if not node.is_mapping or not node.value:
+            self._say(
+                node.mark,
+                f"'model' must be a mapping with one key, the frontend, {example}, not "
+                f"{node.in_words()}",
+            )
+            return None
+        (name, item), *others = node.items()
+        for key, other in others:
+            self._say(
+                other.key_mark,
+                f"'model' has one key, the frontend, and '{key}' is a second one; the options "
+                f"of '{name}' go below it",
+            )
+        name_node = Node(value=name, mark=item.key_mark)
+        return self._spec("frontends", name_node, lambda kind: first_field(item.node, kind))
+
+    def _target(self) -> tuple[Any, Any]:
+        node = self._root.get("target")
+        if node is None:
+            self._say(self._root.mark, "missing 'target', such as 'native'")
+            return None, None
+        text, name = node, None
+        if node.is_mapping:
+            for key, item in node.items():
+                if key not in {"text", "resolver"}:
+                    guess = did_you_mean(key, ["text", "resolver"])
+                    self._say(item.key_mark, f"unknown option '{key}' for the target{guess}")
+            text, name = node.get("text") or Node(value=None, mark=node.mark), node.get("resolver")
+        made: str | None = None
+        with Collecting(self._problems):
+            made = self._structurer.make(text, str, "'target'")
+        if made is not None and not made.strip():
+            self._say(text.mark, "'target' is empty; write 'native' for this machine")
+        known = self._registry.names("targets")
+        if name is None and not known:
+            return made, None
+        if name is None and len(known) > 1:
+            self._say(
+                node.mark,
+                f"several plugins read targets; write {{resolver: {known[0]}, text: ...}} to choose"
+                f" among {', '.join(known)}",
+            )
+            return made, None
+        chosen = name or Node(value=known[0], mark=node.mark)
+        return made, self._spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
+
+    def _stage(self, key: str, kind: str) -> Any:
+        item = self._root.value.get(key)
+        if item is None:
+            names = ", ".join(self._registry.names(kind))
+            self._say(
+                self._root.mark,
+                f"missing '{key}', and no preset gives one; installed: {names or 'none'}",
+            )
+            return None
+        return self._chosen(f"'{key}'", kind, item.node)
+
+    def _baselines(self) -> list[Any]:
+        node = self._root.get("baselines")
+        if node is None:
+            return []
+        entries = node.value if node.is_sequence else (node,)
+        specs = [self._chosen("a baseline", "baselines", entry) for entry in entries]
+        names: set[str] = set()
+        for entry, spec in zip(entries, specs, strict=True):
+            if spec is not None and spec.name in names:
+                self._say(entry.mark, f"baseline '{spec.name}' is there twice; remove one")
+            names |= {spec.name} if spec is not None else set()
+        return specs
+
+    def _chosen(self, about: str, kind: str, node: Node) -> Any:
+        """A stage written as its name, or as a mapping with its name and options."""
+        name = node.get("name") if node.is_mapping else node
+        if name is None:
+            self._say(node.mark, f"{about} needs a 'name' beside its options")
+            return None
+        if not isinstance(name.value, str):
+            also = ", or 'none' for none" if "none" in self._registry.names(kind) else ""
+            self._say(
+                name.mark,
+                f"{about} must name a {KINDS[kind].noun}, not be {name.in_words()}; leave the "
+                f"key out for the default{also}",
+            )
+            return None
+        options = {key: item for key, item in node.items() if key != "name"}
+        return self._spec(kind, name, lambda _: Node(value=options, mark=node.mark))
+
+    def _spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
+        with Collecting(self._problems):
+            record = self._find(kind, name)
+            owner = f"{KINDS[kind].noun} '{name.value}'"
+            options = self._structurer.make(section(record.options), record.options, owner)
+            return StageSpec(
+                kind=kind,
+                name=name.value,
+                record=record,
+                options=options,
+                options_json=to_json(options),
+            )
+        return None
+
+    def _section(self, key: str, kind: Any) -> Any:
+        node = self._root.get(key)
+        if node is None or (node.value is None and key == "require"):
+            return None
+        with Collecting(self._problems):
+            return self._structurer.make(node, kind, f"'{key}'")
+        return None
+
+    def _requirement(self, baselines: list[Any]) -> Requirement | None:
+        require: Requirement | None = self._section("require", Requirement)
+        names = [spec.name for spec in baselines if spec is not None]
+        if require is not None and require.against not in names:
+            node = self._root.get("require")
+            mark = ((node and node.get("against")) or self._root).mark
+            self._say(
+                mark,
+                f"'require' is against '{require.against}', which 'baselines' does not list"
+                f"{did_you_mean(require.against, names)}",
+            )
+        return require
+
+    def _seed(self) -> int:
+        node = self._root.get("seed")
+        if node is None:
+            return 0
+        with Collecting(self._problems):
+            seed: int = self._structurer.make(node, int, "'seed'")
+            if seed < 0:
+                self._say(node.mark, f"'seed' must be at least 0, not {seed}")
+            return seed
+        return 0
+
+    def _output(self, source: Path | None) -> Path:
+        # Results belong to where the command is given, inputs to where the pipeline is.
+        node = self._root.get("output")
+        text = f"runs/{source.stem}" if source is not None else "runs/pipeline"
+        if node is not None:
+            with Collecting(self._problems):
+                text = self._structurer.make(node, str, "'output'")
+                if not text.strip():
+                    self._say(node.mark, "'output' is empty; name a folder for the run")
+        return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
+
+    def _find(self, kind: str, name: Node) -> Any:
+        """The record of a name; what the registry says becomes a problem at its place."""
+        try:
+            return self._registry.record(kind, name.value)
+        except UnknownNameError as error:
+            self._hints.append(error.hint or "")
+            # With a broken plugin about, the name may well be right.
+            broken = bool(self._registry.errors)
+            problem = Problem(mark=name.mark, message=str(error), plugin=broken)
+            raise PipelineError([problem]) from error
+        except AmbiguousNameError as error:
+            message = f"{error}; {error.hint}"
+            problem = Problem(mark=name.mark, message=message, plugin=True)
+            raise PipelineError([problem]) from error
+
+    def _say(self, mark: Mark, message: str) -> None:
+        self._problems.append(Problem(mark=mark, message=message))

@@ -1,0 +1,27 @@
+"""Where a tile is, while its code is written."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.template.emit import Buffer, Expr
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Place:
+    """Where a tile of outputs is: image, group, block of channels, first row and column.
+
+    Attributes:
+        sums: the buffer its sums are in, of shape (rows x columns x channels,).
+        valid: which taps of which columns are inside the input, shape (columns, kernel width).
+    """
+
+    n: Expr
+    group: Expr
+    block: Expr
+    y: Expr
+    x: Expr
+    sums: Buffer
+    valid: NDArray[np.bool_]

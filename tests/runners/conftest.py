@@ -1,0 +1,89 @@
+"""Fixtures of the runner tests: a runner over the fault space, and what must not be left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_core.task import Task
+from chameleon_runners.local import LocalRunner
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.reaper import TOKEN
+from chameleon_runners.scratch import process_stamp
+
+FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"
+TASK = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
+
+QUICK = {
+    "build_timeout": 1.5,
+    "build_floor": 1.0,
+    "run_timeout": 1.0,
+    "run_floor": 0.8,
+    "memory_mib": 384,
+    "repeat_seconds": 0.001,
+    "min_repeats": 2,
+    "max_repeats": 3,
+    "leader_rounds": 2,
+    "compare_rounds": 3,
+}
+
+
+def fault_space(**options: object) -> StageRef:
+    return StageRef(factory=FAULT_SPACE, options=options)
+
+
+def job(configs: list[tuple[int, ...]], **options: object) -> MeasureJob:
+    return MeasureJob(task=TASK, space=fault_space(**options), configs=configs)
+
+
+def by_config(measurements: list[Measurement]) -> dict[tuple[int, ...], Measurement]:
+    found = {m.config: m for m in measurements}
+    assert len(found) == len(measurements), "a configuration was measured twice"
+    return found
+
+
+def carriers(stamp: str | None = None) -> list[int]:
+    """Processes that workers of a runner's process (this one's by default) are or started."""
+    stamp = stamp or process_stamp(os.getpid())
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            token = process.environ().get(TOKEN, "")
+            if token.startswith(f"{stamp}:") and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+def folders(stamp: str | None = None) -> list[Path]:
+    stamp = stamp or process_stamp(os.getpid())
+    return list(Path(tempfile.gettempdir()).glob(f"chameleon-runner-{stamp}-*"))
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.fixture
+def runner_options() -> LocalOptions:
+    return LocalOptions(**QUICK)
+
+
+@pytest.fixture
+def runner(runner_options: LocalOptions) -> Iterator[LocalRunner]:
+    with LocalRunner(runner_options) as made:
+        yield made
+    assert carriers() == []
+    assert folders() == []

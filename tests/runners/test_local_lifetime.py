@@ -1,0 +1,237 @@
+"""Workers and files end with the runner, however it ends; killed workers cost no result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from chameleon_core.errors import PluginError, TargetError
+from chameleon_runners.local import LocalRunner
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.scratch import process_stamp
+from chameleon_runners.testing.faults import Fault, config
+
+from .conftest import QUICK, by_config, carriers, eventually, folders, job
+
+
+class _Killer(threading.Thread):
+    """Kills workers of this process at random moments."""
+
+    def __init__(self, seed: int, pause: float) -> None:
+        super().__init__(daemon=True)
+        self._random = random.Random(seed)
+        self._pause = pause
+        self.stop = threading.Event()
+        self.kills = 0
+
+    def run(self) -> None:
+        while not self.stop.wait(self._random.uniform(0.2, 1.0) * self._pause):
+            if found := carriers():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._random.choice(found), signal.SIGKILL)
+                    self.kills += 1
+
+
+def _measure_under_fire(count: int, *, seed: int, pause: float) -> int:
+    options = LocalOptions(**{**QUICK, "retries": 20, "build_timeout": 60.0, "run_timeout": 60.0})
+    killer = _Killer(seed, pause)
+    configs = [config(Fault.NONE, number) for number in range(count)]
+    with LocalRunner(options) as runner:
+        killer.start()
+        found = by_config(list(runner.measure(job(configs))))
+        killer.stop.set()
+        killer.join()
+    assert set(found) == set(configs)
+    assert [m.message for m in found.values() if not m.ok] == []
+    assert carriers() == []
+    assert folders() == []
+    return killer.kills
+
+
+def test_killed_workers_cost_no_result():
+    assert _measure_under_fire(300, seed=1, pause=1.5) > 0
+
+
+@pytest.mark.long
+def test_killed_workers_cost_no_result_many_times():
+    kills = sum(_measure_under_fire(400, seed=seed, pause=1.0) for seed in range(10))
+    assert kills >= 50
+
+
+def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
+    options = LocalOptions(**{**QUICK, "retries": 1, "workers": 1, "run_timeout": 60.0})
+    with LocalRunner(options) as runner:
+        killing = threading.Event()
+
+        def kill_at_work() -> None:
+            while not killing.wait(0.01):
+                for pid in carriers():
+                    crew = runner._crew
+                    busy = crew is not None and any(
+                        w.pid == pid and w.work is not None and not isinstance(w.work.tag, str)
+                        for w in crew.workers
+                    )
+                    if busy:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+
+        thread = threading.Thread(target=kill_at_work)
+        thread.start()
+        try:
+            [measurement] = runner.measure(job([config(Fault.HANGS)]))
+        finally:
+            killing.set()
+            thread.join()
+    assert measurement.failure == "crash"
+    assert "SIGKILL" in measurement.message
+
+
+_CHILD = """
+    import sys
+    from chameleon_core.stages import MeasureJob, StageRef
+    from chameleon_core.task import Task
+    from chameleon_runners.local import LocalRunner
+    from chameleon_runners.options import LocalOptions
+    from chameleon_runners.testing.faults import Fault, config
+    task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
+    space = StageRef(factory="chameleon_runners.testing.faults:FaultSpace", options={})
+    configs = [config(Fault.FORKS), *(config(Fault.NONE, n) for n in range(100)),
+               config(Fault.HANGS)]
+    with LocalRunner(LocalOptions(run_timeout=100.0, run_floor=100.0, leaders=0)) as runner:
+        for measurement in runner.measure(MeasureJob(task=task, space=space, configs=configs)):
+            print("measured", flush=True)
+"""
+
+
+def test_a_killed_runner_leaves_nothing():
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_CHILD)], stdout=subprocess.PIPE
+    ) as child:
+        stamp = process_stamp(child.pid)
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert carriers(stamp)
+        assert folders(stamp)
+        child.kill()
+        child.wait()
+    # The workers go at once; what they started, and the folder, with the next runner's start.
+    with LocalRunner(LocalOptions(**QUICK)) as runner:
+        assert all(m.ok for m in runner.measure(job([config(Fault.NONE)])))
+        assert eventually(lambda: carriers(stamp) == [])
+        assert folders(stamp) == []
+
+
+def test_an_abandoned_generator_leaves_a_usable_runner(runner: LocalRunner):
+    measurements = runner.measure(job([config(Fault.NONE, n) for n in range(40)]))
+    next(measurements)
+    measurements.close()
+    found = by_config(list(runner.measure(job([config(Fault.NONE, n) for n in range(3)]))))
+    assert all(m.ok for m in found.values())
+
+
+def test_interrupt_ends_a_batch_early(runner: LocalRunner):
+    configs = [config(Fault.NONE, n) for n in range(500)]
+    found = []
+    for measurement in runner.measure(job(configs)):
+        found.append(measurement)
+        runner.interrupt()
+    assert 0 < len(by_config(found)) < len(configs)
+    assert list(runner.measure(job(configs))) == []
+
+
+def test_interrupt_from_another_thread_while_a_kernel_hangs():
+    options = LocalOptions(**{**QUICK, "run_timeout": 2.0, "run_floor": 2.0})
+    with LocalRunner(options) as runner:
+        threading.Timer(1.0, runner.interrupt).start()
+        found = list(runner.measure(job([config(Fault.HANGS, n) for n in range(50)])))
+    assert len(found) <= 2
+
+
+def test_close_from_another_thread_ends_measuring():
+    options = LocalOptions(**{**QUICK, "run_timeout": 300.0, "run_floor": 300.0})
+    with LocalRunner(options) as runner:
+        threading.Timer(1.5, runner.close).start()
+        assert list(runner.measure(job([config(Fault.HANGS)]))) == []
+    assert carriers() == []
+
+
+def test_close_twice_and_measuring_afterwards(runner: LocalRunner):
+    runner.close()
+    runner.close()
+    assert list(runner.measure(job([config(Fault.NONE)]))) == []
+
+
+def test_workers_are_recycled():
+    with LocalRunner(LocalOptions(**{**QUICK, "recycle_after": 5, "workers": 1})) as runner:
+        first = carriers()
+        assert eventually(lambda: len(carriers()) == 1)
+        configs = [config(Fault.NONE, n) for n in range(20)]
+        assert all(m.ok for m in runner.measure(job(configs)))
+        list(runner.measure(job([config(Fault.NONE, 30)])))
+        assert carriers() != first
+
+
+def test_a_factory_that_does_not_exist(runner: LocalRunner):
+    wrong = job([config(Fault.NONE)])
+    for factory in ("no_such_module:Space", "chameleon_runners.testing.faults:NoSuchClass"):
+        space = type(wrong.space)(factory=factory)
+        with pytest.raises(PluginError, match=factory.partition(":")[2]):
+            list(runner.measure(type(wrong)(task=wrong.task, space=space, configs=wrong.configs)))
+
+
+def test_a_builder_that_raises(runner: LocalRunner):
+    with pytest.raises(PluginError, match="the builder cannot be made"):
+        list(runner.measure(job([config(Fault.NONE)], opening="raises")))
+
+
+def test_a_builder_that_ends_the_worker(runner: LocalRunner):
+    with pytest.raises(PluginError, match="status 4"):
+        list(runner.measure(job([config(Fault.NONE)], opening="exits")))
+
+
+def test_options_that_do_not_exist(runner: LocalRunner):
+    with pytest.raises(PluginError, match="FaultOptions"):
+        list(runner.measure(job([config(Fault.NONE)], no_such_option=1)))
+
+
+def test_a_missing_reference(runner: LocalRunner):
+    with pytest.raises(PluginError, match="no reference outputs"):
+        list(runner.measure(job([config(Fault.NONE)], reference="missing")))
+
+
+def test_a_reference_that_ends_the_worker(runner: LocalRunner):
+    with pytest.raises(PluginError, match="status 5"):
+        list(runner.measure(job([config(Fault.NONE)], reference="exits")))
+
+
+def test_workers_that_cannot_start(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with LocalRunner(LocalOptions(**QUICK)) as runner, pytest.raises(TargetError, match="ready"):
+        list(runner.measure(job([config(Fault.NONE)])))
+
+
+def test_more_threads_than_cores():
+    with pytest.raises(TargetError, match="usable cores"):
+        LocalRunner(LocalOptions(threads=100_000))
+
+
+def test_no_folder_of_a_dead_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = tmp_path / "chameleon-runner-999999999-1-abc"
+    dead.mkdir()
+    (dead / "reference-0.npz").write_bytes(b"x")
+    other = tmp_path / "chameleon-runner-notes"
+    other.mkdir()
+    with LocalRunner(LocalOptions(**QUICK)):
+        time.sleep(0)
+    assert list(tmp_path.iterdir()) == [other]

@@ -1,0 +1,117 @@
+"""The clock policy, on kernels whose times are scripted."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from chameleon_core.stages import Arrays, Kernel
+from chameleon_runners.timing import TimingPolicy, settled, time_kernel, undisturbed
+from hypothesis import given
+from hypothesis import strategies as st
+
+POLICY = TimingPolicy(
+    repeat_seconds=0.01, min_repeats=5, max_repeats=12, spread=0.01, slow_factor=2.0
+)
+
+
+class ScriptedKernel(Kernel):
+    """Takes ``seconds`` times the next factor of the script; counts its runs."""
+
+    def __init__(self, seconds: float, factors: list[float]) -> None:
+        self._seconds = seconds
+        self._factors = itertools.cycle(factors)
+        self.numbers: list[int] = []
+        self.cold: set[int] = set()
+
+    def outputs(self) -> Arrays:
+        return []
+
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        self.numbers.append(number)
+        self.cold.add(cold_bytes)
+        return self._seconds * next(self._factors)
+
+
+def test_a_quiet_machine_needs_the_fewest_repeats():
+    kernel = ScriptedKernel(0.002, [1.0])
+    timing = time_kernel(kernel, POLICY, math.inf)
+    assert timing.number == 5
+    assert kernel.numbers[3:] == [5] * 5
+    assert set(timing.seconds) == {0.002}
+
+
+def test_repeats_go_on_until_some_agree():
+    noisy_kernel = ScriptedKernel(0.002, [1.0, 1.5, 1.2, 1.9, 1.3, 1.7, 1.4])
+    noisy = time_kernel(noisy_kernel, POLICY, math.inf)
+    assert len(noisy_kernel.numbers) - 3 == POLICY.max_repeats
+    assert len(noisy.seconds) < POLICY.max_repeats
+
+
+def test_a_disturbed_stretch_does_not_count():
+    kernel = ScriptedKernel(0.002, [1.0] * 5 + [3.0, 3.0, 3.0] + [1.0] * 20)
+    timing = time_kernel(kernel, POLICY, math.inf)
+    assert max(timing.seconds) == 0.002
+
+
+def test_a_clearly_slower_kernel_runs_briefly():
+    kernel = ScriptedKernel(0.002, [1.0])
+    timing = time_kernel(kernel, POLICY, 0.0009)
+    assert timing.seconds == (0.002,)
+    assert sum(kernel.numbers) <= 5
+
+
+def test_a_disturbed_probe_does_not_end_a_good_kernel():
+    kernel = ScriptedKernel(0.002, [9.0, 9.0, 9.0] + [1.0] * 20)
+    timing = time_kernel(kernel, POLICY, 0.002)
+    assert timing.seconds[0] == 0.002
+    assert len(timing.seconds) >= 3
+
+
+def test_a_kernel_not_near_the_best_gets_three_repeats():
+    kernel = ScriptedKernel(0.002, [1.0, 1.05, 1.02])
+    assert len(time_kernel(kernel, POLICY, 0.0018).seconds) == 3
+    assert len(kernel.numbers) == 6
+
+
+def test_the_first_run_is_discarded():
+    kernel = ScriptedKernel(0.002, [50.0] + [1.0] * 30)
+    assert max(time_kernel(kernel, POLICY, 0.002).seconds) == 0.002
+
+
+def test_cold_bytes_reach_every_run():
+    policy = TimingPolicy(
+        repeat_seconds=0.01,
+        min_repeats=2,
+        max_repeats=2,
+        spread=0.01,
+        slow_factor=2.0,
+        cold_bytes=7,
+    )
+    kernel = ScriptedKernel(0.002, [1.0])
+    time_kernel(kernel, policy, math.inf)
+    assert kernel.cold == {7}
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40))
+def test_undisturbed_keeps_the_fastest_in_order(repeats: list[float]):
+    kept = undisturbed(repeats)
+    assert min(repeats) in kept
+    assert len(kept) >= min(3, len(repeats))
+    left = [r for r in repeats if r not in kept]
+    assert all(r > max(kept) for r in left)
+    assert list(kept) == [r for r in repeats if r <= max(kept)]
+
+
+@pytest.mark.parametrize(
+    ("repeats", "expected"),
+    [
+        ([1.0, 1.0], False),
+        ([1.0, 1.005, 1.009], True),
+        ([1.0, 1.0, 1.02], False),
+        ([2.0, 1.0, 1.0, 5.0, 1.0], True),
+    ],
+)
+def test_settled(repeats: list[float], expected: bool):
+    assert settled(repeats, 0.01) is expected

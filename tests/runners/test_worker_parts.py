@@ -1,0 +1,180 @@
+"""Pieces of the worker and of the runner that need no process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chameleon_runners.deadlines import Deadlines
+from chameleon_runners.log_tail import LogTail
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.scratch import process_stamp, stamp_alive
+from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
+from chameleon_runners.worker.protocol import Decoder, ProtocolError, encode
+from hypothesis import given
+from hypothesis import strategies as st
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(), _JSON, max_size=4), max_size=5), st.integers(1, 50))
+def test_messages_survive_any_fragmentation(messages: list[dict[str, object]], piece: int):
+    data = b"".join(encode(message) for message in messages)
+    decoder = Decoder()
+    got = []
+    for start in range(0, len(data), piece):
+        got += decoder.feed(data[start : start + piece])
+    assert got == messages
+
+
+def test_infinity_is_a_number():
+    assert Decoder().feed(encode({"best": float("inf")})) == [{"best": float("inf")}]
+
+
+@given(st.data())
+def test_a_changed_byte_is_noticed(data: st.DataObject):
+    message = {"seconds": [0.25, 0.5], "status": "ok"}
+    raw = bytearray(encode(message))
+    place = data.draw(st.integers(0, len(raw) - 1))
+    raw[place] ^= data.draw(st.integers(1, 255))
+    try:
+        got = Decoder().feed(bytes(raw))
+    except ProtocolError:
+        return
+    # A changed length waits for bytes that never come; the deadline deals with that.
+    assert got == []
+
+
+def test_bytes_that_are_no_object_are_refused():
+    for body in (b"[]", b"nonsense"):
+        whole = encode({})
+        header = whole[: -len(b"{}")]
+        with pytest.raises(ProtocolError):
+            Decoder().feed(header + body)
+
+
+RIGHT = np.array([[1.0, -4.0], [0.5, 2.0]], np.float32)
+
+
+def test_equal_outputs_differ_by_nothing():
+    assert compare([RIGHT.copy()], [RIGHT]).error == 0.0
+
+
+def test_the_error_is_relative_to_the_largest_value():
+    wrong = RIGHT.copy()
+    wrong[0, 0] += 0.4
+    assert compare([wrong], [RIGHT]).error == pytest.approx(0.1, rel=1e-5)
+
+
+def test_the_reference_may_be_more_precise():
+    assert compare([RIGHT], [RIGHT.astype(np.float64)]).error == 0.0
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        ([], "0 outputs"),
+        ([RIGHT[0]], "shape"),
+        ([RIGHT.astype(np.float64)], "float64"),
+        ([RIGHT.astype(np.int32)], "int32"),
+        ([np.full_like(RIGHT, np.nan)], "NaN"),
+        ([np.full_like(RIGHT, np.inf)], "infinity"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(got: list[np.ndarray], words: str):
+    difference = compare(got, [RIGHT])
+    assert difference.error == np.inf
+    assert words in difference.problem
+
+
+def test_infinities_of_the_reference_have_to_be_met():
+    reference = np.array([1.0, np.inf, np.nan], np.float32)
+    assert compare([reference.copy()], [reference]).error == 0.0
+    other = np.array([1.0, 2.0, np.nan], np.float32)
+    assert "NaN or infinite" in compare([other], [reference]).problem
+
+
+def test_a_reference_of_zeros():
+    zeros = np.zeros(3, np.float32)
+    assert compare([zeros], [zeros]).error == 0.0
+    assert compare([zeros + 1], [zeros]).error == 1.0
+
+
+def test_arrays_come_back_from_the_file(tmp_path: Path):
+    arrays = [RIGHT, np.arange(5), np.array(3.0)]
+    save_arrays(tmp_path / "reference.npz", arrays)
+    back = load_arrays(tmp_path / "reference.npz")
+    assert [a.dtype for a in back] == [a.dtype for a in arrays]
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, back, strict=True))
+    assert [file.name for file in tmp_path.iterdir()] == ["reference.npz"]
+
+
+def test_build_deadline_follows_what_builds_take():
+    options = LocalOptions(build_timeout=100.0, build_floor=5.0)
+    deadlines = Deadlines(options)
+    assert deadlines.build == 100.0
+    for _ in range(10):
+        deadlines.built(1.0)
+    assert deadlines.build == pytest.approx(20.0)
+    for _ in range(100):
+        deadlines.built(0.01)
+    assert deadlines.build == 5.0
+
+
+def test_run_deadline_follows_the_best():
+    deadlines = Deadlines(LocalOptions(run_timeout=50.0, run_floor=1.0, run_factor=10.0))
+    assert deadlines.run(float("inf")) == 50.0
+    assert deadlines.run(1.0) == 10.0
+    assert deadlines.run(1e-6) == 1.0
+    deadlines.ran(3.0)
+    assert deadlines.run(1e-6) == pytest.approx(12.0, rel=1e-3)
+    assert deadlines.run(100.0) == 50.0
+
+
+def test_the_log_keeps_its_end():
+    read, write = os.pipe()
+    log = LogTail(read, limit=100)
+    os.write(write, b"start\n" + b"x" * 5000 + b"\x00end")
+    os.close(write)
+    log.join(10.0)
+    assert log.text.endswith("xend")
+    assert len(log.text) <= 100
+
+
+def test_stamps_name_a_process():
+    stamp = process_stamp(os.getpid())
+    assert stamp_alive(stamp)
+    pid, _, started = stamp.partition("-")
+    assert not stamp_alive(f"{pid}-{int(started) - 1000}")
+    assert stamp_alive("not a stamp")
+
+
+def test_hooks_import_nothing_heavy():
+    program = (
+        "import sys, json; from chameleon_runners import hooks;"
+        "records = [*hooks.chameleon_runners(), *hooks.chameleon_baselines()];"
+        "heavy = {'torch', 'tvm', 'numpy', 'psutil'} & set(sys.modules);"
+        "print(json.dumps([[r.name for r in records], sorted(heavy)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    names, heavy = json.loads(done.stdout)
+    assert "local" in names
+    assert "torch" not in heavy
+    assert "tvm" not in heavy
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"threads": 0}, {"build_timeout": 0.0}, {"slow_factor": 1.0}, {"memory_mib": 1}]
+)
+def test_options_out_of_range_are_refused(wrong: dict[str, float]):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        LocalOptions(**wrong)
