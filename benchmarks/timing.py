@@ -8,6 +8,7 @@ and Kendall's tau between the rankings of every two runs.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 
 import numpy as np
@@ -29,26 +30,53 @@ def kendall_tau(one: np.ndarray, other: np.ndarray) -> float:
     return float(signs[upper].mean())
 
 
+def spread_out(
+    costs: dict[tuple[int, ...], float], reach: float, count: int
+) -> list[tuple[int, ...]]:
+    """Candidates whose costs lie evenly between the lowest and ``reach`` times the lowest."""
+    fastest = min(costs.values())
+    left = {config: cost for config, cost in costs.items() if cost <= reach * fastest}
+    picked = []
+    for mark in np.linspace(fastest, reach * fastest, min(count, len(left))):
+        nearest = min(left, key=lambda config: abs(left[config] - mark))
+        del left[nearest]
+        picked.append(nearest)
+    return picked
+
+
 def close_candidates(
-    subject: pipeline_job.Subject, drawn: int, count: int, within: float, seed: int
+    subject: pipeline_job.Subject, arguments: argparse.Namespace
 ) -> list[tuple[int, ...]]:
     """Candidates within a fraction of the fastest, spread evenly over it.
 
-    The spread is judged on a second measurement of its own: picking by the very numbers that
-    put a candidate near a mark would pick their errors.
+    Random candidates first, then neighbours of the fastest ones until enough are close. Those
+    that look close are measured once more before some are picked: picking by the very numbers
+    that put a candidate near a mark would pick their errors.
     """
+    generator = np.random.default_rng(arguments.seed)
+    reach = 1.0 + arguments.within
     with subject.runner() as runner:
-        first = measure(runner, subject, subject.draw(drawn, seed))
-        shortlist = sorted(first, key=first.__getitem__)[: 3 * count]
+        known = measure(runner, subject, subject.draw(arguments.drawn, arguments.seed))
+        for _ in range(arguments.rounds):
+            ranked = sorted(known, key=known.__getitem__)
+            close = [c for c in ranked if known[c] <= reach * known[ranked[0]]]
+            if len(close) >= 4 * arguments.candidates:
+                break
+            seeds = spread_out(known, 1.02 * reach, 8)
+            around = np.concatenate([subject.space.neighbours(c) for c in seeds])
+            fresh = {tuple(row) for row in around.tolist()} - set(known)
+            order = generator.permutation(len(fresh))[: arguments.drawn]
+            chosen = [sorted(fresh)[place] for place in order]
+            known |= measure(runner, subject, chosen)
+        shortlist = spread_out(known, reach * 1.02, 2 * arguments.candidates)
         costs = measure(runner, subject, shortlist)
-    fastest = min(costs.values())
-    near = {c: cost for c, cost in costs.items() if cost <= fastest * (1.0 + within)}
-    chosen: list[tuple[int, ...]] = []
-    for mark in np.linspace(fastest, fastest * (1.0 + within), count):
-        left = [config for config in near if config not in chosen]
-        if left:
-            chosen.append(min(left, key=lambda config: abs(near[config] - mark)))
-    return chosen
+    picked = spread_out(costs, reach, arguments.candidates)
+    if len(picked) < arguments.candidates:
+        raise SystemExit(
+            f"only {len(picked)} candidates are within {arguments.within:.0%} of the fastest; "
+            "raise --drawn or --rounds"
+        )
+    return picked
 
 
 def main() -> None:
@@ -57,12 +85,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=16, help="fresh runs of the runner")
     parser.add_argument("--candidates", type=int, default=10)
     parser.add_argument("--within", type=float, default=0.05, help="how close they are")
-    parser.add_argument("--drawn", type=int, default=64, help="candidates searched for them")
+    parser.add_argument("--drawn", type=int, default=64, help="candidates measured a round")
+    parser.add_argument("--rounds", type=int, default=6, help="rounds of search for them at most")
     arguments = parser.parse_args()
     subject = pipeline_job.subject_of(arguments)
-    configs = close_candidates(
-        subject, arguments.drawn, arguments.candidates, arguments.within, arguments.seed
-    )
+    configs = close_candidates(subject, arguments)
     rows = []
     for _ in range(arguments.runs):
         with subject.runner() as runner:

@@ -116,6 +116,17 @@ def test_it_does_not_change_what_the_model_returned(space):
     assert all((scores == copy).all() for scores, copy in kept)
 
 
+def test_a_small_space_is_scored_as_a_whole_where_it_is_to():
+    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(10))) for i in range(3)])
+    _, scorer, found = explore(space, AnnealingOptions(chains=8, steps=125, exhaustive=True))
+    assert [len(configs) for configs in scorer.calls] == [1000]
+    everything = np.sort(quality(space, space.everything))
+    assert found.scores.tolist() == everything[::-1][:16].tolist()
+    # One step less, and a walk looks at less than there is.
+    _, scorer, _ = explore(space, AnnealingOptions(chains=8, steps=124, exhaustive=True))
+    assert len(scorer.calls) > 1
+
+
 def test_without_a_model_it_proposes_at_random(space):
     explorer = AnnealingExplorer(AnnealingOptions(), context_of(space))
     found = explorer.explore(None, Visited(space), 16)

@@ -13,6 +13,7 @@ from chameleon_explorers.random_search import RandomExplorer
     [
         AnnealingOptions(chains=16, steps=30),
         AnnealingOptions(chains=1, steps=1, persistent=False),
+        AnnealingOptions(chains=16, steps=30, exhaustive=True),
         AnnealingOptions(chains=16, steps=30, elites=32, early_stop=3, temperature=0.0),
     ],
 )

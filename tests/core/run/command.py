@@ -6,7 +6,7 @@ from chameleon_core.cli import group
 from chameleon_core.cli.main import run
 from chameleon_core.pipeline import load
 from chameleon_core.plugins import registry
-from chameleon_core.testing.fakes import synthetic_registry
+from chameleon_core.testing.synthetic import synthetic_registry
 
 if __name__ == "__main__":
     known = synthetic_registry()

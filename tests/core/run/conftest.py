@@ -6,7 +6,7 @@ import pytest
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 from chameleon_core.run_folder import read_store
-from chameleon_core.testing.fakes import synthetic_document, synthetic_registry
+from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_fo
 from chameleon_core.events.bus import EventBus
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins import hookimpl
+from chameleon_core.testing.synthetic import synthetic_registry
 from structlog.testing import capture_logs
 
 
@@ -53,6 +54,15 @@ def test_the_events_of_a_run(pipeline, tmp_path):
     logged = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").open()]
     assert [line["event"] for line in logged] == [name for name in names if name != "Measured"]
     assert all(line["at"] > 0 for line in logged)
+
+
+def test_plugins_are_told_as_well(pipeline):
+    recorder = Recorder()
+    plugins = synthetic_registry(recorder).manager.get_plugins()
+    with capture_logs() as logs:
+        run_pipeline(pipeline(), listeners=plugins)
+    assert len(recorder.events) > 40
+    assert not logs
 
 
 def test_what_is_answered_from_the_store_is_not_told_again(pipeline):

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import attrs
+
 from chameleon_core.errors import RunFolderError
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.store import RecordStore
@@ -99,6 +101,19 @@ class RunFolder:
             )
         self.store.set_fact("target", target)
 
+    def finished(self, pipeline: ResolvedPipeline) -> dict[str, Any] | None:
+        """The result of the same pipeline with the same budget, if it ended here, or None."""
+        kept = self.store.fact("finished")
+        if kept is None or kept["identity"] != _identity(pipeline):
+            return None
+        result: dict[str, Any] = kept["result"]
+        return result
+
+    def finish(self, pipeline: ResolvedPipeline, result: Mapping[str, Any] | None) -> None:
+        """Keep the result of a run that ended, or None for one that begins."""
+        kept = None if result is None else {"identity": _identity(pipeline), "result": result}
+        self.store.set_fact("finished", kept)
+
     def write(self, name: str, text: str) -> None:
         """Replace a file as a whole: a reader sees the old text or the new one."""
         with _sentences(self.path):
@@ -147,6 +162,12 @@ def read_store(path: Path) -> RecordStore:
             hint="name the folder that 'chameleon run' wrote (the pipeline's 'output')",
         )
     return RecordStore(path / RECORDS, read_only=True)
+
+
+def _identity(pipeline: ResolvedPipeline) -> Any:
+    """What has to be the same for a finished run to be finished still, as JSON values."""
+    described = {"digest": pipeline.digest, "budget": attrs.asdict(pipeline.budget)}
+    return json.loads(json.dumps(described))
 
 
 def _locked(path: Path) -> int:

@@ -47,8 +47,14 @@ class AnnealingExplorer(Explorer):
         if score is None:
             configs = visited.sample(count, self._rng)
             return Candidates(configs=configs, scores=np.zeros(len(configs)))
-        chains = self._starting_points()
         best = BestSet(self._space, visited, count)
+        everything = self._space.everything if options.exhaustive else None
+        if everything is not None and 0 < len(everything) <= options.chains * options.steps:
+            # Shuffled, since trees give equal scores to neighbours, of which the first are kept.
+            shuffled = self._rng.permutation(everything)
+            best.offer(shuffled, score(shuffled))
+            return Candidates(configs=best.configs, scores=best.scores, steps=1)
+        chains = self._starting_points()
         if not len(chains):
             return self._filled(best, score, visited, count, 0)
 

@@ -34,3 +34,7 @@ class AnnealingOptions:
         validator=validators.ge(0),
         metadata={"help": "chains restarted each round at the best configurations measured"},
     )
+    exhaustive: bool = attrs.field(
+        default=False,
+        metadata={"help": "score all of a space that is smaller than what a walk would look at"},
+    )

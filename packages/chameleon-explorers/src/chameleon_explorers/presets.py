@@ -29,13 +29,15 @@ DEFAULT = PresetRecord(
         # Rounds of 8: at 64 measurements a model that learns eight times finds more than one
         # that learns once, and a batch still keeps two builders busy. The walk is cut to what
         # takes about as long as measuring one configuration, and a part of its chains starts at
-        # the best configurations measured, near which most improvements of templates lie.
+        # the best configurations measured, near which most improvements of templates lie. A
+        # template's few thousand configurations are all scored, which takes milliseconds.
         "explorer": {
             "name": "annealing",
             "chains": 128,
             "steps": 200,
             "early_stop": 50,
             "elites": 32,
+            "exhaustive": True,
         },
         "cost_model": {"name": "xgboost", "objective": "reg"},
         "sampler": {"name": "greedy", "epsilon": 0.05},
@@ -57,6 +59,7 @@ AUTOTVM = PresetRecord(
             "early_stop": 50,
             "persistent": True,
             "elites": 0,
+            "exhaustive": False,
         },
         "cost_model": {
             "name": "xgboost",

@@ -38,7 +38,10 @@ class TVMTargets(TargetResolver):
             text = "llvm -mcpu=native"
         if text.startswith("{"):
             return _canonical(_parsed_json(text))
-        words = shlex.split(text)
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise TargetError(f"target {text!r} cannot be read: {error}", hint=_HINT) from None
         if not words:
             raise TargetError("the target is empty", hint=_HINT)
         if "/" in words[0]:

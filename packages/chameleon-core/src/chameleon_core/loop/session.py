@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import attrs
 import structlog
 
-from chameleon_core.errors import ConfigError
 from chameleon_core.events import RunFinished, RunStarted, TaskFinished
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
+from chameleon_core.loop.assembly import spaces_of, tasks_of
 from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.loop.comparison import Rivals, compare, finalists, stage_ref, variants, winner
 from chameleon_core.loop.interruption import Interruption
@@ -26,63 +26,11 @@ from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Contender, SpaceProvider
+from chameleon_core.stages import Contender
 from chameleon_core.store import StoredComparison
 from chameleon_core.task import Task
 
 log = structlog.get_logger()
-
-
-def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
-    """The resolved target and the pipeline's tasks.
-
-    Raises:
-        ConfigError: the target or the model cannot be what the pipeline says.
-        PluginError: the target resolver or the frontend breaks its contract.
-    """
-    target = pipeline.target
-    if pipeline.target_resolver is not None:
-        guard = guard_of(pipeline.target_resolver)
-        with guard.call(f"resolve the target {target!r}"):
-            target = pipeline.target_resolver.create().resolve(target)
-    guard = guard_of(pipeline.model)
-    with guard.call("name the tasks"):
-        tasks = list(pipeline.model.create().tasks(target))
-    if not all(isinstance(task, Task) for task in tasks):
-        raise guard.broken("returned something else than tasks")
-    if not tasks:
-        raise ConfigError("the model has no operator to tune", hint="name one under 'model'")
-    names: dict[str, str] = {}
-    for task in tasks:
-        twin = names.setdefault(task.key, task.name)
-        if twin != task.name:
-            raise ConfigError(
-                f"operators {twin!r} and {task.name!r} are the same work",
-                hint="keep one of them, with a weight",
-            )
-    if len({task.name for task in tasks}) < len(tasks):
-        raise guard.broken("gave two tasks one name")
-    return target, tasks
-
-
-def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignSpace]:
-    """The design space of every task.
-
-    Raises:
-        ConfigError: the provider has no space for a task.
-        PluginError: the provider breaks its contract.
-    """
-    guard = guard_of(pipeline.space)
-    with guard.call("start"):
-        provider: SpaceProvider = pipeline.space.create()
-    spaces = []
-    for task in tasks:
-        with guard.call(f"make the design space of task {task.name!r}"):
-            space = provider.design_space(task)
-        if not isinstance(space, DesignSpace):
-            raise guard.broken(f"returned a {type(space).__name__} instead of a DesignSpace")
-        spaces.append(space)
-    return spaces
 
 
 class Session:
@@ -192,7 +140,7 @@ class Session:
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
-        self._store.set_fact("finished", {"identity": identity(pipeline), "result": value})
+        self._folder.finish(pipeline, value)
         self._bus.publish(
             RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
         )
@@ -308,15 +256,6 @@ class Session:
         return made
 
 
-def identity(pipeline: ResolvedPipeline) -> dict[str, object]:
-    """What has to be the same for a finished run to be finished still."""
-    return {
-        "digest": pipeline.digest,
-        "budget": attrs.asdict(pipeline.budget),
-        "baselines": [spec.name for spec in pipeline.baselines],
-    }
-
-
 def run_pipeline(
     pipeline: ResolvedPipeline,
     *,
@@ -343,14 +282,10 @@ def run_pipeline(
     """
     with RunFolder(pipeline.output, fresh=fresh) as folder:
         folder.claim(pipeline, dump_pipeline(pipeline))
-        finished = folder.store.fact("finished")
-        if finished is not None and finished["identity"] == json.loads(
-            json.dumps(identity(pipeline))
-        ):
-            return RunResult.from_json(
-                finished["result"], folder=folder.path, require=pipeline.require
-            )
+        finished = folder.finished(pipeline)
+        if finished is not None:
+            return RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
         # From here on it is unfinished, whatever an earlier run with a smaller budget said.
-        folder.store.set_fact("finished", None)
+        folder.finish(pipeline, None)
         bus = EventBus([*listeners, EventLog(folder.events)])
         return Session(pipeline, folder, bus, interruption or Interruption()).run()

@@ -200,10 +200,12 @@ class DesignSpace:
     # -- moves ------------------------------------------------------------------------------
 
     @cached_property
-    def _everything(self) -> Configs:
-        """All legal configurations of a space small enough to list."""
-        everything = self.from_keys(np.arange(self.size))
-        return everything[self.legal(everything)]
+    def everything(self) -> Configs | None:
+        """All legal configurations of a space small enough to list them, else None."""
+        if self.size > _ENUMERABLE:
+            return None
+        rows = self.from_keys(np.arange(self.size))
+        return rows[self.legal(rows)]
 
     def _draw(self, count: int, rng: np.random.Generator) -> Configs:
         """The legal ones among ``count`` random canonical index vectors."""
@@ -223,8 +225,8 @@ class DesignSpace:
         Returns fewer than ``count`` rows where the space has fewer, or where ``tries`` rounds of
         rejection found no more.
         """
-        if self.size <= _ENUMERABLE:
-            return self._everything[rng.permutation(len(self._everything))[:count]]
+        if self.everything is not None:
+            return self.everything[rng.permutation(len(self.everything))[:count]]
         found = [np.empty((0, len(self.knobs)), dtype=np.int32)]
         total, batch = 0, min(max(count, 256), _MAX_DRAW)
         for _ in range(tries):

@@ -1,7 +1,6 @@
-"""A whole pipeline without code or hardware: a cost in closed form and a runner that reads it.
+"""Every stage without code or hardware: a cost in closed form and a runner that reads it.
 
-``Registry.from_plugins([SyntheticPlugins()])`` makes every stage below known under the name
-``synthetic``; a pipeline that names it for each stage runs anywhere in milliseconds.
+``chameleon_core.testing.synthetic`` makes whole pipelines of them.
 """
 
 from __future__ import annotations
@@ -10,18 +9,15 @@ import os
 import random
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
 import numpy as np
 
-from chameleon_core import hooks
-from chameleon_core.loop import RunResult, run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Configs, DesignSpace
 from chameleon_core.stages import (
     Baseline,
@@ -265,98 +261,3 @@ class SyntheticSynthesizer(Synthesizer):
 
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:  # noqa: ARG002
         return batch
-
-
-def _record(factory: type, options: type = NoOptions, name: str = "synthetic") -> PluginRecord:
-    return PluginRecord(
-        name=name,
-        summary=(factory.__doc__ or "").partition("\n")[0],
-        options=options,
-        factory=f"{__name__}:{factory.__name__}",
-    )
-
-
-class SyntheticPlugins:
-    """Registers every synthetic stage."""
-
-    @hookimpl
-    def chameleon_frontends(self) -> Iterable[PluginRecord]:
-        """The frontend."""
-        yield _record(SyntheticFrontend, ModelOptions)
-
-    @hookimpl
-    def chameleon_spaces(self) -> Iterable[PluginRecord]:
-        """The space."""
-        yield _record(SyntheticSpace)
-
-    @hookimpl
-    def chameleon_explorers(self) -> Iterable[PluginRecord]:
-        """The explorer."""
-        yield _record(SyntheticExplorer)
-
-    @hookimpl
-    def chameleon_cost_models(self) -> Iterable[PluginRecord]:
-        """The cost model."""
-        yield _record(SyntheticCostModel)
-
-    @hookimpl
-    def chameleon_samplers(self) -> Iterable[PluginRecord]:
-        """The sampler."""
-        yield _record(SyntheticSampler)
-
-    @hookimpl
-    def chameleon_synthesizers(self) -> Iterable[PluginRecord]:
-        """The synthesizer."""
-        yield _record(SyntheticSynthesizer)
-
-    @hookimpl
-    def chameleon_runners(self) -> Iterable[PluginRecord]:
-        """The runner."""
-        yield _record(SyntheticRunner, RunnerOptions)
-
-    @hookimpl
-    def chameleon_baselines(self) -> Iterable[PluginRecord]:
-        """A vendor's baseline and an untuned one."""
-        yield _record(SyntheticBaseline)
-        yield _record(SyntheticUntuned, name="synthetic-untuned")
-
-
-def synthetic_document(
-    output: Path | str,
-    *,
-    operators: Sequence[Sequence[int]] = ((7, 9), (5, 5, 5)),
-    failing: int = 0,
-    runner: Mapping[str, Any] | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """A pipeline file's content that names the synthetic stages.
-
-    Args:
-        output: the run folder.
-        operators: for each task the cardinalities of its knobs.
-        failing: percent of the configurations that fail.
-        runner: options of the synthetic runner.
-        more: further keys, or others in place of the synthetic ones.
-    """
-    stages = ("space", "explorer", "cost_model", "sampler", "synthesizer")
-    return {
-        "model": {"synthetic": {"operators": [list(o) for o in operators], "failing": failing}},
-        "target": "nowhere",
-        **dict.fromkeys(stages, "synthetic"),
-        "runner": {"name": "synthetic", **(runner or {})},
-        "scheduler": "round-robin",
-        "baselines": ["synthetic", "synthetic-untuned"],
-        "budget": {"measurements": 20, "batch_size": 4},
-        "output": str(output),
-        **more,
-    }
-
-
-def synthetic_registry(*plugins: object) -> Registry:
-    """Core's own plugins, the synthetic ones, and more; nothing else that is installed."""
-    return Registry.from_plugins([*plugins, hooks, SyntheticPlugins()])
-
-
-def run_synthetic(document: Mapping[str, Any]) -> RunResult:
-    """Run a document of ``synthetic_document`` in this process."""
-    return run_pipeline(from_dict(document, registry=synthetic_registry()))

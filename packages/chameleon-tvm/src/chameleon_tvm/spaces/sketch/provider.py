@@ -120,7 +120,7 @@ class SketchPlan:
 
     def _pruning(self, required: list[Constraint]) -> list[Constraint]:
         """The pruning constraints that leave something to choose, together with the others."""
-        if not self._options.prune:
+        if not self._options.prune or not any(self.models):
             return []
         kept: list[Constraint] = []
         for constraint in cpu_constraints(self.models):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
@@ -130,7 +132,7 @@ class ConvolutionTiling:
         enough = min(info.vector_registers // 4, positions * vectors)
         return (
             Constraint(
-                reason="the tile needs more vector registers than the target has",
+                reason=f"the tile needs more than {info.vector_registers} vector registers",
                 holds=lambda v: self.estimate(v).registers <= info.vector_registers,
             ),
             Constraint(
@@ -200,7 +202,7 @@ class ConvolutionTiling:
         """Bytes read again per outer iteration where they are more than half of L2 holds."""
         g, held = self.geometry, self.info.l2_bytes / 2
         weights = g.groups * g.oc * self.reduced * g.kernel[0] * g.kernel[1] * FLOAT_BYTES
-        inputs = g.groups * g.ic * g.size[0] * g.size[1] * FLOAT_BYTES
+        inputs: Any = g.groups * g.ic * g.size[0] * g.size[1] * FLOAT_BYTES
         if self.reduced < g.ic:
             inputs /= blocks  # each block of channels reads its own
         again_inputs = blocks * inputs * g.batch * (inputs > held)

@@ -1,0 +1,151 @@
+"""Hold Chameleon against TVM's own tuner, `ms.tune_tir`, at the same wall-clock.
+
+`python benchmarks/metaschedule.py examples/resnet18_layers.yaml --layers r1 r8 --seconds 60` lets
+MetaSchedule tune each operator until the batch in which the time is up; then `chameleon run` with
+the `sketch` space gets the seconds that MetaSchedule really took, and so does the `template` space.
+Both final kernels are timed by one clock, in fresh processes, in turns. Printed per operator: both
+speeds, their ratio, and after what share of MetaSchedule's time the template space had a kernel as
+fast as MetaSchedule's final one; and the geometric means. `--as-shipped` leaves MetaSchedule's
+20-second import of tensor intrinsics alone; without it that import is mended, in its favour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.task import Task
+from chameleon_tvm.rivals.launch import time_kernels, tune_with_metaschedule
+
+CLI = [sys.executable, "-m", "chameleon_core.cli"]
+
+
+def command_json(words: list[str]) -> dict[str, Any]:
+    """Run a command that prints one JSON object; its progress goes to our stderr."""
+    finished = subprocess.run([*CLI, *words], check=False, stdout=subprocess.PIPE, text=True)
+    if finished.returncode not in {0, 5}:
+        raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")
+    return json.loads(finished.stdout)
+
+
+def tasks_of(pipeline: Path, layers: list[str]) -> list[Task]:
+    """The pipeline's tasks, all or the named ones."""
+    described = command_json(["run", str(pipeline), "--dry-run", "--json"])
+    tasks = [Task(**entry["task"]) for entry in described["tasks"]]
+    return [task for task in tasks if not layers or task.name in layers]
+
+
+def tune(task: Task, space: str, seconds: float, folder: Path) -> dict[str, Any]:
+    """Tune one conv2d task with `chameleon run`; its result and when its best improved."""
+    entry = {key: value for key, value in task.arguments.items() if value is not None}
+    pipeline = {
+        "model": {"operators": [{task.operator: {"name": task.name, **entry}}]},
+        "target": task.target,
+        "space": space,
+        "budget": {"measurements": 100_000, "wall_time": f"{seconds:.0f}s"},
+        "output": str(folder / "run"),
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(json.dumps(pipeline), encoding="utf-8")  # JSON is YAML.
+    started = time.time()
+    result = command_json(["run", str(file), "--fresh", "--json"])
+    events = [json.loads(line) for line in (folder / "run/events.jsonl").read_text().splitlines()]
+    improved = [
+        (event["at"] - started, event["seconds"])
+        for event in events
+        if event["event"] == "BestImproved"
+    ]
+    return {**result["operators"][0], "improved": improved}
+
+
+def compare(task: Task, options: argparse.Namespace) -> dict[str, Any]:
+    """One operator by MetaSchedule, the sketch space and the template space."""
+    rival = tune_with_metaschedule(
+        task,
+        threads=options.threads,
+        wall_seconds=options.seconds,
+        as_shipped=options.as_shipped,
+        seed=options.seed,
+    )
+    if rival["trace"] is None:
+        raise SystemExit(f"MetaSchedule found nothing for {task.name}")
+    row: dict[str, Any] = {"name": task.name, "metaschedule_wall_seconds": rival["seconds"]}
+    row["metaschedule_trials"] = rival["trials"]
+    for space in options.spaces:
+        with tempfile.TemporaryDirectory() as folder:
+            ours = tune(task, space, rival["seconds"], Path(folder))
+        mine, theirs = time_kernels(
+            task,
+            [{"space": space, "config": ours["config"]}, {"trace": rival["trace"]}],
+            threads=options.threads,
+        )
+        reached = next((at for at, best in ours["improved"] if best <= theirs), None)
+        row[space] = {
+            "seconds": mine,
+            "gflops": task.flop / mine / 1e9,
+            "metaschedule_gflops": task.flop / theirs / 1e9,
+            "ratio": theirs / mine,
+            "measurements": ours["measurements"],
+            "reached_after_seconds": reached,
+            "time_share": None if reached is None else reached / rival["seconds"],
+        }
+    return row
+
+
+def show(rows: list[dict[str, Any]], spaces: list[str]) -> dict[str, Any]:
+    """Print the table; return the geometric means."""
+    means: dict[str, Any] = {}
+    for space in spaces:
+        print(f"\n{space}: GFLOP/s against MetaSchedule's after the same seconds")
+        print(f"{'operator':<10}{'ours':>8}{'theirs':>8}{'ratio':>8}{'seconds':>9}{'reached':>9}")
+        for row in rows:
+            one = row[space]
+            share = "never" if one["time_share"] is None else f"{one['time_share']:.3f}"
+            print(
+                f"{row['name']:<10}{one['gflops']:>8.1f}{one['metaschedule_gflops']:>8.1f}"
+                f"{one['ratio']:>8.3f}{row['metaschedule_wall_seconds']:>9.1f}{share:>9}"
+            )
+        means[space] = {"ratio": _mean([row[space]["ratio"] for row in rows])}
+        shares = [row[space]["time_share"] for row in rows]
+        means[space]["time_share"] = None if None in shares else _mean(shares)
+        print(f"geometric mean: ratio {means[space]['ratio']:.3f}", end="")
+        share = means[space]["time_share"]
+        print(f", share of its time {share:.4f}" if share else ", not reached everywhere")
+    return means
+
+
+def _mean(values: list[float]) -> float:
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def main() -> None:
+    """Parse the command line, compare, print, and perhaps keep the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pipeline", type=Path)
+    parser.add_argument("--layers", nargs="*", default=[], help="names; all where missing")
+    parser.add_argument("--seconds", type=float, default=60.0, help="wall-clock per operator")
+    parser.add_argument("--spaces", nargs="+", default=["sketch", "template"])
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--as-shipped", action="store_true")
+    parser.add_argument("--json", type=Path, help="also write everything here")
+    options = parser.parse_args()
+    rows = []
+    for task in tasks_of(options.pipeline, options.layers):
+        rows.append(compare(task, options))
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    means = show(rows, options.spaces)
+    if options.json is not None:
+        options.json.write_text(json.dumps({"operators": rows, "geometric_means": means}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""From a pipeline to its tasks and their design spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop.stages import guard_of
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import SpaceProvider
+from chameleon_core.task import Task
+
+
+def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
+    """The resolved target and the pipeline's tasks.
+
+    Raises:
+        ConfigError: the target or the model cannot be what the pipeline says.
+        PluginError: the target resolver or the frontend breaks its contract.
+    """
+    target = pipeline.target
+    if pipeline.target_resolver is not None:
+        guard = guard_of(pipeline.target_resolver)
+        with guard.call(f"resolve the target {target!r}"):
+            target = pipeline.target_resolver.create().resolve(target)
+    guard = guard_of(pipeline.model)
+    with guard.call("name the tasks"):
+        tasks = list(pipeline.model.create().tasks(target))
+    if not all(isinstance(task, Task) for task in tasks):
+        raise guard.broken("returned something else than tasks")
+    if not tasks:
+        raise ConfigError("the model has no operator to tune", hint="name one under 'model'")
+    names: dict[str, str] = {}
+    for task in tasks:
+        twin = names.setdefault(task.key, task.name)
+        if twin != task.name:
+            raise ConfigError(
+                f"operators {twin!r} and {task.name!r} are the same work",
+                hint="keep one of them, with a weight",
+            )
+    if len({task.name for task in tasks}) < len(tasks):
+        raise guard.broken("gave two tasks one name")
+    return target, tasks
+
+
+def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignSpace]:
+    """The design space of every task.
+
+    Raises:
+        ConfigError: the provider has no space for a task.
+        PluginError: the provider breaks its contract.
+    """
+    guard = guard_of(pipeline.space)
+    with guard.call("start"):
+        provider: SpaceProvider = pipeline.space.create()
+    spaces = []
+    for task in tasks:
+        with guard.call(f"make the design space of task {task.name!r}"):
+            space = provider.design_space(task)
+        if not isinstance(space, DesignSpace):
+            raise guard.broken(f"returned a {type(space).__name__} instead of a DesignSpace")
+        spaces.append(space)
+    return spaces

@@ -1,0 +1,98 @@
+"""Specifications of operators: shapes, defaults and sentences about what does not fit."""
+
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.frontends.operators import OperatorsFrontend
+from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.operators.specs import (
+    BatchMatmulSpec,
+    Conv2dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+    PrimFuncSpec,
+    channel_block,
+    physical_shape,
+)
+
+
+def conv(**changes):
+    return Conv2dSpec(**{"input": [1, 16, 8, 8], "filters": 32, "kernel": 3, **changes})
+
+
+def test_shapes_of_a_convolution_follow_the_textbook():
+    spec = conv(padding=1, stride=2, dilation=(1, 2))
+    assert spec.output_shape == (1, 32, 4, 3)
+    assert spec.filter_shape == (32, 16, 3, 3)
+    assert spec.flop == 2 * 32 * 4 * 3 * 16 * 9
+
+
+def test_padding_is_one_two_or_four_numbers():
+    assert conv(padding=2).pads == (2, 2, 2, 2)
+    assert conv(padding=[1, 2]).pads == (1, 2, 1, 2)
+    assert conv(padding=[1, 2, 3, 4]).pads == (1, 2, 3, 4)
+
+
+def test_the_output_has_the_input_s_layout_unless_told():
+    assert conv(layout="NHWC").output_layout == "NHWC"
+    assert conv(layout="NHWC", output_layout="NCHW16c").output_layout == "NCHW16c"
+
+
+def test_a_task_is_rebuilt_from_its_arguments():
+    spec = conv(padding=1, layout="NCHW8c", name="x", weight=3)
+    task = spec.task("made_up", "llvm")
+    assert (task.name, task.weight) == ("x", 3)
+    assert Conv2dSpec.of(task) == spec
+
+
+def test_the_name_is_no_part_of_the_work():
+    assert conv(name="a").task("a", "t").key == conv(name="b").task("b", "t").key
+    assert conv().task("a", "t").key != conv(padding=1).task("a", "t").key
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"kernel": 9}, "does not fit"),
+        ({"groups": 3}, "do not divide into 3 groups"),
+        ({"layout": "NCHW5c"}, "do not divide into the blocks"),
+        ({"output_layout": "NCHW5c"}, "32 output channels"),
+        ({"layout": "HWCN"}, "is not a layout"),
+        ({"filters": 0}, "not positive"),
+        ({"groups": 0}, "not positive"),
+        ({"padding": -1}, "negative"),
+        ({"input": [1, 16, 8]}, "4 numbers"),
+        ({"dtype": "float16"}, "float16"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_a_sentence(changes, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        conv(**changes)
+    assert caught.value.hint
+
+
+def test_other_operators_check_their_shapes():
+    with pytest.raises(ConfigError, match="do not fit together"):
+        BatchMatmulSpec(a=[2, 3, 4], b=[2, 5, 6])
+    with pytest.raises(ConfigError, match="not positive"):
+        DenseSpec(input=[4, 0], units=3)
+    with pytest.raises(ConfigError, match="does not name a function"):
+        PrimFuncSpec(source="no_function")
+    assert DepthwiseConv2dSpec(input=[1, 8, 5, 5], kernel=3, multiplier=2).output_channels == 16
+    assert BatchMatmulSpec(a=[2, 3, 4], b=[2, 6, 4], transpose_b=True).columns == 6
+
+
+def test_layouts():
+    assert [channel_block(layout) for layout in ("NCHW", "NHWC", "NCHW16c")] == [0, 0, 16]
+    assert physical_shape((2, 32, 5, 6), "NHWC") == (2, 5, 6, 32)
+    assert physical_shape((2, 32, 5, 6), "NCHW8c") == (2, 4, 5, 6, 8)
+
+
+def test_the_frontend_makes_unique_names_and_refuses_repeated_ones():
+    dense = DenseSpec(input=[2, 3], units=4)
+    named = DenseSpec(input=[2, 3], units=5, name="dense_0")
+    tasks = OperatorsFrontend(OperatorsOptions(operators=(dense, dense, named))).tasks("llvm")
+    assert len({task.name for task in tasks}) == 3
+    with pytest.raises(ConfigError, match="'dense_0'"):
+        OperatorsOptions(operators=(named, named))
+    with pytest.raises(ConfigError, match="empty"):
+        OperatorsOptions(operators=())

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from chameleon_core.errors import InvalidConfigurationError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.task import Task
+from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT
+from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from chameleon_tvm.targets import TVMTargets
+
+
+@pytest.fixture(scope="module")
+def space(task):
+    return SketchSpace(SketchOptions()).design_space(task)
+
+
+@pytest.fixture(scope="module")
+def builder(task):
+    return SketchBuilder(task, SketchOptions(), threads=2)
+
+
+def test_every_sampling_instruction_is_a_named_knob(space):
+    names = [knob.name for knob in space.knobs]
+    assert names[0] == "sketch"
+    assert "unroll" in names
+    assert "compute_location_padded" in names
+    assert {"tile_ry", "tile_rx", "tile_rc"} <= set(names)
+    assert sum(name.startswith("tile_") for name in names) == 6
+
+
+def test_sketches_share_the_knobs_of_the_same_choice(space):
+    assert space.knobs[space.index["sketch"]].cardinality > 1
+    assert all(knob.when is None for knob in space.knobs)
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_random_and_first_configurations_are_correct(task, prune):
+    provider = SketchSpace(SketchOptions(prune=prune, start=3))
+    space = provider.design_space(task)
+    builder = provider.builder(task, threads=2)
+    expected, tolerance = builder.reference()
+    drawn = space.sample(5, np.random.default_rng(3))
+    for config in [*drawn, *space.start]:
+        got = builder.build([int(index) for index in config]).outputs()
+        assert got[0].shape == expected[0].shape
+        error = np.abs(got[0] - expected[0]).max() / np.abs(expected[0]).max()
+        assert error <= tolerance
+
+
+def test_first_guesses_are_legal_distinct_and_as_many_as_asked(task):
+    space = SketchSpace(SketchOptions(start=12)).design_space(task)
+    assert len(space.start) == 12
+    assert space.legal(space.start).all()
+    assert len(np.unique(space.keys(space.start))) == 12
+
+
+def test_legal_configurations_are_taken_as_they_are(builder, task):
+    space = SketchSpace(SketchOptions(prune=False)).design_space(task)
+    for config in space.sample(25, np.random.default_rng(5)):
+        builder.scheduled(config)  # Would raise where TVM replaced a decision.
+
+
+def test_a_location_tvm_would_move_is_illegal_and_detected(builder, space):
+    column = space.index["compute_location_padded"]
+    knob = space.knobs[column]
+    config = space.sample(1, np.random.default_rng(0))[0].copy()
+    config[column] = knob.options.index(0)  # The batch loop: one iteration.
+    assert "one iteration" in space.why_illegal(config)
+    with pytest.raises(InvalidConfigurationError, match=r"compute_location_padded.*TVM takes"):
+        builder.scheduled(config)
+
+
+def test_inline_and_root_are_locations(builder, space):
+    column = space.index["compute_location_padded"]
+    knob = space.knobs[column]
+    config = space.sample(1, np.random.default_rng(1))[0].copy()
+    for location in (INLINE, ROOT):
+        config[column] = knob.options.index(location)
+        function = builder.scheduled(config).function
+        assert ("padded" in function.script()) == (location == ROOT)
+
+
+def test_a_configuration_of_another_length_is_invalid(builder):
+    with pytest.raises(InvalidConfigurationError, match="knobs"):
+        builder.scheduled((0, 0))
+
+
+def test_features_are_finite_and_tell_configurations_apart(space):
+    configs = space.sample(200, np.random.default_rng(2))
+    features = space.features(configs)
+    assert features.shape == (len(configs), len(space.feature_names))
+    assert np.isfinite(features).all()
+    cycles = features[:, space.feature_names.index("nest.cycles")]
+    assert len(np.unique(cycles)) > 20
+
+
+def test_features_do_not_depend_on_the_company(space):
+    configs = space.sample(50, np.random.default_rng(4))
+    alone = np.concatenate([space.features(config[None]) for config in configs])
+    np.testing.assert_allclose(space.features(configs), alone, rtol=1e-6)
+
+
+def test_parallel_feature_is_what_tvm_makes(builder, space):
+    names = space.feature_names
+    for config in space.sample(20, np.random.default_rng(6)):
+        feature = space.features(config[None])[0, names.index("nest.parallel")]
+        expected = round(2.0 ** float(feature)) - 1
+        script = builder.scheduled(config).function.script()
+        assert f"T.parallel({expected}" in script
+
+
+def test_the_space_is_the_same_in_every_process(space, task):
+    program = (
+        "import json, sys\n"
+        "from chameleon_core.task import Task\n"
+        "from chameleon_tvm.spaces.sketch.options import SketchOptions\n"
+        "from chameleon_tvm.spaces.sketch.provider import SketchSpace\n"
+        "space = SketchSpace(SketchOptions()).design_space(Task(**json.load(sys.stdin)))\n"
+        "print(json.dumps([space.fingerprint, space.start.tolist()]))\n"
+        "assert 'tvm.s_tir.tensor_intrin' not in sys.modules\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(task.to_json()),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(finished.stdout) == [space.fingerprint, space.start.tolist()]
+
+
+def test_weights_are_packed_only_where_asked(task, space):
+    packing = SketchBuilder(task, SketchOptions(), threads=1)
+    plain = SketchBuilder(task, SketchOptions(rewrite_layout=False), threads=1)
+    shapes = set()
+    for config in space.start[:6]:
+        unpacked = plain.program(config).inputs[1]
+        packed = packing.program(config).inputs[1]
+        assert unpacked.shape == (3, 3, 16, 32)
+        assert sorted(packed.ravel()) == sorted(unpacked.ravel())
+        shapes.add(packed.shape)
+    assert shapes - {(3, 3, 16, 32)}
+
+
+def test_other_operators_have_spaces(target):
+    task = DenseSpec(input=(4, 32), units=64, name="dense").task("dense", target)
+    provider = SketchSpace(SketchOptions(start=4))
+    space = provider.design_space(task)
+    builder = provider.builder(task, threads=1)
+    expected, tolerance = builder.reference()
+    for config in space.start:
+        got = builder.build(config).outputs()
+        assert np.abs(got[0] - expected[0]).max() <= tolerance * np.abs(expected[0]).max()
+
+
+def test_a_cuda_space_needs_no_gpu_and_knows_the_limits_of_a_block():
+    target = TVMTargets(NoOptions()).resolve("nvidia/nvidia-h100")
+    spec = Conv2dSpec(input=(1, 64, 14, 14), filters=64, kernel=3, padding=1, name="gpu")
+    task: Task = spec.task("gpu", target)
+    builder = SketchBuilder(task, SketchOptions(), threads=1)
+    space = SketchSpace(SketchOptions()).design_space(task)
+    configs = space.sample(24, np.random.default_rng(0))
+    accepted = 0
+    for config in configs:
+        try:
+            script = builder.scheduled(config).function.script()
+        except InvalidConfigurationError as error:
+            assert "VerifyGPUCode" in str(error)  # noqa: PT017 - others would be a bug
+        else:
+            assert "threadIdx.x" in script
+            accepted += 1
+    # TVM's check takes one to three in a hundred of what is not constrained.
+    assert accepted >= len(configs) // 4

@@ -1,0 +1,95 @@
+"""Targets: what users write, canonical forms, errors with hints, and facts about CPUs."""
+
+import json
+
+import pytest
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.targets import TVMTargets, target_info, tvm_target
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def resolve(text):
+    return TVMTargets(NoOptions()).resolve(text)
+
+
+def test_native_means_this_machine():
+    target = json.loads(resolve("native"))
+    assert target["kind"] == "llvm"
+    assert target["mcpu"] != "native"
+    assert target["num-cores"] >= 1
+    assert resolve("llvm -mcpu=native") == resolve("native")
+
+
+def test_the_command_line_form_and_json_are_the_same():
+    words = resolve("llvm -mcpu=znver4 -num-cores=2")
+    assert words == resolve('{"num-cores": 2, "kind": "llvm", "mcpu": "znver4"}')
+    assert json.loads(words)["num-cores"] == 2
+    assert json.loads(resolve("llvm -mattr=+avx2,+fma -num-cores=1"))["mattr"] == ["+avx2", "+fma"]
+
+
+@pytest.mark.parametrize("text", ["native", "llvm -mcpu=haswell", "nvidia/nvidia-h100"])
+def test_canonical_form_resolves_to_itself(text):
+    once = resolve(text)
+    assert resolve(once) == once
+    assert tvm_target(once).kind.name == json.loads(once)["kind"]
+
+
+def test_a_tag_is_spelt_out():
+    target = json.loads(resolve("nvidia/nvidia-h100"))
+    assert target["kind"] == "cuda"
+    assert target["arch"].startswith("sm_90")
+
+
+@pytest.mark.parametrize(
+    ("text", "hinted"),
+    [
+        ("", "native"),
+        ("lvm", "llvm"),
+        ("llvm -mcpu=znver44", "znver4"),
+        ("llvm -mcp=znver4", "-mcpu"),
+        ("llvm znver4", "mcpu"),
+        ("llvm -num-cores=two", "number"),
+        ("nvidia/nvidia-h10", "nvidia/nvidia-h100"),
+        ("{", "native"),
+        ('{"mcpu": "znver4"}', "kind"),
+        ('{"kind": "llvm", "colour": 1}', "native"),
+    ],
+)
+def test_a_wrong_target_is_an_error_with_a_hint(text, hinted):
+    with pytest.raises(TargetError) as caught:
+        resolve(text)
+    said = f"{caught.value} {caught.value.hint}"
+    assert hinted in said
+
+
+@given(st.text(max_size=30))
+def test_no_text_gives_anything_but_a_target_or_a_target_error(text):
+    try:
+        resolved = resolve(text)
+    except TargetError as error:
+        resolved = ""
+        hint = error.hint
+    assert json.loads(resolved)["kind"] if resolved else hint
+
+
+@pytest.mark.parametrize(
+    ("cpu", "lanes", "registers"),
+    [("znver4", 16, 32), ("skylake-avx512", 16, 32), ("haswell", 8, 16), ("x86-64", 4, 16)],
+)
+def test_vectors_follow_from_the_cpu(cpu, lanes, registers):
+    info = target_info(resolve(f"llvm -mcpu={cpu} -num-cores=3"))
+    assert (info.lanes("float32"), info.vector_registers, info.cores) == (lanes, registers, 3)
+    assert info.lanes("float64") == lanes // 2
+    assert info.l1_bytes < info.l2_bytes <= info.l3_bytes
+
+
+def test_arm_has_narrow_vectors_and_many_registers():
+    info = target_info(resolve('{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'))
+    assert (info.lanes("float32"), info.vector_registers, info.fma) == (4, 32, True)
+
+
+def test_a_gpu_has_no_cpu_facts():
+    with pytest.raises(TargetError, match="cuda"):
+        target_info(resolve("nvidia/nvidia-h100"))

@@ -1,0 +1,110 @@
+"""Design spaces of the templates: legality, features, first guesses, and where they apply."""
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.task import Task
+from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.template.base import TemplateBuilder
+from chameleon_tvm.spaces.template.conv2d import geometry_of
+from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
+from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm.spaces.template.tiling import tile_sizes
+from hypothesis import given
+from hypothesis import strategies as st
+
+ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+HASWELL = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
+CUDA = '{"arch": "sm_90", "kind": "cuda", "max_threads_per_block": 1024, "thread_warp_size": 32}'
+R8 = Conv2dSpec(input=[1, 256, 14, 14], filters=256, kernel=3, padding=1, layout="NHWC")
+SHAPES = [
+    R8,
+    Conv2dSpec(input=[1, 3, 224, 224], filters=64, kernel=7, stride=2, padding=3, layout="NHWC"),
+    Conv2dSpec(input=[1, 512, 7, 7], filters=512, kernel=3, padding=1, layout="NCHW16c"),
+    Conv2dSpec(input=[1, 256, 14, 14], filters=512, kernel=1, stride=2),
+    DepthwiseConv2dSpec(input=[1, 32, 112, 112], kernel=3, padding=1, layout="NHWC"),
+    DenseSpec(input=[1, 2048], units=1000),
+    DenseSpec(input=[1, 8], units=3),
+]
+
+
+def space_of(spec, target=ZEN4):
+    return TemplateSpace(NoOptions()).design_space(spec.task("t", target))
+
+
+@pytest.mark.parametrize("target", [ZEN4, HASWELL])
+@pytest.mark.parametrize("spec", SHAPES, ids=lambda spec: f"{spec.kind}-{SHAPES.index(spec)}")
+def test_guesses_are_legal_distinct_and_features_finite(spec, target):
+    space = space_of(spec, target)
+    assert len(space.start)
+    assert space.legal(space.start).all()
+    assert len(space.distinct(space.start)) == len(space.start)
+    drawn = space.sample(200, np.random.default_rng(0))
+    features = space.features(drawn)
+    assert features.shape == (len(drawn), len(space.feature_names))
+    assert np.isfinite(features).all()
+
+
+@pytest.mark.parametrize(("target", "registers"), [(ZEN4, 32), (HASWELL, 16)])
+def test_no_legal_tile_needs_more_registers_than_there_are(target, registers):
+    space = space_of(R8, target)
+    values = space.values(space.sample(500, np.random.default_rng(1)))
+    sums = values["tile_rows"] * values["tile_columns"] * values["tile_vectors"]
+    assert (sums + values["tile_vectors"] <= registers).all()
+    assert (sums >= registers // 4).all()
+
+
+def test_the_space_is_the_same_in_every_process():
+    assert space_of(R8).fingerprint == space_of(R8).fingerprint
+    assert space_of(R8).fingerprint != space_of(R8, HASWELL).fingerprint
+    np.testing.assert_array_equal(space_of(R8).start, space_of(R8).start)
+
+
+def test_plain_nchw_must_be_copied():
+    space = space_of(SHAPES[3])
+    assert space.knobs[space.index["input"]].options == ("copy",)
+
+
+@given(st.integers(1, 300), st.integers(1, 30))
+def test_tiles_cover_their_axis_and_waste_little(extent, most):
+    sizes = tile_sizes(extent, most)
+    assert 1 in sizes
+    assert all(size <= min(extent, most) for size in sizes)
+    assert all(-(-extent // size) * size <= 1.13 * extent for size in sizes)
+
+
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
+def test_tiles_of_one_class_have_the_same_taps(kernel, stride, padding, columns):
+    spec = Conv2dSpec(input=[1, 4, 23, 23], filters=4, kernel=kernel, stride=stride)
+    geometry = geometry_of(attrs.evolve(spec, padding=padding), 16)
+    width = geometry.out[1]
+    columns = min(columns, width)
+    patterns = tap_patterns(geometry, columns)
+    starts = np.minimum(np.arange(len(patterns)) * columns, width - columns)
+    taps = valid_taps(geometry, starts, columns)
+    for pattern in np.unique(patterns):
+        alike = taps[patterns == pattern]
+        assert (alike == alike[0]).all()
+
+
+def test_templates_say_where_they_do_not_apply():
+    provider = TemplateSpace(NoOptions())
+    odd = Task(name="t", operator="primfunc", arguments={}, target=ZEN4, flop=1.0)
+    few = DepthwiseConv2dSpec(input=[1, 4, 8, 8], kernel=3).task("t", ZEN4)
+    for task in (odd, few, R8.task("t", CUDA)):
+        with pytest.raises(ConfigError) as caught:
+            provider.design_space(task)
+        assert "sketch" in caught.value.hint
+
+
+def test_auto_takes_the_template_where_it_applies():
+    auto = AutoSpace(SketchOptions())
+    task = R8.task("t", ZEN4)
+    assert auto.design_space(task).fingerprint == space_of(R8).fingerprint
+    assert isinstance(auto.builder(task, threads=1), TemplateBuilder)
+    few = DepthwiseConv2dSpec(input=[1, 4, 8, 8], kernel=3).task("t", ZEN4)
+    assert not isinstance(auto.builder(few, threads=1), TemplateBuilder)
