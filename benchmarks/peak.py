@@ -22,11 +22,13 @@ def measure(threads: int, repeats: int = 15) -> float:
     os.environ["TVM_NUM_THREADS"] = str(threads)
     import numpy as np  # noqa: PLC0415 - after the environment is set
     import tvm  # noqa: PLC0415
-    from chameleon_tvm.targets import TargetInfo, native_target  # noqa: PLC0415
+    from chameleon_core.plugins.records import NoOptions  # noqa: PLC0415
+    from chameleon_tvm.targets import TVMTargets, target_info, tvm_target  # noqa: PLC0415
     from tvm.script import tirx as T  # noqa: N812, PLC0415
 
-    target = native_target()
-    lanes, chains = TargetInfo(target).lanes("float32"), TargetInfo(target).registers - 4
+    target = TVMTargets(NoOptions()).resolve("native")
+    info = target_info(target)
+    lanes, chains = info.lanes("float32"), info.vector_registers - 4
 
     @T.prim_func
     def main(x: T.Buffer((2, lanes), "float32"), out: T.Buffer((threads, chains, lanes), "float32")):
@@ -44,14 +46,16 @@ def measure(threads: int, repeats: int = 15) -> float:
                 for lane in T.vectorized(lanes):
                     out[thread, chain, lane] = state[chain, lane]
 
-    kernel = tvm.compile(tvm.IRModule({"main": main}), target=target)
+    kernel = tvm.compile(tvm.IRModule({"main": main}), target=tvm_target(target)).jit()
     factors = np.stack([np.full(lanes, 0.5), np.ones(lanes)]).astype("float32")
     arguments = [
         tvm.runtime.tensor(factors),
         tvm.runtime.tensor(np.zeros((threads, chains, lanes), "float32")),
     ]
+    kernel["main"](*arguments)
+    # TVM binds its workers when its pool starts, to every core but the first.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    timer = kernel.mod.time_evaluator("main", tvm.cpu(), number=20, repeat=repeats)
+    timer = kernel.time_evaluator("main", tvm.cpu(), number=20, repeat=repeats)
     seconds = min(timer(*arguments).results)
     return 2 * threads * chains * lanes * ITERATIONS / seconds / 1e9
 

@@ -143,8 +143,8 @@ def _file_module(place: str, who: str) -> ModuleType:
     if not path.is_file():
         raise ConfigError(
             f"{who}: there is no file {place}",
-            hint="Paths are relative to the pipeline file, or to the working directory where there is "
-            f"none: {Path.cwd()}.",
+            hint="Paths are relative to the pipeline file, or without one to the working "
+            f"directory, {Path.cwd()}.",
         )
     # Registered under a name of its own: TVMScript reads the source of the module it runs in.
     name = f"_chameleon_user_{path.stem}"
