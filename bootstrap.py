@@ -51,7 +51,7 @@ def install(purpose: str, *requirements: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Set up what the first argument needs, then run it; returns the exit code."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - nothing has checked it before
         print("Chameleon needs Python 3.11 or newer.", file=sys.stderr)  # noqa: T201
         return 2
     if not arguments or arguments[0] in {"-h", "--help"}:

@@ -25,7 +25,7 @@ from typing import Any
 from chameleon_core.task import Task
 from chameleon_tvm.rivals.launch import time_kernels, tune_with_metaschedule
 
-CLI = [sys.executable, "-m", "chameleon_core.cli"]
+CLI = [sys.executable, "-m", "chameleon_core"]
 
 
 def command_json(words: list[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from chameleon_core.pipeline import Scope, dump_pipeline, from_dict, load_pipeli
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.yaml import dump_yaml, parse_yaml
 from chameleon_core.plugins import PluginRecord, Registry, hookimpl
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: llvm -mcpu=native\n"
@@ -195,5 +195,6 @@ _VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), _VALUES, max_size=4))
+@example({"": ["?0"]})
 def test_what_is_written_reads_back_the_same(document):
     assert parse_yaml(dump_yaml(document), "x").plain() == document

@@ -34,6 +34,7 @@ for _name in (
     "batch_measured",
     "best_improved",
     "task_finished",
+    "comparison_started",
     "run_finished",
 ):
     setattr(Recorder, f"chameleon_{_name}", _recording(f"chameleon_{_name}"))

@@ -58,4 +58,4 @@ class RunFolderError(ChameleonError):
 
 
 class InvalidConfigurationError(ChameleonError):
-    """A configuration names no program. Raised by builders; it becomes a measurement, not a crash."""
+    """A configuration names no program; the runner turns it into a measurement, not a crash."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 import numpy as np
 from chameleon_core.errors import PluginError
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages import MeasureJob
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_core.task import Task
 
 from chameleon_runners.candidates import Candidate
 from chameleon_runners.crew import Crew, Event
@@ -23,20 +24,19 @@ from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import EndReason, WorkerProcess
 from chameleon_runners.references import Reference
+from chameleon_runners.rounds import Rounds, runs_in_round
 from chameleon_runners.stage_errors import raise_stage_error
-from chameleon_runners.timing import TimingPolicy, settled
+from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.worker.protocol import Message
 
 _MIB = 1 << 20
 _OPEN_ATTEMPTS = 4
 _REFERENCE_ATTEMPTS = 3
-_LEAST_ROUNDS = 6
-"""Rounds in which the leaders are timed in turn, at least: one bad stretch must not decide."""
 
 
-def stage_key(job: MeasureJob) -> str:
+def stage_key(stage: StageRef, task: Task) -> str:
     """Identity of a builder: the stage, its options and the task."""
-    return json.dumps([job.space.factory, job.space.options, job.task.key], sort_keys=True)
+    return json.dumps([stage.factory, stage.options, task.key], sort_keys=True)
 
 
 class Batch:
@@ -72,14 +72,14 @@ class Batch:
         self._deadlines = deadlines
         self._reference = reference
         self._threads = threads
-        self._key = stage_key(job)
+        self._key = stage_key(job.space, job.task)
         self._pending = deque(
             Candidate(config=tuple(int(index) for index in config), slot=first_slot + place)
             for place, config in enumerate(job.configs)
         )
         self._count = len(self._pending)
         self._built: deque[Candidate] = deque()
-        self._leaders: list[Candidate] = []
+        self._rounds = Rounds(options, job.best_seconds)
         self._best = job.best_seconds
         self._failed_opens = 0
         self._interrupted = False
@@ -212,7 +212,7 @@ class Batch:
             self._built.remove(kept)
             if kept is not event.tag:
                 self._pending.append(kept)
-        for leader in [c for c in self._leaders if c.worker is event.worker]:
+        for leader in [c for c in self._rounds.held if c.worker is event.worker]:
             leader.worker = None
         if event.tag == "open":
             self._failed_opens += 1
@@ -266,6 +266,7 @@ class Batch:
                 "reference": str(self._reference.path),
                 "tolerance": self._reference.tolerance,
                 "policy": attrs.asdict(self._policy),
+                "probe": False,
                 "best": self._best,
             }
             self._crew.quiet(worker)
@@ -297,53 +298,18 @@ class Batch:
         candidate.repeats = tuple(reply["seconds"])
         candidate.number = reply["number"]
         candidate.error = reply["error"]
-        cost = float(np.median(candidate.repeats))
-        self._best = min(self._best, cost)
-        self._leaders.append(candidate)
-        yield from self._outrun()
-
-    def _outrun(self) -> Iterator[Measurement]:
-        """Yield candidates that no longer belong to the leaders."""
-        limit = self._best * (1.0 + self._options.leader_margin)
-        self._leaders.sort(key=lambda candidate: candidate.fastest)
-        stay = [c for c in self._leaders if c.fastest <= limit][: self._options.leaders]
-        for candidate in self._leaders:
-            if candidate not in stay:
-                self._drop(candidate)
-                yield candidate.succeeded()
-        self._leaders = stay
+        self._best = min(self._best, float(np.median(candidate.repeats)))
+        yield from self._hand_out(self._rounds.admit(candidate))
 
     def _leader_phase(self) -> Iterator[Measurement]:
-        """Time the leaders again, in turn, so that a drift of the machine meets all alike."""
-        generator = np.random.default_rng(0)
-        rounds = 0
-        while len(self._leaders) > 1 and rounds < self._options.leader_rounds:
-            for place in generator.permutation(len(self._leaders)).tolist():
-                if self._stopped:
-                    break
-                self._time_again(self._leaders[place])
-            yield from self._bury()
-            rounds += 1
-            spread = self._policy.spread
-            if self._stopped or (
-                rounds >= _LEAST_ROUNDS and all(settled(c.again, spread) for c in self._leaders)
-            ):
-                break
-        for candidate in self._leaders:
-            self._drop(candidate)
-            # With fewer repeats than the others it would not compare with them.
-            if len(candidate.again) < rounds:
-                candidate.again.clear()
-            yield candidate.succeeded()
-        self._leaders = []
+        """Time the promising candidates again, in turn."""
+        yield from self._hand_out(self._rounds.play(self._time_again, lambda: self._stopped))
 
-    def _bury(self) -> Iterator[Measurement]:
-        """Yield leaders that failed when they ran again, and forget them."""
-        for candidate in self._leaders:
-            if candidate.failure is not None:
-                self._drop(candidate)
-                yield candidate.failure
-        self._leaders = [c for c in self._leaders if c.failure is None]
+    def _hand_out(self, candidates: Iterable[Candidate]) -> Iterator[Measurement]:
+        """Yield the measurements of candidates that are done with, and free their kernels."""
+        for candidate in candidates:
+            self._drop(candidate)
+            yield candidate.failure or candidate.succeeded()
 
     def _time_again(self, candidate: Candidate) -> None:
         """One more repeat of a leader, unless the worker that held it is gone."""
@@ -355,8 +321,7 @@ class Batch:
             "command": "repeat",
             "slot": candidate.slot,
             "cores": self._crew.cores[:1],
-            "number": candidate.number,
-            "repeat_seconds": self._policy.repeat_seconds,
+            "number": runs_in_round(candidate.number),
             "cold_bytes": self._policy.cold_bytes,
         }
         self._crew.quiet(worker)
@@ -371,6 +336,7 @@ class Batch:
                 candidate.failure = candidate.ended(event.end, building=False)
         elif event.reply is not None and event.reply["status"] == "ok":
             candidate.again.append(event.reply["seconds"])
+            candidate.run_seconds += event.reply["elapsed"]
         elif event.reply is not None:
             candidate.failure = candidate.failed_reply(event.reply, worker.log)
 
@@ -385,7 +351,7 @@ class Batch:
 
     def _recycle(self) -> None:
         """End workers that built much or grew much, unless they hold leaders."""
-        holding = {id(candidate.worker) for candidate in self._leaders}
+        holding = {id(candidate.worker) for candidate in self._rounds.held}
         for worker in self._crew.workers:
             if id(worker) in holding or not worker.idle or not worker.initialised:
                 continue
@@ -401,6 +367,6 @@ class Batch:
         for worker in self._crew.workers:
             if worker.work is not None and worker.work.tag != "init":
                 worker.kill(EndReason.DEADLINE)
-        for candidate in [*self._built, *self._leaders]:
+        for candidate in [*self._built, *self._rounds.held]:
             self._drop(candidate)
         self._recycle()

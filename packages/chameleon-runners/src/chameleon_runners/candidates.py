@@ -48,6 +48,11 @@ class Candidate:
         """Its fastest repeat in seconds."""
         return min(*self.repeats, *self.again, float("inf"), float("inf"))
 
+    def pool(self) -> None:
+        """Count the repeats taken in turn among the others, where they compare with nobody's."""
+        self.repeats = undisturbed((*self.repeats, *self.again))
+        self.again.clear()
+
     def succeeded(self) -> Measurement:
         """The measurement of a candidate that was timed.
 

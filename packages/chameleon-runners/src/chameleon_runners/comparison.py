@@ -20,9 +20,10 @@ from chameleon_runners.candidates import Candidate
 from chameleon_runners.crew import Crew, Event
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.references import Reference
+from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.worker.protocol import Message
 
-_FEW_ROUNDS = 4
+_FEW_ROUNDS = 3
 _HOPELESS = 3.0
 """Contenders this much slower than the fastest are timed in a few rounds only."""
 
@@ -54,7 +55,8 @@ class Comparison:
         contenders: who takes part.
         crew: as many workers as there are contenders; closed by the caller.
         options: the runner's options.
-        reference: where the expected outputs go.
+        policy: the clock policy.
+        reference: where the expected outputs are, or go.
         threads: threads every contender runs with.
     """
 
@@ -65,12 +67,14 @@ class Comparison:
         *,
         crew: Crew,
         options: LocalOptions,
+        policy: TimingPolicy,
         reference: Reference,
         threads: int,
     ) -> None:
         self._task = task
         self._crew = crew
         self._options = options
+        self._policy = policy
         self._reference = reference
         self._threads = threads
         self._interrupted = False
@@ -91,7 +95,7 @@ class Comparison:
     def run(self) -> list[Measurement]:
         """One measurement per contender, in order; a failure is a measurement."""
         self._prepare()
-        if any(entry.result is None for entry in self._entries):
+        if not self._reference.ready and any(entry.result is None for entry in self._entries):
             self._compute_reference()
         for entry in self._entries:
             self._check(entry)
@@ -202,7 +206,8 @@ class Comparison:
                 "slot": asked.candidate.slot,
                 "reference": str(self._reference.path),
                 "tolerance": self._reference.tolerance,
-                "policy": None,
+                "policy": attrs.asdict(self._policy),
+                "probe": True,
                 "cores": [],
             }
 
@@ -211,6 +216,7 @@ class Comparison:
             return
         if reply["status"] == "ok":
             entry.candidate.error = reply["error"]
+            entry.candidate.number = reply["number"]
             entry.candidate.run_seconds += reply["elapsed"]
             entry.step = _Step.CHECKED
         else:
@@ -224,8 +230,7 @@ class Comparison:
                 "command": "repeat",
                 "slot": asked.candidate.slot,
                 "number": asked.candidate.number,
-                "repeat_seconds": self._options.repeat_seconds,
-                "cold_bytes": self._options.cold_bytes,
+                "cold_bytes": self._policy.cold_bytes,
                 "cores": self._crew.cores[:1],
             }
 
@@ -235,7 +240,6 @@ class Comparison:
         if reply["status"] != "ok":
             entry.result = entry.candidate.failed_reply(reply, "")
             return
-        entry.candidate.number = reply["number"]
         entry.candidate.run_seconds += reply["elapsed"]
         entry.candidate.again.append(reply["seconds"])
 

@@ -54,6 +54,7 @@ class Crew:
     Args:
         size: how many workers there are at most.
         threads: threads a kernel runs with.
+        blas_threads: threads of OpenBLAS; more than one only where no references are computed.
         cores: usable cores.
         memory_bytes: memory limit of each worker.
         start_timeout: longest start in seconds.
@@ -64,6 +65,7 @@ class Crew:
         *,
         size: int,
         threads: int,
+        blas_threads: int,
         cores: list[int],
         memory_bytes: int,
         start_timeout: float,
@@ -72,6 +74,7 @@ class Crew:
         self.cores = cores
         self.start_timeout = start_timeout
         self._threads = threads
+        self._blas_threads = blas_threads
         self._memory_bytes = memory_bytes
         self._workers: list[WorkerProcess | None] = [None] * size
         self._failed_starts = 0
@@ -114,7 +117,12 @@ class Crew:
     def _start(self) -> WorkerProcess:
         token = worker_token(next(_numbers))
         worker = WorkerProcess(
-            environment=worker_environment(self._threads, self.cores, {TOKEN: token}),
+            environment=worker_environment(
+                threads=self._threads,
+                blas_threads=self._blas_threads,
+                cores=self.cores,
+                token={TOKEN: token},
+            ),
             token=token,
             memory_bytes=self._memory_bytes,
             spawn=self._spawn,

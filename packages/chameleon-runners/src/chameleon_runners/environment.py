@@ -30,7 +30,9 @@ def memory_limit(workers: int) -> int:
     return max(_LEAST_MEMORY, int(total * _MEMORY_SHARE / max(1, workers)))
 
 
-def worker_environment(threads: int, cores: list[int], token: dict[str, str]) -> dict[str, str]:
+def worker_environment(
+    *, threads: int, blas_threads: int, cores: list[int], token: dict[str, str]
+) -> dict[str, str]:
     """The environment of a worker.
 
     Thread counts are read by libraries when they load, so they are set before the process
@@ -38,6 +40,8 @@ def worker_environment(threads: int, cores: list[int], token: dict[str, str]) ->
 
     Args:
         threads: threads a kernel runs with.
+        blas_threads: threads of OpenBLAS, which NumPy computes reference outputs with. They go
+            on spinning for a while, on the cores that kernels are timed on a moment later.
         cores: usable cores; the first ``threads`` of them run kernels.
         token: the variable that marks the worker's descendants.
     """
@@ -48,7 +52,7 @@ def worker_environment(threads: int, cores: list[int], token: dict[str, str]) ->
         "TVM_NUM_THREADS": count,
         "OMP_NUM_THREADS": count,
         "MKL_NUM_THREADS": count,
-        "OPENBLAS_NUM_THREADS": count,
+        "OPENBLAS_NUM_THREADS": str(blas_threads),
         "OMP_PLACES": places,
         "OMP_PROC_BIND": "close",
         "PYTHONUNBUFFERED": "1",

@@ -23,7 +23,7 @@ from chameleon_runners.crew import Crew
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.reaper import kill_abandoned
-from chameleon_runners.references import Reference, References
+from chameleon_runners.references import References
 from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.timing import TimingPolicy
 
@@ -90,29 +90,31 @@ class LocalRunner(Runner):
             kill_abandoned()
             folder = make_scratch()
             self._references = References(folder)
-            self._crew = self._make_crew(self._size)
+            self._crew = self._make_crew(self._size, blas_threads=1)
             self._remove = weakref.finalize(self, _clean_up, self._crew, folder)
         return self._crew
 
-    def _make_crew(self, size: int) -> Crew:
+    def _make_crew(self, size: int, *, blas_threads: int) -> Crew:
         return Crew(
             size=size,
             threads=self._threads,
+            blas_threads=blas_threads,
             cores=self._cores,
             memory_bytes=self._memory,
             start_timeout=self._options.start_timeout,
         )
 
-    def _reference(self, key: str) -> Reference:
+    @property
+    def _expected(self) -> References:
         if self._references is None:
             raise RuntimeError("references are made with the workers")
-        return self._references.of(key)
+        return self._references
 
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
         if self._interrupted or self._closed:
             return
         crew = self._start()
-        key = stage_key(job)
+        key = stage_key(job.space, job.task)
         first_slot = self._next_slot
         self._next_slot += len(job.configs)
         batch = Batch(
@@ -121,7 +123,7 @@ class LocalRunner(Runner):
             options=self._options,
             policy=self._policy,
             deadlines=self._deadlines.setdefault(key, Deadlines(self._options)),
-            reference=self._reference(key),
+            reference=self._expected.of(key),
             threads=self._threads,
             first_slot=first_slot,
         )
@@ -133,13 +135,19 @@ class LocalRunner(Runner):
 
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
         self._start()
-        crew = self._make_crew(len(contenders))
+        # A winner's own reference checks its rivals as well, and is known already.
+        keys = [stage_key(contender.stage, task) for contender in contenders]
+        reference = self._expected.known(keys) or self._expected.of(f"compare {task.key}")
+        crew = self._make_crew(
+            len(contenders), blas_threads=self._threads if reference.ready else 1
+        )
         comparison = Comparison(
             task,
             contenders,
             crew=crew,
             options=self._options,
-            reference=self._reference(f"compare {task.key}"),
+            policy=self._policy,
+            reference=reference,
             threads=self._threads,
         )
         self._active, self._active_crew = comparison, crew

@@ -91,10 +91,10 @@ class LocalOptions:
         metadata={"help": "a repeat averages over as many runs as fill this many seconds"},
     )
     min_repeats: int = attrs.field(
-        default=5, validator=validators.ge(1), metadata={"help": "repeats at least"}
+        default=3, validator=validators.ge(1), metadata={"help": "repeats at least"}
     )
     max_repeats: int = attrs.field(
-        default=10, validator=validators.ge(1), metadata={"help": "repeats at most"}
+        default=8, validator=validators.ge(1), metadata={"help": "repeats at most"}
     )
     spread: float = attrs.field(
         default=0.01,
@@ -111,10 +111,15 @@ class LocalOptions:
         validator=validators.ge(0.0),
         metadata={"help": "kernels this close to the best are timed again, interleaved"},
     )
+    leader_spread: float = attrs.field(
+        default=0.005,
+        validator=validators.gt(0.0),
+        metadata={"help": "rounds end once three repeats of every leader agree this closely"},
+    )
     leaders: int = attrs.field(
-        default=10,
+        default=16,
         validator=validators.ge(0),
-        metadata={"help": "kernels of a batch timed again at most"},
+        metadata={"help": "kernels of a batch kept at most to be timed again"},
     )
     leader_rounds: int = attrs.field(
         default=12,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import attrs
@@ -34,6 +35,11 @@ class References:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, Reference] = {}
+
+    def known(self, keys: Iterable[str]) -> Reference | None:
+        """The first complete reference under some keys, or None."""
+        found = (self._known.get(key) for key in keys)
+        return next((reference for reference in found if reference and reference.ready), None)
 
     def of(self, key: str) -> Reference:
         """The reference under a key, known or yet to be computed."""

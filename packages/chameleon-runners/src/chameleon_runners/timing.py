@@ -77,6 +77,15 @@ def settled(repeats: Sequence[float], spread: float) -> bool:
     return fastest[-1] <= fastest[0] * (1.0 + spread)
 
 
+def probe_runs(kernel: Kernel, policy: TimingPolicy) -> int:
+    """Runs that make one repeat of a kernel that has run once already."""
+    cold = policy.cold_bytes
+    seconds = kernel.time(1, cold_bytes=cold)
+    if seconds < policy.repeat_seconds:
+        seconds = min(seconds, kernel.time(1, cold_bytes=cold))
+    return policy.runs_per_repeat(seconds)
+
+
 def time_kernel(kernel: Kernel, policy: TimingPolicy, best_seconds: float) -> Timing:
     """Time a kernel that has run once already.
 

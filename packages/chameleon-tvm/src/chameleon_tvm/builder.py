@@ -9,7 +9,7 @@ from chameleon_core.stages import Arrays, Builder, Kernel
 from chameleon_core.task import Task
 
 from chameleon_tvm.kernel import Program, TVMKernel
-from chameleon_tvm.operators import operator_of
+from chameleon_tvm.operators.base import operator_of
 
 
 class TVMBuilder(Builder):

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
-import tvm
 from chameleon_core.stages import Arrays, Kernel
 
+from chameleon_tvm.lowering import compile_function
+from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.targets import tvm_target
 
 
@@ -26,11 +27,13 @@ class Program:
         function: a ``tvm.tirx.PrimFunc`` whose parameters are the inputs, then the outputs.
         inputs: one array per input parameter, already packed into the function's layouts.
         unpack: turns the function's outputs into the operator's logical outputs.
+        plain_loops: whether it is loops over arrays, without TVM's blocks, which builds faster.
     """
 
     function: tvm.tirx.PrimFunc
     inputs: Sequence[np.ndarray]
     unpack: Callable[[Arrays], Arrays] = _unchanged
+    plain_loops: bool = False
 
 
 class TVMKernel(Kernel):
@@ -43,8 +46,7 @@ class TVMKernel(Kernel):
 
     def __init__(self, program: Program, target: str) -> None:
         resolved = tvm_target(target)
-        named = program.function.with_attr("global_symbol", "main")
-        self._module = tvm.compile(tvm.IRModule({"main": named}), target=resolved).jit()
+        self._module = compile_function(program.function, resolved, plain_loops=program.plain_loops)
         self._function = self._module["main"]
         self._device = tvm.runtime.device(
             "cpu" if resolved.kind.name == "llvm" else str(resolved.kind.name)

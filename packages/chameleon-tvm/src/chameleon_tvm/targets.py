@@ -12,11 +12,13 @@ from typing import Any
 
 import attrs
 import numpy as np
-import tvm
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import TargetResolver
-from tvm.target import Target, TargetKind, codegen
+
+from chameleon_tvm.quick_tvm import tvm
+
+Target, TargetKind, codegen = tvm.target.Target, tvm.target.TargetKind, tvm.target.codegen
 
 _HINT = (
     "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "

@@ -10,6 +10,7 @@ from chameleon_core.cli.results_table import duration, failures
 from chameleon_core.events import (
     BatchMeasured,
     BestImproved,
+    ComparisonStarted,
     Measured,
     RunFinished,
     RunStarted,
@@ -88,7 +89,9 @@ class PlainProgress:
         self._measured = {task.name: task.measured for task in event.tasks}
         stored = sum(self._measured.values())
         already = f", {stored} measured before" if stored else ""
-        self._say(f"{len(event.tasks)} tasks, {self._total} measurements{already}: {event.folder}")
+        count = len(event.tasks)
+        tasks = f"{count} task" if count == 1 else f"{count} tasks"
+        self._say(f"{tasks}, {self._total} measurements{already}: {event.folder}")
 
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
@@ -112,6 +115,11 @@ class PlainProgress:
         if not self._shared:
             self._total -= max(0, event.task.target_measurements - event.task.measured)
         self._say(f"{event.task.name}: done, {event.reason}")
+
+    @hookimpl
+    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+        """See ``EventHooks``."""
+        self._say(f"{event.task}: {_comparing(event)}")
 
     @hookimpl
     def chameleon_run_finished(self, event: RunFinished) -> None:
@@ -191,6 +199,11 @@ class LiveProgress:
             self._progress.update(self._all, total=int(row.total or 0) - unused)
 
     @hookimpl
+    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+        """See ``EventHooks``."""
+        self._progress.update(self._all, note=f"{event.task}: {_comparing(event)}")
+
+    @hookimpl
     def chameleon_run_finished(self, event: RunFinished) -> None:  # noqa: ARG002 - the hook's form
         """See ``EventHooks``."""
         self.close()
@@ -210,6 +223,11 @@ class LiveProgress:
 def _shared(event: RunStarted) -> bool:
     """Whether all tasks spend one budget: what one leaves, others may take."""
     return sum(task.target_measurements for task in event.tasks) > event.total_measurements
+
+
+def _comparing(event: ComparisonStarted) -> str:
+    ours = "the winner" if event.finalists == 1 else f"the {event.finalists} best"
+    return f"timing {ours} again" + (f" with {event.rivals} rivals" if event.rivals else "")
 
 
 def _best(task: TaskSummary) -> str:

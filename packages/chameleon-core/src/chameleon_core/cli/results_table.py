@@ -15,9 +15,9 @@ OPERATOR_HEADER = (
     "vendor",
     "ratio",
     "GFLOP/s",
-    "measurements",
+    "measured",
     "failed",
-    "seconds",
+    "tuned for",
 )
 
 
@@ -32,21 +32,35 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
             "-" if operator.ratio is None else f"{operator.ratio:.3f}",
             "-" if operator.gflops is None else f"{operator.gflops:.1f}",
             str(operator.measurements),
-            failures(operator.failed),
-            f"{operator.spending.total:.1f}",
+            str(sum(operator.failed.values())),
+            f"{operator.spending.total:.1f} s",
         )
         for operator in operators
     ]
 
 
+def operator_legend(operators: Sequence[OperatorResult]) -> str:
+    """What the columns ``vendor`` and ``ratio`` mean, or nothing where they are empty."""
+    vendors = sorted(
+        {one.name for operator in operators for one in operator.variants if one.vendor}
+    )
+    if not vendors:
+        return ""
+    return (
+        f"vendor: {', '.join(vendors)}, the fastest of its ways; "
+        "ratio: vendor / tuned, above 1 the tuned kernel is faster"
+    )
+
+
 def duration(seconds: float | None) -> str:
-    """A kernel's time with a unit that suits it."""
+    """A kernel's time in three digits, all that timings are good for, with a unit that suits it."""
     if seconds is None:
         return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.4g} {unit}"
-    return f"{seconds / 1e-9:.4g} ns"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
+        value = seconds / scale
+        if value >= 0.9995:  # noqa: PLR2004 - rounds to 1.00; the smaller unit would give 1000
+            break
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"  # noqa: PLR2004
 
 
 def failures(failed: Mapping[str, int]) -> str:
@@ -60,14 +74,18 @@ def print_table(
     """Print a table; the first column is text, the others are numbers."""
     file = file or sys.stdout
     if file.isatty():
-        from rich.console import Console  # noqa: PLC0415 - 60 ms that --json need not wait for
+        from rich import box  # noqa: PLC0415 - 60 ms that --json need not wait for
+        from rich.console import Console  # noqa: PLC0415
+        from rich.markup import escape  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
 
-        table = Table(*header[:1])
+        # Where the terminal is narrow, names are folded; numbers stay whole.
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1), pad_edge=False)
+        table.add_column(header[0], overflow="fold")
         for name in header[1:]:
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", no_wrap=True)
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(escape, row))
         Console(file=file).print(table)
         return
     lines = [tuple(header), *(tuple(row) for row in rows)]

@@ -93,12 +93,21 @@ def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
 def _print(result: RunResult) -> None:
     from chameleon_core.cli.results_table import (  # noqa: PLC0415
         OPERATOR_HEADER,
+        failures,
+        operator_legend,
         operator_rows,
         print_table,
     )
 
     print_table(OPERATOR_HEADER, operator_rows(result.operators))
+    legend = operator_legend(result.operators)
+    if legend:
+        click.echo(legend)
     for operator in result.operators:
+        if operator.failure is not None:
+            click.echo(
+                f"{operator.name}: failed {failures(operator.failed)}; {operator.failure}", err=True
+            )
         for variant in operator.variants:
             if variant.failure is not None:
                 click.echo(

@@ -11,6 +11,7 @@ from chameleon_core.events.records import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    ComparisonStarted,
     Event,
     Measured,
     RunFinished,
@@ -28,6 +29,7 @@ _HOOKS: dict[type, str] = {
     BatchMeasured: "chameleon_batch_measured",
     BestImproved: "chameleon_best_improved",
     TaskFinished: "chameleon_task_finished",
+    ComparisonStarted: "chameleon_comparison_started",
     RunFinished: "chameleon_run_finished",
 }
 

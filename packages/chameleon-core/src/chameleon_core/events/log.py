@@ -12,6 +12,7 @@ from chameleon_core.events.records import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    ComparisonStarted,
     Event,
     RunFinished,
     RunStarted,
@@ -58,6 +59,11 @@ class EventLog:
 
     @hookimpl
     def chameleon_task_finished(self, event: TaskFinished) -> None:
+        """See ``EventHooks``."""
+        self._append(event)
+
+    @hookimpl
+    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
         """See ``EventHooks``."""
         self._append(event)
 

@@ -139,6 +139,21 @@ class TaskFinished:
 
 
 @attrs.frozen(kw_only=True)
+class ComparisonStarted:
+    """A task's winners are about to be measured again, interleaved with the baselines.
+
+    Attributes:
+        task: the task's name.
+        finalists: how many of its configurations take part.
+        rivals: how many variants of baselines do.
+    """
+
+    task: str
+    finalists: int
+    rivals: int
+
+
+@attrs.frozen(kw_only=True)
 class RunFinished:
     """The run is at its end, winners compared.
 
@@ -160,5 +175,6 @@ Event = (
     | BatchMeasured
     | BestImproved
     | TaskFinished
+    | ComparisonStarted
     | RunFinished
 )

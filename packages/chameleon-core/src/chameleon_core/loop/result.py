@@ -47,6 +47,7 @@ class OperatorResult:
             interleaved measurement.
         measurements: configurations measured, failures included.
         failed: failures by kind.
+        failure: the first failure of the most frequent kind in words, or None.
         spending: where the wall-clock went.
         variants: the final comparison.
     """
@@ -60,6 +61,7 @@ class OperatorResult:
     search_seconds: float | None = None
     measurements: int = 0
     failed: Mapping[str, int] = attrs.field(factory=dict)
+    failure: str | None = None
     spending: Spending = attrs.field(factory=Spending)
     variants: tuple[VariantResult, ...] = ()
 
@@ -105,6 +107,7 @@ class OperatorResult:
             "gflops": self.gflops,
             "measurements": self.measurements,
             "failed": dict(self.failed),
+            "failure": self.failure,
             "wall_seconds": self.spending.total,
             "spent_seconds": attrs.asdict(self.spending),
             "search_seconds": self.search_seconds,
@@ -130,6 +133,7 @@ class OperatorResult:
             search_seconds=value["search_seconds"],
             measurements=value["measurements"],
             failed=value["failed"],
+            failure=value.get("failure"),  # folders of earlier versions have none
             spending=Spending(**value["spent_seconds"]),
             variants=tuple(VariantResult(**variant) for variant in value["variants"]),
         )

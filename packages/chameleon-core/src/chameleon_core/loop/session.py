@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import attrs
 import structlog
 
-from chameleon_core.events import RunFinished, RunStarted, TaskFinished
+from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted, TaskFinished
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import spaces_of, tasks_of
@@ -225,7 +225,7 @@ class Session:
         ours = finalists(run.tuner.measurements, run.space_ref)
         comparison = StoredComparison(contenders=(), measurements=())
         if ours:
-            comparison = self._comparison(run, (*ours, *rivals.contenders), runner)
+            comparison = self._comparison(run, ours, rivals, runner)
         config = winner(comparison)
         found = next((m for m in run.tuner.measurements if m.config == config), None)
         return OperatorResult(
@@ -238,17 +238,24 @@ class Session:
             search_seconds=None if found is None else found.cost,
             measurements=len(run.measurements),
             failed=run.failed,
+            failure=run.failure,
             spending=run.spending,
             variants=variants(comparison, rivals.vendors),
         )
 
     def _comparison(
-        self, run: TaskRun, contenders: tuple[Contender, ...], runner: LazyRunner
+        self, run: TaskRun, ours: tuple[Contender, ...], rivals: Rivals, runner: LazyRunner
     ) -> StoredComparison:
+        contenders = (*ours, *rivals.contenders)
         stored = self._store.comparison(run.row)
         if stored is not None and stored.contenders == contenders:
             return stored
         self._interruption.check()
+        self._bus.publish(
+            ComparisonStarted(
+                task=run.task.name, finalists=len(ours), rivals=len(rivals.contenders)
+            )
+        )
         made = compare(runner.get(), runner.guard, run.task, contenders)
         # What came back after a request to stop may be cut short: compare again next time.
         self._interruption.check()

@@ -115,6 +115,15 @@ class TaskRun:
         return dict(Counter(m.failure.value for m in self._known.values() if m.failure is not None))
 
     @property
+    def failure(self) -> str | None:
+        """The first failure on disk of the most frequent kind, in words."""
+        failed = self.failed
+        if not failed:
+            return None
+        kind = max(failed, key=lambda name: failed[name])
+        return next(f"{kind}: {m.message}" for m in self._known.values() if m.failure == kind)
+
+    @property
     def measurements(self) -> list[Measurement]:
         """Everything on disk, in order of arrival."""
         return list(self._known.values())

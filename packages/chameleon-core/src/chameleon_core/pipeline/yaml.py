@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem
 
 _TAG = "tag:yaml.org,2002:"
+_PLAIN = re.compile(r"[A-Za-z0-9_./~][\w ./=+:-]*", re.ASCII)
 
 
 def read_yaml(path: Path, *, shown: str | None = None) -> Node:
@@ -107,7 +109,8 @@ _Representer.add_representer(
 def _styled(value: Any) -> Any:
     """The value, styled for people.
 
-    A list of scalars goes on one line; a text with unprintable characters is quoted and escaped.
+    A list of scalars goes on one line; a text is quoted unless it is plainly a word or a path:
+    ruamel's own choice writes `?0` bare, which reads back as a mapping.
     """
     if isinstance(value, Mapping):
         return {_styled(key): _styled(inner) for key, inner in value.items()}
@@ -116,7 +119,7 @@ def _styled(value: Any) -> Any:
         if not any(isinstance(inner, Mapping | list | tuple) for inner in value):
             entries.fa.set_flow_style()
         return entries
-    if isinstance(value, str) and not value.isprintable():
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
         return DoubleQuotedScalarString(value)
     return value
 

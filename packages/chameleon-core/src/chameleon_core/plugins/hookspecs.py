@@ -10,6 +10,7 @@ from chameleon_core.events.records import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    ComparisonStarted,
     Measured,
     RunFinished,
     RunStarted,
@@ -116,6 +117,10 @@ class EventHooks:
     @hookspec
     def chameleon_task_finished(self, event: TaskFinished) -> None:
         """A task gets no further batch."""
+
+    @hookspec
+    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+        """A task's winners are about to be measured again, interleaved with the baselines."""
 
     @hookspec
     def chameleon_run_finished(self, event: RunFinished) -> None:

@@ -120,7 +120,7 @@ class Session:
 
     def _measure(self, message: Message) -> Message:
         """Check a kernel's outputs, then time it."""
-        from chameleon_runners.timing import TimingPolicy, time_kernel  # noqa: PLC0415
+        from chameleon_runners.timing import TimingPolicy, probe_runs, time_kernel  # noqa: PLC0415
 
         kernel = self._kernels[message["slot"]]
         outputs = kernel.outputs()
@@ -129,11 +129,13 @@ class Session:
             wrong, error = self._check(outputs, message["reference"], message["tolerance"])
             if wrong is not None:
                 return wrong
-        if message["policy"] is None:
-            return {"status": "ok", "error": error, "seconds": [], "number": 0}
         # The first run may have started a pool of threads, which moves the main thread.
         pin(message["cores"])
-        timing = time_kernel(kernel, TimingPolicy(**message["policy"]), message["best"])
+        policy = TimingPolicy(**message["policy"])
+        if message["probe"]:
+            number = probe_runs(kernel, policy)
+            return {"status": "ok", "error": error, "seconds": [], "number": number}
+        timing = time_kernel(kernel, policy, message["best"])
         return {
             "status": "ok",
             "error": error,
@@ -161,12 +163,7 @@ class Session:
     def _repeat(self, message: Message) -> Message:
         """One repeat of a kernel that was checked before."""
         kernel = self._kernels[message["slot"]]
-        cold = message["cold_bytes"]
-        # Whoever ran in between has taken the caches and sent the threads to sleep.
-        probe = kernel.time(1, cold_bytes=cold)
-        number = message["number"] or max(1, round(message["repeat_seconds"] / max(probe, 1e-9)))
-        return {
-            "status": "ok",
-            "seconds": kernel.time(number, cold_bytes=cold),
-            "number": number,
-        }
+        # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
+        # the run that ``Kernel.time`` does before the clock starts is for.
+        seconds = kernel.time(message["number"], cold_bytes=message["cold_bytes"])
+        return {"status": "ok", "seconds": seconds}

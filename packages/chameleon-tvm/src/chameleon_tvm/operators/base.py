@@ -12,7 +12,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 if TYPE_CHECKING:
-    import tvm
+    from chameleon_tvm.quick_tvm import tvm
 
 OPERATORS = {
     "conv2d": "chameleon_tvm.operators.convolution:Conv2d",

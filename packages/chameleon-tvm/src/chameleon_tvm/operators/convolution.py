@@ -18,7 +18,7 @@ from chameleon_tvm.operators.specs import (
 )
 
 if TYPE_CHECKING:
-    import tvm
+    from chameleon_tvm.quick_tvm import tvm
 
 
 class Conv2d(Operator):
@@ -81,7 +81,7 @@ class Conv2d(Operator):
         return [out.reshape(spec.output_shape)]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from tvm import te  # noqa: PLC0415 - see ``Operator``
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
         spec = self.spec
         n, oc = spec.output_shape[:2]

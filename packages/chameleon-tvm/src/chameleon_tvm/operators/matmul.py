@@ -12,7 +12,7 @@ from chameleon_tvm.operators.base import Operator, seeded_array
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 
 if TYPE_CHECKING:
-    import tvm
+    from chameleon_tvm.quick_tvm import tvm
 
 
 class Dense(Operator):
@@ -47,7 +47,7 @@ class Dense(Operator):
         return [data @ weights.T]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from tvm import te  # noqa: PLC0415 - see ``Operator``
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
         rows, features = self.spec.input
         data = te.placeholder((rows, features), self.spec.dtype, name="data")
@@ -83,7 +83,7 @@ class BatchMatmul(Operator):
         return [left @ (right.swapaxes(1, 2) if self.spec.transpose_b else right)]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        from tvm import te  # noqa: PLC0415 - see ``Operator``
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
         spec = self.spec
         batch, rows, inner = spec.a

@@ -22,9 +22,8 @@ from chameleon_core.task import Task
 from chameleon_tvm.operators.base import Operator, seeded_array
 
 if TYPE_CHECKING:
-    import tvm
-
     from chameleon_tvm.operators.specs import PrimFuncSpec
+    from chameleon_tvm.quick_tvm import tvm
 
 
 class PrimFuncOperator(Operator):
@@ -38,7 +37,7 @@ class PrimFuncOperator(Operator):
 
     @cached_property
     def _function(self) -> tvm.tirx.PrimFunc:
-        import tvm  # noqa: PLC0415 - see ``Operator``
+        from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
         return tvm.ir.load_json(self.task.arguments["function"])
 
@@ -64,7 +63,7 @@ class PrimFuncOperator(Operator):
 
     def _unscheduled(self, inputs: Arrays) -> Arrays:
         """What the function computes as written, compiled for the host without optimization."""
-        import tvm  # noqa: PLC0415 - see ``Operator``
+        from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
         named = self._function.with_attr("global_symbol", "main")
         with tvm.transform.PassContext(opt_level=0):
@@ -90,7 +89,7 @@ def primfunc_task(spec: PrimFuncSpec, name: str, target: str) -> Task:
         ConfigError: there is no such file, function, parameter or PrimFunc, or TVM cannot
             schedule it.
     """
-    import tvm  # noqa: PLC0415 - see ``Operator``
+    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
     loaded = _named(spec.source, f"primfunc {name}")
     function = _prim_func(loaded, spec.source, name)
@@ -190,7 +189,7 @@ def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
 
 
 def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
-    import tvm  # noqa: PLC0415 - see ``Operator``
+    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
     if not isinstance(loaded, tvm.tirx.PrimFunc) and callable(loaded):
         try:
@@ -210,7 +209,7 @@ def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
 
 def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
     """Name, shape, dtype and direction of every parameter, inputs first."""
-    from tvm.s_tir import Schedule  # noqa: PLC0415 - see ``Operator``
+    from chameleon_tvm.quick_tvm import Schedule  # noqa: PLC0415 - see ``Operator``
 
     hint = "Write blocks (te.create_prim_func, or TVMScript with T.sblock) of static shapes."
     try:
@@ -251,7 +250,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
 
 
 def _flop(function: tvm.tirx.PrimFunc, name: str) -> float:
-    import tvm  # noqa: PLC0415 - see ``Operator``
+    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     try:

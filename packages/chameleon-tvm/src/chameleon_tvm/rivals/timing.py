@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.task import Task
-from tvm.s_tir import Schedule, Trace
 
 from chameleon_tvm.hooks import SPACES
 from chameleon_tvm.kernel import Program, TVMKernel
-from chameleon_tvm.operators import operator_of
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.quick_tvm import Schedule, Trace
 from chameleon_tvm.spaces.sketch.packing import pack
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished

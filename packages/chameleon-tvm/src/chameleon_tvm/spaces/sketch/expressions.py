@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tvm
+
+from chameleon_tvm.quick_tvm import tvm
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     tvm.tirx.Add: np.add,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import attrs
-import tvm
 from chameleon_core.errors import ConfigError
-from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule import _ffi_api
 
+from chameleon_tvm.quick_tvm import Schedule, tvm
 from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
 
 _RULES = {"llvm": "llvm", "cuda": "cuda"}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from chameleon_core.space import Constraint, Values
 from numpy.typing import NDArray
-from tvm.target import Target
 
+from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.sketch.constraints import Predicate, per_sketch
 from chameleon_tvm.spaces.sketch.nest import Extents, Nest
 from chameleon_tvm.spaces.sketch.plan import SKETCH
@@ -18,7 +18,7 @@ MAX_VIRTUAL_THREADS = 8
 """The limit that TVM's GPU check sets on ``vthread``."""
 
 
-def gpu_constraints(nests: Sequence[Nest | None], target: Target) -> list[Constraint]:
+def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> list[Constraint]:
     """Threads, virtual threads and shared memory of a block within the target's limits."""
     attributes = target.attrs
     most = int(attributes.get("max_threads_per_block", 1024))

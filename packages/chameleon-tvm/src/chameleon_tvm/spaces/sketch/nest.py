@@ -12,11 +12,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-import tvm
 from chameleon_core.space import Values
 from numpy.typing import NDArray
-from tvm.s_tir import Schedule
 
+from chameleon_tvm.quick_tvm import Schedule, tvm
 from chameleon_tvm.spaces.sketch.expressions import evaluate
 
 Extents = NDArray[np.float64]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm.s_tir import Schedule
 
+from chameleon_tvm.quick_tvm import Schedule
 from chameleon_tvm.spaces.sketch.expressions import evaluate
 
 REWRITE = "meta_schedule.layout_rewrite_preproc"

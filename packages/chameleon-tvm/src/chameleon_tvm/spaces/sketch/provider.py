@@ -14,7 +14,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators import Operator, operator_of
+from chameleon_tvm.operators.base import Operator, operator_of
 from chameleon_tvm.spaces.sketch.constraints import cpu_constraints, location_constraint
 from chameleon_tvm.spaces.sketch.features import feature_block, first_guesses
 from chameleon_tvm.spaces.sketch.generator import Generated, generate

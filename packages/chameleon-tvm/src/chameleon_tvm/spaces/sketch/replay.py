@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from tvm.s_tir import Schedule
 
+from chameleon_tvm.quick_tvm import Schedule
 from chameleon_tvm.spaces.sketch.nest import Axis, Nest, Part, accesses_of, axes_of
 
 TILING = "meta_schedule.tiling_structure"

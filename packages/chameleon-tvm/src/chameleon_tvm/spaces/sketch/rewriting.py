@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import tvm
+from chameleon_tvm.quick_tvm import tvm
 
 _FREE = "layout_free_buffers"
 

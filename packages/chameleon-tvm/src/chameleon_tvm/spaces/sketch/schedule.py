@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import tvm
 from chameleon_core.errors import InvalidConfigurationError
-from tvm.s_tir import Schedule
-from tvm.s_tir.schedule import Trace
 
+from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm.spaces.sketch.generator import Generated, first_line
 from chameleon_tvm.spaces.sketch.packing import layout_maps
 from chameleon_tvm.spaces.sketch.plan import SKETCH, Decision

@@ -13,7 +13,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators import Operator
+from chameleon_tvm.operators.base import Operator
 
 
 class Template(ABC):

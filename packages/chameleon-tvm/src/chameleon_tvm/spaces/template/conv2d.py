@@ -10,7 +10,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators import Operator
+from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.specs import Conv2dSpec, DepthwiseConv2dSpec, channel_block
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.direct import DirectConvolution
@@ -82,4 +82,5 @@ class ConvolutionTemplate(Template):
             function=made.function(),
             inputs=[data, pack_weights(inputs[1], self.geometry, tile)],
             unpack=operator.logical,
+            plain_loops=True,
         )

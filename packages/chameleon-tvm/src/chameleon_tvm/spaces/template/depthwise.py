@@ -14,7 +14,7 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators import Operator
+from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.specs import DepthwiseConv2dSpec, channel_block
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.base import Template
@@ -104,7 +104,12 @@ class DepthwiseTemplate(Template):
         data = operator.arrange(inputs)[0].reshape([int(e) for e in made.input.data.shape])
         one = attrs.evolve(self.geometry, ic=1)
         packed = pack_weights(inputs[1], one, attrs.evolve(tile, channels=1))
-        return Program(function=made.function(), inputs=[data, packed], unpack=operator.logical)
+        return Program(
+            function=made.function(),
+            inputs=[data, packed],
+            unpack=operator.logical,
+            plain_loops=True,
+        )
 
 
 class DepthwiseTiling(ConvolutionTiling):

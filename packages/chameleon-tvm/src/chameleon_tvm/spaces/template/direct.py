@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import tirx
 
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
@@ -103,26 +103,23 @@ class DirectConvolution:
     def _reduce(self, at: Place) -> Stmt:
         """Add every tap's products to the tile's sums."""
         g, tile = self.geometry, self.tile
-        kw = g.kernel[1]
         # Where the next tap's channels follow this one's in memory, a row is a single loop.
         contiguous = tile.copy or (g.layout == "NHWC" and g.groups == 1)
-        fused = contiguous and self.outer == 1 and g.dilation[1] == 1 and bool(at.valid.all())
+        fused = contiguous and self.outer == 1 and g.dilation[1] == 1
 
         def taps(co: Expr, ry: Expr) -> Stmt:
+            return emit.sequence([run(co, ry, *one) for one in _runs(at.valid)])
+
+        def run(co: Expr, ry: Expr, first: int, count: int) -> Stmt:
+            """Neighbouring taps of a row that the same columns of the tile use."""
+            used = at.valid[:, first]
             if fused:
-                return self._channels(at, (co, ry, 0), at.valid[:, 0], kw * tile.channels)
-            if at.valid.all():
-                return emit.loop(
-                    "rx",
-                    kw,
-                    lambda rx: self._channels(at, (co, ry, rx), at.valid[:, 0], tile.channels),
-                )
-            return emit.sequence(
-                [
-                    self._channels(at, (co, ry, rx), at.valid[:, rx], tile.channels)
-                    for rx in range(kw)
-                    if at.valid[:, rx].any()
-                ]
+                return self._channels(at, (co, ry, first), used, count * tile.channels)
+            return emit.loop(
+                "rx",
+                count,
+                lambda rx: self._channels(at, (co, ry, rx), used, tile.channels),
+                start=first,
             )
 
         start, extent = self._rows(at.y)
@@ -181,6 +178,20 @@ class DirectConvolution:
         first = tirx.max(0, tirx.floordiv(top - y * g.stride[0] + dh - 1, dh))
         end = tirx.min(kh, tirx.floordiv(g.size[0] + top - y * g.stride[0] + dh - 1, dh))
         return first, tirx.max(0, end - first)
+
+
+def _runs(valid: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First tap and number of taps of every run that the same columns use; unused ones left out.
+
+    Each run is one piece of code.
+    """
+    starts = [0, *(1 + np.flatnonzero((valid[:, 1:] != valid[:, :-1]).any(axis=0))).tolist()]
+    ends = [*starts[1:], valid.shape[1]]
+    return [
+        (start, end - start)
+        for start, end in zip(starts, ends, strict=True)
+        if valid[:, start].any()
+    ]
 
 
 def _by_pattern(patterns: NDArray[np.int64], versions: list[Stmt], xo: Expr) -> Stmt:

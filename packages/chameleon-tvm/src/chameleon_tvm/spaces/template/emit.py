@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import tirx
+from chameleon_tvm.quick_tvm import tirx
 
 Expr = Any
 Stmt = Any

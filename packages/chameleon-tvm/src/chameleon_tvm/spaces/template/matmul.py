@@ -8,11 +8,11 @@ from typing import Any
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
-from tvm import tirx
 
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators import Operator
+from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import SMALLEST_CHANNEL_BLOCK, tile_of
@@ -65,6 +65,7 @@ class DenseTemplate(Template):
             function=made.function(),
             inputs=[data.reshape([int(e) for e in made.input.data.shape]), packed],
             unpack=lambda outputs: [outputs[0].reshape(shape)],
+            plain_loops=True,
         )
 
 
@@ -155,4 +156,5 @@ class BatchMatmulTemplate(Template):
             function=made.function(),
             inputs=[left.reshape([int(e) for e in made.input.data.shape]), right],
             unpack=lambda outputs: [outputs[0].reshape(shape)],
+            plain_loops=True,
         )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tvm import tirx
-
 from chameleon_tvm.operators.specs import channel_block, physical_shape
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile

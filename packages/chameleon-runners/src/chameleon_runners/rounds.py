@@ -1,0 +1,101 @@
+"""The promising candidates of a batch, timed again in turn until their ranking is believable.
+
+A first timing takes a few hundredths of a second, which one bad stretch of the machine can spoil
+altogether. So nothing is decided by it alone: every candidate that is not hopeless is looked at
+once more after the whole batch was timed, and those near the best go on, one short repeat of
+each in every round, so that a drift of the machine meets all of them alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from chameleon_runners.candidates import Candidate
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.timing import settled
+
+_LEAST_ROUNDS = 6
+"""Rounds of the leaders, at least: one bad stretch must not decide between them."""
+
+_SHARE = 0.5
+"""Length of a repeat in a round, relative to the first timing's. Disturbances come in bursts,
+and more of several short repeats fall between them than of a few long ones."""
+
+
+class Rounds:
+    """Candidates of one batch whose kernels are kept to be timed again.
+
+    Args:
+        options: the runner's options.
+        best_seconds: the best cost before this batch; infinity where there is none.
+    """
+
+    def __init__(self, options: LocalOptions, best_seconds: float) -> None:
+        self._options = options
+        self._best = best_seconds
+        self.held: list[Candidate] = []
+
+    def admit(self, candidate: Candidate) -> list[Candidate]:
+        """Add a candidate that was timed; returns those that need not be timed again.
+
+        They are the hopeless ones, and the slowest where more are promising than may be held.
+        """
+        self._best = min(self._best, candidate.fastest)
+        self.held.append(candidate)
+        self.held.sort(key=lambda held: held.fastest)
+        limit = self._options.slow_factor * self._best
+        stay = [held for held in self.held if held.fastest <= limit][: self._options.leaders]
+        return self._keep(stay)
+
+    def play(
+        self, time_again: Callable[[Candidate], None], stopped: Callable[[], bool]
+    ) -> Iterator[Candidate]:
+        """Time what is held in turn, and hand each candidate out when it is known well enough.
+
+        Args:
+            time_again: appends one repeat to ``Candidate.again``, or sets its failure.
+            stopped: whether to end early.
+        """
+        generator = np.random.default_rng(0)
+        done = 0
+        while self.held and done < self._options.leader_rounds and not stopped():
+            for place in generator.permutation(len(self.held)).tolist():
+                if stopped():
+                    break
+                time_again(self.held[place])
+            done += 1
+            yield from self._keep([held for held in self.held if held.failure is None])
+            yield from self._retire()
+            if done >= min(_LEAST_ROUNDS, self._options.leader_rounds) and all(
+                settled(held.again, self._options.leader_spread) for held in self.held
+            ):
+                break
+        for candidate in self.held:
+            # With fewer repeats than the others it would not compare with them.
+            if len(candidate.again) < done:
+                candidate.pool()
+        yield from self._keep([])
+
+    def _retire(self) -> Iterator[Candidate]:
+        """Hand out candidates that turned out not to be near the best."""
+        self._best = min([self._best, *(held.fastest for held in self.held)])
+        limit = (1.0 + self._options.leader_margin) * self._best
+        retired = self._keep([held for held in self.held if held.fastest <= limit])
+        for candidate in retired:
+            candidate.pool()
+        yield from retired
+
+    def _keep(self, stay: list[Candidate]) -> list[Candidate]:
+        """Hold on to some candidates only; returns the others."""
+        kept = {id(candidate) for candidate in stay}
+        gone = [candidate for candidate in self.held if id(candidate) not in kept]
+        self.held = [candidate for candidate in self.held if id(candidate) in kept]
+        return gone
+
+
+def runs_in_round(number: int) -> int:
+    """Runs that one repeat of a round averages over, from those of the first timing."""
+    return max(1, math.ceil(_SHARE * number))

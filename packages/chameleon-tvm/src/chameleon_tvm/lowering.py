@@ -1,0 +1,49 @@
+"""A short way through TVM's passes for functions that are loops over arrays already.
+
+TVM's default pipeline serves blocks, thread bindings, layouts and dtypes that the templates'
+functions do not have, and takes as long as LLVM does on their straight-line tiles. LLVM merges
+common subexpressions and hoists invariants itself.
+"""
+
+from __future__ import annotations
+
+from chameleon_tvm.quick_tvm import tirx, tvm
+
+PLAIN_LOOPS = "chameleon-plain-loops"
+"""Name of the pipeline for CPU functions of serial and parallel loops, explicit vectors, and
+local buffers; no blocks, and indices of 32 bits."""
+
+_UNCHECKED = {"tirx.disable_assert": True}
+"""Callers pass the arrays a function was built for: checking them costs a third of the build."""
+
+
+def compile_function(
+    function: tirx.PrimFunc, target: tvm.target.Target, *, plain_loops: bool = False
+) -> tvm.runtime.Module:
+    """A module with the function as ``main``, ready to run in this process.
+
+    Args:
+        function: scheduled.
+        target: what to compile for.
+        plain_loops: whether the function is one that ``PLAIN_LOOPS`` is enough for.
+    """
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    pipeline = PLAIN_LOOPS if plain_loops else "default"
+    with tvm.transform.PassContext(config=_UNCHECKED):
+        return tvm.compile(module, target=target, tir_pipeline=pipeline).jit()
+
+
+def _plain_loops() -> tuple[object, object, object]:
+    """The passes, and those that finish host and device functions, as TVM's registry wants."""
+    passes = [
+        tirx.transform.FlattenBuffer(),
+        tirx.transform.StorageRewrite(),
+        tirx.transform.StmtSimplify(),
+        tirx.transform.AnnotateEntryFunc(),
+        tirx.transform.MakePackedAPI(),
+    ]
+    _, host, device = tirx.get_tir_pipeline("default")
+    return tvm.transform.Sequential(passes), host, device
+
+
+tirx.register_tir_pipeline(PLAIN_LOOPS, _plain_loops)
