@@ -58,7 +58,9 @@ def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> 
 def show(result: dict[str, Any]) -> None:
     """Print the table."""
     print(f"FMA peak {result['fma_peak_gflops']:.1f} GFLOP/s, {result['threads']} threads")
-    print(f"{'operator':28} {'tuned':>8} {'vendor':>8} {'ratio':>6} {'% peak':>7} {'meas.':>5} {'s':>6}")
+    print(
+        f"{'operator':28} {'tuned':>8} {'vendor':>8} {'ratio':>6} {'% peak':>7} {'meas.':>5} {'s':>6}"
+    )
     for row in result["operators"]:
         print(
             f"{row['name']:28} {row['gflops']:8.1f} {row['vendor_gflops']:8.1f} {row['ratio']:6.2f} "

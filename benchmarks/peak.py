@@ -31,7 +31,9 @@ def measure(threads: int, repeats: int = 15) -> float:
     lanes, chains = info.lanes("float32"), info.vector_registers - 4
 
     @T.prim_func
-    def main(x: T.Buffer((2, lanes), "float32"), out: T.Buffer((threads, chains, lanes), "float32")):
+    def main(
+        x: T.Buffer((2, lanes), "float32"), out: T.Buffer((threads, chains, lanes), "float32")
+    ):
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         for thread in T.parallel(threads):
             state = T.alloc_buffer((chains, lanes), "float32", scope="local")

@@ -1,8 +1,8 @@
 """Time sampling, legality and features of a design space, on one core.
 
-`python benchmarks/space.py` takes the template space of a ResNet-18 convolution, draws 100,000
-legal candidates, checks all of them for legality and turns them into features on one core, and
-prints the seconds of each phase. `--space synthetic` needs no compiler.
+`python benchmarks/space.py` takes the template and the sketch space of a ResNet-18 convolution,
+draws 100,000 legal candidates of each, checks all of them for legality and turns them into features
+on one core, and prints the seconds of each phase. `--space synthetic` needs no compiler.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def synthetic_space() -> DesignSpace:
     )
 
 
-def template_space(name: str) -> DesignSpace:
-    """The space a provider has for a 3x3 convolution of 64 channels, 56x56."""
+def provided_space(name: str) -> DesignSpace:
+    """The space a provider has for a 3x3 convolution of 256 channels, 14x14."""
     from chameleon_core.plugins.registry import Registry  # noqa: PLC0415 - needs a compiler
     from chameleon_core.task import Task  # noqa: PLC0415
 
     registry = Registry.load()
     target = registry.create("targets", "tvm").resolve("native")
-    arguments = {"input": [1, 64, 56, 56], "filters": 64, "kernel": 3, "padding": 1}
+    arguments = {"input": [1, 256, 14, 14], "filters": 256, "kernel": 3, "padding": 1}
     arguments |= {"layout": "NHWC"}
-    task = Task(name="r1", operator="conv2d", arguments=arguments, target=target, flop=1.0)
+    task = Task(name="r8", operator="conv2d", arguments=arguments, target=target, flop=1.0)
     return registry.create("spaces", name).design_space(task)
 
 
@@ -89,24 +89,16 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - started, result
 
 
-def main() -> None:
-    """Parse the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--space", default="template", help="a space provider, or 'synthetic'")
-    parser.add_argument("--count", type=int, default=100_000)
-    arguments = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    synthetic = arguments.space == "synthetic"
-    space = synthetic_space() if synthetic else template_space(arguments.space)
-
+def report(name: str, count: int) -> None:
+    """Time one space's phases and print them."""
+    space = synthetic_space() if name == "synthetic" else provided_space(name)
     rng = np.random.default_rng(0)
-    sampling, configs = timed(lambda: draw(space, arguments.count, rng))
+    sampling, configs = timed(lambda: draw(space, count, rng))
     legality, legal = timed(lambda: space.legal(configs))
     featurising, features = timed(lambda: space.features(configs))
     if not legal.all():
         raise SystemExit("an illegal configuration was sampled")
-    print(f"{arguments.space}: {len(space.knobs)} knobs, {space.size:.3g} index vectors")
+    print(f"{name}: {len(space.knobs)} knobs, {space.size:.3g} index vectors")
     distinct = len(space.distinct(configs))
     print(
         f"{len(configs)} legal candidates ({distinct} distinct), {features.shape[1]} features each"
@@ -118,6 +110,23 @@ def main() -> None:
         ("sum", sampling + legality + featurising),
     ):
         print(f"{phase:10} {seconds:7.3f} s")
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--space",
+        nargs="+",
+        default=["template", "sketch"],
+        help="space providers, or 'synthetic'",
+    )
+    parser.add_argument("--count", type=int, default=100_000)
+    arguments = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for name in arguments.space:
+        report(name, arguments.count)
 
 
 if __name__ == "__main__":

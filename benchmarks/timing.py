@@ -1,8 +1,9 @@
 """How well timings repeat over fresh runs of the runner: the same kernel, and a ranking.
 
-`python benchmarks/timing.py` searches the template space of the quickstart's operator for ten
-candidates within 5 % of each other, spread as evenly as they come, then measures them in 16 fresh
-runs of the runner. It prints the coefficient of variation of each candidate's cost over the runs
+`python benchmarks/timing.py` measures random candidates of the template space of the quickstart's
+operator and picks ten of them within 5 % of each other, spread as evenly as they come; they need
+not be near the best. Then it measures the ten in 16 fresh runs of the runner, in a new order each
+time. It prints the coefficient of variation of each candidate's cost over the runs
 and Kendall's tau between the rankings of every two runs.
 """
 
@@ -31,50 +32,48 @@ def kendall_tau(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def spread_out(
-    costs: dict[tuple[int, ...], float], reach: float, count: int
-) -> list[tuple[int, ...]]:
-    """Candidates whose costs lie evenly between the lowest and ``reach`` times the lowest."""
-    fastest = min(costs.values())
-    left = {config: cost for config, cost in costs.items() if cost <= reach * fastest}
-    picked = []
-    for mark in np.linspace(fastest, reach * fastest, min(count, len(left))):
+    costs: dict[tuple[int, ...], float], lowest: float, reach: float, count: int
+) -> tuple[float, list[tuple[int, ...]]]:
+    """Candidates whose costs lie evenly between ``lowest`` and ``reach`` times it.
+
+    Returns:
+        The largest distance of one of them from its place, in steps, and the candidates.
+    """
+    marks = np.linspace(lowest, reach * lowest, count)
+    step = marks[1] - marks[0]
+    left = {c: cost for c, cost in costs.items() if lowest <= cost <= reach * lowest}
+    picked, worst = [], 0.0
+    for mark in marks[: len(left)]:
         nearest = min(left, key=lambda config: abs(left[config] - mark))
-        del left[nearest]
+        worst = max(worst, abs(left.pop(nearest) - mark) / step)
         picked.append(nearest)
-    return picked
+    return (worst if len(picked) == count else np.inf), picked
 
 
 def close_candidates(
     subject: pipeline_job.Subject, arguments: argparse.Namespace
 ) -> list[tuple[int, ...]]:
-    """Candidates within a fraction of the fastest, spread evenly over it.
+    """Candidates within a fraction of each other, spread evenly over it.
 
-    Random candidates first, then neighbours of the fastest ones until enough are close. Those
-    that look close are measured once more before some are picked: picking by the very numbers
-    that put a candidate near a mark would pick their errors.
+    Those around the most even ten are measured once more before ten are picked: picking by the
+    very numbers that put a candidate near its place would pick their errors.
     """
-    generator = np.random.default_rng(arguments.seed)
-    reach = 1.0 + arguments.within
+    reach, count = 1.0 + arguments.within, arguments.candidates
+    drawn = subject.draw(arguments.drawn, arguments.seed)
     with subject.runner() as runner:
-        known = measure(runner, subject, subject.draw(arguments.drawn, arguments.seed))
-        for _ in range(arguments.rounds):
-            ranked = sorted(known, key=known.__getitem__)
-            close = [c for c in ranked if known[c] <= reach * known[ranked[0]]]
-            if len(close) >= 4 * arguments.candidates:
-                break
-            seeds = spread_out(known, 1.02 * reach, 8)
-            around = np.concatenate([subject.space.neighbours(c) for c in seeds])
-            fresh = {tuple(row) for row in around.tolist()} - set(known)
-            order = generator.permutation(len(fresh))[: arguments.drawn]
-            chosen = [sorted(fresh)[place] for place in order]
-            known |= measure(runner, subject, chosen)
-        shortlist = spread_out(known, reach * 1.02, 2 * arguments.candidates)
-        costs = measure(runner, subject, shortlist)
-    picked = spread_out(costs, reach, arguments.candidates)
-    if len(picked) < arguments.candidates:
+        costs = measure(runner, subject, drawn)
+        # The clock policy gives kernels slower than twice the best no precise time.
+        known = {config: cost for config, cost in costs.items() if cost < 2 * min(costs.values())}
+        lowest = min(known.values(), key=lambda cost: spread_out(known, cost, reach, count)[0])
+        around = [c for c, cost in known.items() if 0.98 * lowest <= cost <= 1.02 * reach * lowest]
+        again = measure(runner, subject, around)
+    uneven, picked = min(
+        (spread_out(again, cost, reach, count) for cost in again.values()),
+        key=lambda choice: choice[0],
+    )
+    if not np.isfinite(uneven):
         raise SystemExit(
-            f"only {len(picked)} candidates are within {arguments.within:.0%} of the fastest; "
-            "raise --drawn or --rounds"
+            f"no {count} candidates are within {arguments.within:.0%} of each other; raise --drawn"
         )
     return picked
 
@@ -85,15 +84,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=16, help="fresh runs of the runner")
     parser.add_argument("--candidates", type=int, default=10)
     parser.add_argument("--within", type=float, default=0.05, help="how close they are")
-    parser.add_argument("--drawn", type=int, default=64, help="candidates measured a round")
-    parser.add_argument("--rounds", type=int, default=6, help="rounds of search for them at most")
+    parser.add_argument("--drawn", type=int, default=192, help="candidates they are picked from")
     arguments = parser.parse_args()
     subject = pipeline_job.subject_of(arguments)
     configs = close_candidates(subject, arguments)
+    generator = np.random.default_rng(arguments.seed)
     rows = []
     for _ in range(arguments.runs):
+        order = generator.permutation(len(configs))
         with subject.runner() as runner:
-            costs = measure(runner, subject, configs)
+            costs = measure(runner, subject, [configs[place] for place in order])
         rows.append([costs[config] for config in configs])
     table = np.array(rows)
     variation = table.std(axis=0, ddof=1) / table.mean(axis=0)

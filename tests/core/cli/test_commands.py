@@ -109,6 +109,18 @@ def test_logs_go_to_stderr_as_much_as_is_wanted(raising):
     assert "look out" in quiet.err
 
 
+def test_an_exception_that_is_only_logged_is_one_line_unless_debugging(raising):
+    def log():
+        try:
+            raise OSError(28, "No space left")
+        except OSError:
+            structlog.get_logger().exception("a listener failed")
+
+    assert raising(log).err.count("\n") == 1
+    assert "No space left" in raising(log).err
+    assert "Traceback" in raising(log, "--debug").err
+
+
 def test_commands_of_plugins_are_listed_and_broken_ones_blame_their_plugin(raising, chameleon):
     raising(lambda: None)
     text = chameleon("--help").out

@@ -40,10 +40,13 @@ def test_run_status_best(write, tmp_path):
     file = write(failing=20)
     done = chameleon("run", file)
     assert done.returncode == 0, done.stderr
-    header, *rows = done.stdout.splitlines()
+    header, *rows, vendor, legend = done.stdout.splitlines()
     assert header.split()[:5] == ["operator", "untuned", "tuned", "vendor", "ratio"]
     assert [row.split()[0] for row in rows] == ["op0", "op1"]
-    assert "4 ms" in rows[0]
+    assert "4.00 ms" in rows[0]
+    assert vendor.startswith("vendor: synthetic, ")
+    assert legend.startswith("ratio: vendor / tuned")
+    assert "op0: failed " in done.stderr
     assert "finished after" in done.stderr
 
     again = chameleon("run", file, "--json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
@@ -48,7 +49,7 @@ def test_the_events_of_a_run(pipeline, tmp_path):
     assert names[-1] == "RunFinished"
     assert names.count("Measured") == 40
     assert names.count("BatchProposed") == names.count("BatchMeasured") == 10
-    assert names.count("TaskFinished") == 2
+    assert names.count("TaskFinished") == names.count("ComparisonStarted") == 2
     best = {e.task: e.seconds for e in recorder.events if type(e).__name__ == "BestImproved"}
     assert best == {operator.name: operator.search_seconds for operator in result.operators}
     assert recorder.events[-1].result == result.to_json()
@@ -130,8 +131,33 @@ def test_progress(pipeline, stream, kind):
     progress.close()
     assert not logs
     text = file.getvalue()
-    for word in ("op0", "op1", "GFLOP/s", "failed", "/s", "left"):
+    for word in ("op0", "op1", "GFLOP/s", "failed", "finished after"):
         assert word in text
+
+
+def test_the_live_display_tells_rate_time_left_failures_and_the_comparison(pipeline):
+    notes = []
+
+    class Watched(LiveProgress):
+        def watch(self):
+            notes.extend(str(task.fields["note"]) for task in self._progress.tasks)
+
+    watched = Watched(Terminal())
+
+    class After:
+        @hookimpl
+        def chameleon_measured(self, event):
+            watched.watch()
+
+        @hookimpl
+        def chameleon_comparison_started(self, event):
+            watched.watch()
+
+    run_pipeline(pipeline(failing=20), listeners=[watched, After()])
+    text = "\n".join(notes)
+    assert re.search(r"^\d+\.\d/s, \d+:\d\d left, failed \w+ \d", text, re.MULTILINE)
+    assert re.search(r"^\d.* [mu]s, \d+\.\d GFLOP/s, \d+ failed$", text, re.MULTILINE)
+    assert re.search(r"^op1: timing the 3 best again with \d rivals$", text, re.MULTILINE)
 
 
 def test_plain_progress_is_one_line_a_batch(pipeline):

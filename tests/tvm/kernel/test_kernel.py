@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_tvm.kernel import Program, TVMKernel
-from chameleon_tvm.operators import operator_of
+from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import DenseSpec
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'

@@ -5,7 +5,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 from chameleon_tvm.kernel import Program, TVMKernel
-from chameleon_tvm.operators import operator_of
+from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,

@@ -13,7 +13,7 @@ from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
-from chameleon_tvm.targets import TVMTargets
+from chameleon_tvm.targets import TVMTargets, target_info
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_every_sampling_instruction_is_a_named_knob(space):
     assert names[0] == "sketch"
     assert "unroll" in names
     assert "compute_location_padded" in names
-    assert {"tile_ry", "tile_rx", "tile_rc"} <= set(names)
+    assert {"tile_h", "tile_w", "tile_oc", "tile_ry", "tile_rx", "tile_rc"} <= set(names)
     assert sum(name.startswith("tile_") for name in names) == 6
 
 
@@ -61,13 +61,27 @@ def test_first_guesses_are_legal_distinct_and_as_many_as_asked(task):
     assert len(np.unique(space.keys(space.start))) == 12
 
 
-def test_legal_configurations_are_taken_as_they_are(builder, task):
-    space = SketchSpace(SketchOptions(prune=False)).design_space(task)
+def test_legal_configurations_are_taken_as_they_are(task):
+    provider = SketchSpace(SketchOptions(prune=False))
+    space, builder = provider.design_space(task), provider.builder(task, threads=2)
     for config in space.sample(25, np.random.default_rng(5)):
         builder.scheduled(config)  # Would raise where TVM replaced a decision.
 
 
-def test_a_location_tvm_would_move_is_illegal_and_detected(builder, space):
+def test_partly_filled_vectors_are_no_choices_unless_asked_for(space, task):
+    everything = SketchSpace(SketchOptions(prune=False, start=0)).design_space(task)
+    kept, all_tiles = (
+        {tuple(tile) for tile in one.knobs[one.index["tile_oc"]].values.tolist()}
+        for one in (space, everything)
+    )
+    lanes = target_info(task.target).lanes("float32")
+    assert kept == {tile for tile in all_tiles if tile[-1] % lanes == 0}
+    assert kept < all_tiles
+
+
+def test_a_location_tvm_would_move_is_illegal_and_detected(task):
+    provider = SketchSpace(SketchOptions(prune=False, start=0))
+    space, builder = provider.design_space(task), provider.builder(task, threads=2)
     column = space.index["compute_location_padded"]
     knob = space.knobs[column]
     config = space.sample(1, np.random.default_rng(0))[0].copy()
@@ -140,7 +154,7 @@ def test_weights_are_packed_only_where_asked(task, space):
     packing = SketchBuilder(task, SketchOptions(), threads=1)
     plain = SketchBuilder(task, SketchOptions(rewrite_layout=False), threads=1)
     shapes = set()
-    for config in space.start[:6]:
+    for config in space.sample(8, np.random.default_rng(2)):
         unpacked = plain.program(config).inputs[1]
         packed = packing.program(config).inputs[1]
         assert unpacked.shape == (3, 3, 16, 32)

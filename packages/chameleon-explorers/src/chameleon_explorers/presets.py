@@ -42,7 +42,7 @@ DEFAULT = PresetRecord(
         "cost_model": {"name": "xgboost", "objective": "reg"},
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
-        "budget": {"measurements": 64, "batch_size": 8},
+        "budget": {"measurements": 64, "batch_size": 16},
     },
 )
 

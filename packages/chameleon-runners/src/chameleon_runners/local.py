@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import shutil
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,6 +73,7 @@ class LocalRunner(Runner):
         self._active_crew: Crew | None = None
         self._interrupted = False
         self._closed = False
+        self._closing = threading.RLock()
         self._next_slot = 0
         self._remove: weakref.finalize[..., Any] | None = None
 
@@ -177,10 +179,12 @@ class LocalRunner(Runner):
 
     def close(self) -> None:
         self._closed = True
-        if self._active_crew is not None:
-            self._active_crew.close()
-        if self._remove is not None:
-            self._remove()
+        # A second caller returns no earlier than the first: when nothing is left.
+        with self._closing:
+            if self._active_crew is not None:
+                self._active_crew.close()
+            if self._remove is not None:
+                self._remove()
 
 
 def _clean_up(crew: Crew, folder: Path) -> None:

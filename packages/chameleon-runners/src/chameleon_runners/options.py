@@ -109,7 +109,7 @@ class LocalOptions:
     leader_margin: float = attrs.field(
         default=0.05,
         validator=validators.ge(0.0),
-        metadata={"help": "kernels this close to the best are timed again, interleaved"},
+        metadata={"help": "kernels this close to the best are timed in all rounds"},
     )
     leader_spread: float = attrs.field(
         default=0.005,
@@ -122,7 +122,7 @@ class LocalOptions:
         metadata={"help": "kernels of a batch kept at most to be timed again"},
     )
     leader_rounds: int = attrs.field(
-        default=12,
+        default=16,
         validator=validators.ge(1),
         metadata={"help": "repeats of each leader at most"},
     )

@@ -17,8 +17,12 @@ from chameleon_runners.candidates import Candidate
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.timing import settled
 
-_LEAST_ROUNDS = 6
+_LEAST_ROUNDS = 8
 """Rounds of the leaders, at least: one bad stretch must not decide between them."""
+
+_LENIENCE = (4.0, 2.0)
+"""What the margin of the leaders is multiplied with after the first rounds, in which a reading
+may still be a disturbed one."""
 
 _SHARE = 0.5
 """Length of a repeat in a round, relative to the first timing's. Disturbances come in bursts,
@@ -68,7 +72,8 @@ class Rounds:
                 time_again(self.held[place])
             done += 1
             yield from self._keep([held for held in self.held if held.failure is None])
-            yield from self._retire()
+            lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
+            yield from self._retire(lenience * self._options.leader_margin)
             if done >= min(_LEAST_ROUNDS, self._options.leader_rounds) and all(
                 settled(held.again, self._options.leader_spread) for held in self.held
             ):
@@ -79,10 +84,10 @@ class Rounds:
                 candidate.pool()
         yield from self._keep([])
 
-    def _retire(self) -> Iterator[Candidate]:
-        """Hand out candidates that turned out not to be near the best."""
+    def _retire(self, margin: float) -> Iterator[Candidate]:
+        """Hand out candidates that turned out to be slower than the best by more than a margin."""
         self._best = min([self._best, *(held.fastest for held in self.held)])
-        limit = (1.0 + self._options.leader_margin) * self._best
+        limit = (1.0 + margin) * self._best
         retired = self._keep([held for held in self.held if held.fastest <= limit])
         for candidate in retired:
             candidate.pool()

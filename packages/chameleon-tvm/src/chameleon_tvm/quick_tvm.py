@@ -26,7 +26,8 @@ def without(module: str) -> Iterator[None]:
 
 with without("torch"):
     import tvm
-    from tvm import s_tir, te, tirx
+    from tvm import te, tirx
     from tvm.s_tir import Schedule, Trace
+    from tvm.target import Target, TargetKind, codegen
 
-__all__ = ["Schedule", "Trace", "s_tir", "te", "tirx", "tvm", "without"]
+__all__ = ["Schedule", "Target", "TargetKind", "Trace", "codegen", "te", "tirx", "tvm", "without"]

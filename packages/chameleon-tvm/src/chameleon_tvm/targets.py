@@ -16,9 +16,7 @@ from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import TargetResolver
 
-from chameleon_tvm.quick_tvm import tvm
-
-Target, TargetKind, codegen = tvm.target.Target, tvm.target.TargetKind, tvm.target.codegen
+from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
 
 _HINT = (
     "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "

@@ -6,6 +6,7 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
 
 
 def configure(*, debug: bool = False, verbose: bool = False) -> None:
@@ -16,6 +17,7 @@ def configure(*, debug: bool = False, verbose: bool = False) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            *([] if debug else [_in_one_line]),
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(),
                 exception_formatter=structlog.dev.plain_traceback,
@@ -26,3 +28,11 @@ def configure(*, debug: bool = False, verbose: bool = False) -> None:
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _in_one_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace an exception's traceback, which only ``--debug`` shows, by what it says."""
+    if event.pop("exc_info", None):
+        error = sys.exc_info()[1]
+        event["error"] = f"{type(error).__name__}: {error}"
+    return event

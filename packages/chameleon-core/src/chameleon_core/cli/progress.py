@@ -204,19 +204,24 @@ class LiveProgress:
         self._progress.update(self._all, note=f"{event.task}: {_comparing(event)}")
 
     @hookimpl
-    def chameleon_run_finished(self, event: RunFinished) -> None:  # noqa: ARG002 - the hook's form
+    def chameleon_run_finished(self, event: RunFinished) -> None:
         """See ``EventHooks``."""
+        note = f"finished after {event.seconds:.1f} s, {self._all_failed}"
+        self._progress.update(self._all, note=note)
         self.close()
 
     def _note(self, task: str) -> str:
         failed = self._failed[task].total()
         return self._best[task] + (f", {failed} failed" if failed else "")
 
+    @property
+    def _all_failed(self) -> str:
+        return f"failed {failures(sum(self._failed.values(), Counter[str]()))}"
+
     def _advance_all(self, count: int) -> None:
         row = self._progress.tasks[self._progress.task_ids.index(self._all)]
         left = self._rate.left(max(0, int(row.remaining or 0) - count))
-        failed = failures(sum(self._failed.values(), Counter[str]()))
-        note = f"{self._rate.per_second:.1f}/s, {left} left, failed {failed}"
+        note = f"{self._rate.per_second:.1f}/s, {left} left, {self._all_failed}"
         self._progress.update(self._all, advance=count, note=note)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -16,9 +17,10 @@ OPERATOR_HEADER = (
     "ratio",
     "GFLOP/s",
     "measured",
-    "failed",
-    "tuned for",
+    "seconds",
 )
+
+_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
 def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
@@ -32,8 +34,7 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
             "-" if operator.ratio is None else f"{operator.ratio:.3f}",
             "-" if operator.gflops is None else f"{operator.gflops:.1f}",
             str(operator.measurements),
-            str(sum(operator.failed.values())),
-            f"{operator.spending.total:.1f} s",
+            f"{operator.spending.total:.1f}",
         )
         for operator in operators
     ]
@@ -47,7 +48,7 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
     if not vendors:
         return ""
     return (
-        f"vendor: {', '.join(vendors)}, the fastest of its ways; "
+        f"vendor: {', '.join(vendors)}, the fastest of its variants\n"
         "ratio: vendor / tuned, above 1 the tuned kernel is faster"
     )
 
@@ -56,11 +57,10 @@ def duration(seconds: float | None) -> str:
     """A kernel's time in three digits, all that timings are good for, with a unit that suits it."""
     if seconds is None:
         return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
-        value = seconds / scale
-        if value >= 0.9995:  # noqa: PLR2004 - rounds to 1.00; the smaller unit would give 1000
-            break
-    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"  # noqa: PLR2004
+    rounded = float(f"{seconds:.2e}")
+    unit, scale = next((one for one in _UNITS if rounded >= one[1]), _UNITS[-1])
+    value = rounded / scale
+    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f} {unit}"
 
 
 def failures(failed: Mapping[str, int]) -> str:
@@ -74,14 +74,13 @@ def print_table(
     """Print a table; the first column is text, the others are numbers."""
     file = file or sys.stdout
     if file.isatty():
-        from rich import box  # noqa: PLC0415 - 60 ms that --json need not wait for
-        from rich.console import Console  # noqa: PLC0415
+        from rich.console import Console  # noqa: PLC0415 - 60 ms that --json need not wait for
         from rich.markup import escape  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
 
         # Where the terminal is narrow, names are folded; numbers stay whole.
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1), pad_edge=False)
-        table.add_column(header[0], overflow="fold")
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        table.add_column(header[0], overflow="fold", min_width=12)
         for name in header[1:]:
             table.add_column(name, justify="right", no_wrap=True)
         for row in rows:

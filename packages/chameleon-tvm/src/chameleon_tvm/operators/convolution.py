@@ -102,7 +102,10 @@ class Conv2d(Operator):
             value = data(*_physical_index((b, channel, y - top, x - left), spec.layout))
             return te.if_then_else(inside, value, te.const(0, zero)) if any(spec.pads) else value
 
-        padded = te.compute(padded_shape, pad, name="padded") if any(spec.pads) else data
+        padded = data
+        if any(spec.pads):
+            names = _axis_names(spec.layout, "c")
+            padded = te.compute(padded_shape, pad, name="padded", varargs_names=names)
         channel_axis = te.reduce_axis((0, ic), name="rc")
         row = te.reduce_axis((0, kh), name="ry")
         column = te.reduce_axis((0, kw), name="rx")
@@ -118,7 +121,8 @@ class Conv2d(Operator):
             )
 
         out_shape = physical_shape(spec.output_shape, spec.output_layout)
-        out = te.compute(out_shape, convolve, name="conv2d")
+        names = _axis_names(spec.output_layout, "oc")
+        out = te.compute(out_shape, convolve, name="conv2d", varargs_names=names)
         return te.create_prim_func([data, weights, out])
 
 
@@ -149,6 +153,14 @@ def from_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
         return image.transpose(0, 3, 1, 2)
     n, outer, h, w, block = image.shape
     return image.transpose(0, 1, 4, 2, 3).reshape(n, outer * block, h, w)
+
+
+def _axis_names(layout: str, channel: str) -> list[str]:
+    """Names of an image's loops, after which a schedule's knobs are called (``tile_h``)."""
+    if layout == "NHWC":
+        return ["n", "h", "w", channel]
+    inner = [f"{channel}_inner"] if channel_block(layout) else []
+    return ["n", channel, "h", "w", *inner]
 
 
 def _logical_index(place: tuple[Any, ...], layout: str) -> tuple[Any, Any, Any, Any]:

@@ -55,7 +55,7 @@ class Dense(Operator):
         k = te.reduce_axis((0, features), name="k")
         out = te.compute(
             (rows, self.spec.units),
-            lambda i, j: te.sum(data[i, k] * weights[k, j], axis=k),
+            lambda m, n: te.sum(data[m, k] * weights[k, n], axis=k),
             name="dense",
         )
         return te.create_prim_func([data, weights, out])
@@ -92,8 +92,8 @@ class BatchMatmul(Operator):
         k = te.reduce_axis((0, inner), name="k")
         out = te.compute(
             (batch, rows, spec.columns),
-            lambda b, i, j: te.sum(
-                left[b, i, k] * (right[b, j, k] if spec.transpose_b else right[b, k, j]), axis=k
+            lambda b, m, n: te.sum(
+                left[b, m, k] * (right[b, n, k] if spec.transpose_b else right[b, k, n]), axis=k
             ),
             name="batch_matmul",
         )

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def tune_with_metaschedule(
     Args:
         task: the task; its constant inputs are offered to MetaSchedule for packing too.
         threads: that kernels run with (``TVM_NUM_THREADS``) and that it may build with.
-        wall_seconds: it stops after the batch in which this much has passed; 0 for no limit.
+        wall_seconds: it stops after the batch in which this much has passed since its process
+            was started, imports included; 0 for no limit.
         trials: it stops after so many; 0 for no limit. One of the two limits is needed.
         as_shipped: leave its avoidable import and its runner's core as they are.
         seed: of its search.
@@ -42,6 +44,7 @@ def tune_with_metaschedule(
     """
     request = {
         "task": task.to_json(),
+        "launched": time.time(),
         "threads": threads,
         "wall_seconds": wall_seconds,
         "trials": trials,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
-from chameleon_core.space import Constraint, Values
+from chameleon_core.space import Constraint, Knob, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm.spaces.sketch.model import (
@@ -16,7 +17,7 @@ from chameleon_tvm.spaces.sketch.model import (
     NestModel,
 )
 from chameleon_tvm.spaces.sketch.nest import Nest
-from chameleon_tvm.spaces.sketch.plan import SKETCH
+from chameleon_tvm.spaces.sketch.plan import SKETCH, ThinnedFactorization
 
 Predicate = Callable[[Values], NDArray[np.bool_]]
 
@@ -95,24 +96,45 @@ def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
     def build(make: Callable[[NestModel], Predicate | None]) -> Predicate:
         return per_sketch([None if model is None else make(model) for model in models])
 
+    # The most selective and the cheapest first: sampling checks them in this order.
     return [
         Constraint(
             reason="the innermost loop does not fill whole vector registers",
             holds=build(_whole_vectors),
         ),
         Constraint(
-            reason="the register tile has more accumulators than there are vector registers",
-            holds=build(_fitting_registers),
-        ),
-        Constraint(
             reason="the register tile is too small to hide the latency of multiply-add",
             holds=build(_busy_units),
+        ),
+        Constraint(
+            reason="the register tile has more accumulators than there are vector registers",
+            holds=build(_fitting_registers),
         ),
         Constraint(reason="fewer parallel iterations than cores", holds=build(_parallel_enough)),
         Constraint(
             reason="so much unrolled code compiles for seconds and runs no faster",
             holds=build(_compact_code),
         ),
+    ]
+
+
+def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]) -> list[Knob]:
+    """The knobs without the choices that fill vector registers in part, in every sketch.
+
+    A constraint says the same, but nine of ten random configurations would fail it.
+    """
+    innermost = {None if m is None else (m.nest.parts[-1], m.lanes) for m in models}
+    if len(innermost) != 1 or None in innermost:
+        return list(knobs)
+    (part, lanes), *_ = [one for one in innermost if one is not None]
+    return [
+        attrs.evolve(knob, innermost_multiple=lanes)
+        if isinstance(knob, ThinnedFactorization)
+        and (knob.name, knob.parts - 1) == (part.knob, part.index)
+        and min(knob.extent, knob.max_innermost or knob.extent) >= lanes
+        and knob.extent % lanes == 0
+        else knob
+        for knob in knobs
     ]
 
 

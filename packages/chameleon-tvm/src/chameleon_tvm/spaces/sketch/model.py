@@ -213,17 +213,14 @@ class NestModel:
             location = values[knob]
             inlined = inlined + (location == INLINE)
             rooted = rooted + (location == ROOT)
-            for position in range(self.nest.position_after_first_reductions()):
-                here = location == position
-                if not here.any() or not inputs:
-                    continue
-                # The knob does not say which input it feeds; the largest share is counted.
-                tile = self.nest.tile(position + 1, extents)
-                trips = _product(extents[: position + 1])
-                again = _total([trips * a.footprint(tile) for a in inputs]) / _total(
-                    [a.footprint(self.nest.tile(0, extents)) for a in inputs]
-                )
-                repeated = np.where(here, np.maximum(repeated, again), repeated)
+            if not inputs or not (location >= 0).any():
+                continue
+            # The knob does not say which input it feeds; the largest share is counted.
+            tile, trips = self.nest.split_at(location, extents)
+            again = _total([trips * a.footprint(tile) for a in inputs]) / _total(
+                [a.footprint(self.nest.tile(0, extents)) for a in inputs]
+            )
+            repeated = np.where(location >= 0, np.maximum(repeated, again), repeated)
         found["inlined"] = inlined * starts
         found["rooted"] = rooted * starts
         found["repeated"] = repeated

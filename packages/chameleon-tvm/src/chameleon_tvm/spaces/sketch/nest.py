@@ -153,6 +153,32 @@ class Nest:
             tile[part.axis.name] = tile[part.axis.name] * extent
         return tile
 
+    def split_at(
+        self, location: NDArray[Any], extents: list[Extents]
+    ) -> tuple[dict[str, Extents], Extents]:
+        """What the parts inside of a loop cover, and how often that loop comes round.
+
+        Args:
+            location: the loop's position for every configuration, shape (n,).
+            extents: of all parts.
+
+        Returns:
+            Extents per axis of the parts further in, and iterations of the loop and those around
+            it, each of shape (n,).
+        """
+        tile: dict[str, Extents] = {axis.name: np.ones(1) for axis in self.axes}
+        trips: Extents = np.ones(1)
+        deepest = int(location.max(initial=-1))
+        for position, (part, extent) in enumerate(zip(self.parts, extents, strict=True)):
+            name = part.axis.name
+            if position > deepest:
+                tile[name] = tile[name] * extent
+                continue
+            inside = location < position
+            tile[name] = tile[name] * np.where(inside, extent, 1.0)
+            trips = trips * np.where(inside, 1.0, extent)
+        return tile, trips
+
 
 def axes_of(schedule: Schedule, block: Any) -> tuple[Axis, ...]:
     """The loops above a block, named after their variables."""

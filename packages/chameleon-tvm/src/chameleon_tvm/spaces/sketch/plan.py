@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -10,7 +11,7 @@ import numpy as np
 from chameleon_core.space import Choice, Factorization, Knob
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.sketch.replay import Sample
+from chameleon_tvm.spaces.sketch.shaping import Sample
 
 SKETCH = "sketch"
 INLINE, ROOT = -2, -1
@@ -22,16 +23,23 @@ class ThinnedFactorization(Factorization):
 
     Attributes:
         most: how many choices are kept at most.
+        innermost_multiple: what the last factor is a multiple of.
     """
 
     most: int
+    innermost_multiple: int = 1
 
-    @property
-    def values(self) -> NDArray[np.int64]:
-        table = super().values
+    @cached_property
+    def _kept(self) -> NDArray[np.int64]:
+        table: NDArray[np.int64] = super().values
+        table = table[table[:, -1] % self.innermost_multiple == 0]
         if len(table) <= self.most:
             return table
         return table[np.linspace(0, len(table) - 1, self.most).round().astype(np.int64)]
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        return self._kept
 
 
 @attrs.frozen(kw_only=True, eq=False)

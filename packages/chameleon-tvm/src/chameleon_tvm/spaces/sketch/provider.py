@@ -15,7 +15,11 @@ from chameleon_core.task import Task
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.operators.base import Operator, operator_of
-from chameleon_tvm.spaces.sketch.constraints import cpu_constraints, location_constraint
+from chameleon_tvm.spaces.sketch.constraints import (
+    cpu_constraints,
+    location_constraint,
+    with_whole_vectors,
+)
 from chameleon_tvm.spaces.sketch.features import feature_block, first_guesses
 from chameleon_tvm.spaces.sketch.generator import Generated, generate
 from chameleon_tvm.spaces.sketch.gpu_constraints import gpu_constraints
@@ -78,6 +82,8 @@ class SketchPlan:
             self.models = [
                 None if nest is None else NestModel(nest=nest, info=info) for nest in self.nests
             ]
+        if options.prune:
+            self._knobs = with_whole_vectors(self._knobs, self.models)
 
     @cached_property
     def space(self) -> DesignSpace:
@@ -87,7 +93,7 @@ class SketchPlan:
         if self._target.kind.name == "cuda":
             required += gpu_constraints(self.nests, self._target)
         pruning = self._pruning(required)
-        space = self._assemble([*required, *pruning], features)
+        space = self._assemble([*pruning, *required], features)
         if any(model is not None for model in self.models) and self._options.start:
             guesses = first_guesses(
                 space, self.models, count=self._options.start, seed=self._options.seed

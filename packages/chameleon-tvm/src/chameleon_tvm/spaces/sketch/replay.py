@@ -2,128 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import attrs
-
 from chameleon_tvm.quick_tvm import Schedule
-from chameleon_tvm.spaces.sketch.nest import Axis, Nest, Part, accesses_of, axes_of
+from chameleon_tvm.spaces.sketch.nest import Nest, accesses_of
+from chameleon_tvm.spaces.sketch.shaping import SHAPING, Replay, Sample, block_names
 
-TILING = "meta_schedule.tiling_structure"
 UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Sample:
-    """One sampling instruction of a trace.
-
-    Attributes:
-        instruction: TVM's object, the key of its decision.
-        kind: ``SamplePerfectTile``, ``SampleCategorical``, ``SampleComputeLocation``, or
-            another kind of TVM's.
-        subject: what it decides about, in the field's terms: ``tile_h``, ``unroll``.
-        block: the block it belongs to.
-        extent: of the loop that is tiled; 0 for other kinds.
-        loops: for compute locations, how many loops of the consumer are worth naming.
-        decision: what TVM's generator happened to sample.
-    """
-
-    instruction: Any
-    kind: str
-    subject: str
-    block: str
-    extent: int
-    loops: int
-    decision: Any
-
-
-@attrs.define(eq=False)
-class _Replay:
-    """State of one replay. Random variables are keyed by ``hash``, TVM's object identity."""
-
-    base: Schedule
-    blocks: dict[int, str] = attrs.field(factory=dict)
-    loops: dict[int, tuple[Part, ...]] = attrs.field(factory=dict)
-    loop_block: dict[int, str] = attrs.field(factory=dict)
-    order: dict[str, list[int]] = attrs.field(factory=dict)
-    factors: dict[int, tuple[str | None, int]] = attrs.field(factory=dict)
-    choices: dict[int, int] = attrs.field(factory=dict)
-    axes: dict[str, tuple[Axis, ...]] = attrs.field(factory=dict)
-    threads: dict[int, str] = attrs.field(factory=dict)
-    anchors: list[str] = attrs.field(factory=list)
-    staged: dict[str, str] = attrs.field(factory=dict)
-    staged_at: dict[str, int] = attrs.field(factory=dict)
-    copies: dict[str, tuple[str, int]] = attrs.field(factory=dict)
-    shared_at: dict[str, dict[str, int]] = attrs.field(factory=dict)
-    limits: dict[str, int] = attrs.field(factory=dict)
-    samples: list[Sample] = attrs.field(factory=list)
-
-    def block_name(self, variable: Any) -> str:
-        return self.blocks.get(hash(variable), "block")
-
-    def get_loops(self, instruction: Any) -> None:
-        name = self.block_name(instruction.inputs[0])
-        outputs = [hash(output) for output in instruction.outputs]
-        for output in outputs:
-            self.loop_block[output] = name
-        if name in self.axes or name not in _block_names(self.base):
-            return
-        axes = axes_of(self.base, self.base.get_sblock(name))
-        if len(axes) != len(outputs):
-            return
-        self.axes[name] = axes
-        self.order[name] = outputs
-        for output, axis in zip(outputs, axes, strict=True):
-            self.loops[output] = (Part(axis=axis, knob=None, index=0, extent=axis.extent),)
-
-    def split(self, instruction: Any) -> None:
-        loop, *factors = instruction.inputs
-        outputs = [hash(output) for output in instruction.outputs]
-        name = self.loop_block.get(hash(loop), "")
-        for output in outputs:
-            self.loop_block[output] = name
-        parts = self.loops.get(hash(loop))
-        if parts is None or len(parts) != 1 or any(hash(f) not in self.factors for f in factors):
-            self.order.pop(name, None)
-            return
-        for output, factor in zip(outputs, factors, strict=True):
-            knob, index = self.factors[hash(factor)]
-            self.loops[output] = (Part(axis=parts[0].axis, knob=knob, index=index),)
-        self._replace(name, [hash(loop)], outputs)
-
-    def fuse(self, instruction: Any) -> None:
-        inputs = [hash(loop) for loop in instruction.inputs]
-        output = hash(instruction.outputs[0])
-        name = self.loop_block.get(inputs[0], "")
-        self.loop_block[output] = name
-        if all(loop in self.loops for loop in inputs):
-            self.loops[output] = tuple(part for loop in inputs for part in self.loops[loop])
-            self._replace(name, inputs, [output])
-
-    def reorder(self, instruction: Any) -> None:
-        inputs = [hash(loop) for loop in instruction.inputs]
-        name = self.loop_block.get(inputs[0], "")
-        order = self.order.get(name)
-        if order is None:
-            return
-        places = sorted(order.index(loop) for loop in inputs if loop in order)
-        if len(places) != len(inputs):
-            self.order.pop(name)
-            return
-        for place, loop in zip(places, inputs, strict=True):
-            order[place] = loop
-
-    def _replace(self, name: str, old: list[int], new: list[int]) -> None:
-        order = self.order.get(name)
-        if order is not None and old[0] in order:
-            start = order.index(old[0])
-            order[start : start + len(old)] = new
-
-    def position(self, loop: Any) -> tuple[str, int] | None:
-        name = self.loop_block.get(hash(loop), "")
-        order = self.order.get(name, [])
-        return (name, order.index(hash(loop))) if hash(loop) in order else None
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[Sample], Nest | None]:
@@ -137,7 +22,7 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[Sample], Nest | None]
         The sampling instructions in order, and the nest of the multi-level tiled block with the
         most iterations: None where no block is tiled that way.
     """
-    state = _Replay(base=base)
+    state = Replay(base=base)
     decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}
     consumers = _uses(sketch)
     for instruction in sketch.trace.insts:
@@ -146,74 +31,16 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[Sample], Nest | None]
 
 
 def _step(
-    state: _Replay, instruction: Any, decisions: dict[int, Any], uses: dict[int, list[Any]]
+    state: Replay, instruction: Any, decisions: dict[int, Any], uses: dict[int, list[Any]]
 ) -> None:
     kind = str(instruction.kind.name)
     if hash(instruction) in decisions:
         _sample(state, instruction, decisions[hash(instruction)], uses)
-    elif kind in _REPLAYED:
-        _REPLAYED[kind](state, instruction)
+    elif kind in SHAPING:
+        SHAPING[kind](state, instruction)
 
 
-def _find_block(state: _Replay, instruction: Any) -> None:
-    state.blocks[hash(instruction.outputs[0])] = str(instruction.attrs[0])
-
-
-def _bind(state: _Replay, instruction: Any) -> None:
-    state.threads[hash(instruction.inputs[0])] = str(instruction.attrs[0])
-
-
-def _annotate(state: _Replay, instruction: Any) -> None:
-    key = str(instruction.attrs[0])
-    if key == TILING:
-        state.anchors.append(state.block_name(instruction.inputs[0]))
-    elif key.startswith("meta_schedule.") and len(instruction.inputs) > 1:
-        try:
-            state.limits[key] = int(instruction.inputs[1])
-        except (TypeError, ValueError):
-            return
-
-
-def _copy(state: _Replay, instruction: Any) -> None:
-    written = str(instruction.kind.name) == "CacheWrite"
-    of = state.block_name(instruction.inputs[0])
-    name = f"{of}_{'output' if written else 'input'}{int(instruction.attrs[0])}"
-    state.blocks[hash(instruction.outputs[0])] = name
-    if written:
-        state.staged[name] = of
-    elif str(instruction.attrs[1]).startswith("shared"):
-        state.copies[name] = (of, int(instruction.attrs[0]))
-
-
-def _move(state: _Replay, instruction: Any) -> None:
-    name = state.block_name(instruction.inputs[0])
-    place = state.position(instruction.inputs[1])
-    if place is None:
-        return
-    anchor, position = place
-    if state.staged.get(name) == anchor:
-        state.staged_at[anchor] = position
-    elif name in state.copies:
-        state.shared_at.setdefault(anchor, {})[str(state.copies[name][1])] = position
-
-
-_REPLAYED: dict[str, Callable[[_Replay, Any], None]] = {
-    "GetSBlock": _find_block,
-    "GetLoops": _Replay.get_loops,
-    "Split": _Replay.split,
-    "Fuse": _Replay.fuse,
-    "Reorder": _Replay.reorder,
-    "Bind": _bind,
-    "Annotate": _annotate,
-    "CacheWrite": _copy,
-    "CacheRead": _copy,
-    "ReverseComputeAt": _move,
-    "ComputeAt": _move,
-}
-"""Instructions that shape a nest; others are skipped."""
-
-
-def _sample(state: _Replay, instruction: Any, decision: Any, uses: dict[int, list[Any]]) -> None:
+def _sample(state: Replay, instruction: Any, decision: Any, uses: dict[int, list[Any]]) -> None:
     kind = str(instruction.kind.name)
     subject, block, extent, loops = kind, "", 0, 0
     if kind == "SamplePerfectTile":
@@ -247,7 +74,7 @@ def _sample(state: _Replay, instruction: Any, decision: Any, uses: dict[int, lis
     )
 
 
-def _category(state: _Replay, instruction: Any, uses: dict[int, list[Any]]) -> tuple[str, str]:
+def _category(state: Replay, instruction: Any, uses: dict[int, list[Any]]) -> tuple[str, str]:
     """A name for a categorical choice: the annotation it goes into, or the loop it splits."""
     for use in uses.get(hash(instruction.outputs[0]), []):
         kind = str(use.kind.name)
@@ -262,7 +89,7 @@ def _category(state: _Replay, instruction: Any, uses: dict[int, list[Any]]) -> t
     return "choice", ""
 
 
-def _unique(state: _Replay, subject: str, block: str) -> str:
+def _unique(state: Replay, subject: str, block: str) -> str:
     taken = {sample.subject for sample in state.samples}
     if subject in taken and block:
         subject = f"{subject}_{block}"
@@ -272,7 +99,7 @@ def _unique(state: _Replay, subject: str, block: str) -> str:
     return name
 
 
-def _deepest_location(state: _Replay) -> int:
+def _deepest_location(state: Replay) -> int:
     """Loops of the (last) anchor down to the end of its outermost reduction loops.
 
     Further in, a producer would be computed again for every step of the reduction.
@@ -283,7 +110,7 @@ def _deepest_location(state: _Replay) -> int:
     return max((len(order) for order in state.order.values()), default=8)
 
 
-def _nest(state: _Replay) -> Nest | None:
+def _nest(state: Replay) -> Nest | None:
     anchors = [name for name in state.anchors if name in state.order]
     if not anchors:
         return None
@@ -316,20 +143,15 @@ def _nest(state: _Replay) -> Nest | None:
     )
 
 
-def _locations(state: _Replay, buffers: set[str]) -> tuple[str, ...]:
+def _locations(state: Replay, buffers: set[str]) -> tuple[str, ...]:
     """Compute-location knobs of the blocks that write one of the anchor's inputs."""
     found = []
     for sample in state.samples:
-        if sample.kind == "SampleComputeLocation" and sample.block in _block_names(state.base):
+        if sample.kind == "SampleComputeLocation" and sample.block in block_names(state.base):
             block = state.base.get(state.base.get_sblock(sample.block))
             if {str(region.source.name) for region in block.writes} & buffers:
                 found.append(sample.subject)
     return tuple(found)
-
-
-def _block_names(schedule: Schedule) -> set[str]:
-    root = schedule.get_sblock("root")
-    return {str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(root)}
 
 
 def _uses(sketch: Schedule) -> dict[int, list[Any]]:

@@ -1,0 +1,110 @@
+"""What README and docs show works as it stands there."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import re
+import sys
+
+import pytest
+from chameleon_core.cli.main import BUILT_IN, run
+from chameleon_core.errors import ExitCode
+from chameleon_core.loop import run_pipeline
+from chameleon_core.pipeline import from_dict, load_pipeline
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
+
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+
+
+def blocks(file, language):
+    return [text for found, text in FENCE.findall(file.read_text()) if found == language]
+
+
+def test_relative_links_lead_somewhere(files):
+    for file in files:
+        if file.suffix == ".md":
+            for link in LINK.findall(file.read_text()):
+                assert (file.parent / link).exists(), f"{file}: {link}"
+
+
+def test_the_pipelines_of_readme_and_examples_validate(root, tmp_path):
+    (shown,) = blocks(root / "README.md", "yaml")
+    (tmp_path / "readme.yaml").write_text(shown)
+    for file in (tmp_path / "readme.yaml", *sorted((root / "examples").glob("*.yaml"))):
+        assert load_pipeline(file).explorer.name
+
+
+def test_the_mistake_shown_in_readme_is_reported_so(root, tmp_path, monkeypatch, capsys):
+    (error,) = (text for text in blocks(root / "README.md", "text") if "did you mean" in text)
+    (shown,) = blocks(root / "README.md", "yaml")
+    lines = shown.splitlines()[:5]
+    (tmp_path / "pipeline.yaml").write_text("\n".join([*lines, "explorer:", "    chians: 64"]))
+    monkeypatch.chdir(tmp_path)
+    assert run(["validate", "pipeline.yaml"]) == ExitCode.USAGE
+    told = capsys.readouterr().err.splitlines()[0]
+    place = re.compile(r":\d+:\d+:")
+    assert place.sub(":", told) == place.sub(":", error.strip())
+
+
+def test_readme_lists_commands_and_exit_codes(root):
+    text = (root / "README.md").read_text()
+    for name in BUILT_IN:
+        assert f"| `chameleon {name}" in text
+    assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == set(map(int, ExitCode))
+
+
+def test_the_python_of_readme_imports_what_there_is(root):
+    for text in blocks(root / "README.md", "python"):
+        imported = [line for line in text.splitlines() if line.startswith(("import", "from"))]
+        assert imported
+        exec("\n".join(imported), {})  # noqa: S102 - our own README
+
+
+def test_docs_list_every_kind_of_plugin(root):
+    text = (root / "docs" / "plugins.md").read_text()
+    shown = set(re.findall(r"^\| `(chameleon_\w+)`", text, re.MULTILINE))
+    assert shown == {kind.hook for kind in KINDS.values()}
+
+
+@pytest.fixture
+def plugin(root, tmp_path, monkeypatch):
+    """The package of docs/plugins.md, written out and imported: its hooks module."""
+    package = tmp_path / "my_explorer"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for text in blocks(root / "docs" / "plugins.md", "python"):
+        head, _, code = text.partition("\n")
+        if head.startswith("# my_explorer/"):
+            (tmp_path / head.removeprefix("# ")).write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("my_explorer.hooks")
+    for name in [name for name in sys.modules if top_is(name, "my_explorer")]:
+        del sys.modules[name]
+
+
+def top_is(name, package):
+    return name.partition(".")[0] == package
+
+
+def test_the_plugin_of_the_docs_runs_and_conforms(root, plugin, tmp_path):
+    text = (root / "docs" / "plugins.md").read_text()
+    explorers = re.findall(r"`explorer: (\w+)`|`explorer: (\{.*?\})`", text)
+    assert len(explorers) == 2
+    for number, written in enumerate(itertools.chain.from_iterable(explorers)):
+        if not written:
+            continue
+        value = written
+        if written.startswith("{"):
+            value = json.loads(re.sub(r"([a-z]\w*)", r'"\1"', written))
+        document = synthetic_document(tmp_path / f"run{number}", explorer=value)
+        result = run_pipeline(from_dict(document, registry=synthetic_registry(plugin)))
+        assert all(operator.tuned_seconds for operator in result.operators)
+    (check,) = (one for one in blocks(root / "docs" / "plugins.md", "python") if "def test" in one)
+    names = {}
+    exec(check, names)  # noqa: S102 - our own documentation
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    test()

@@ -1,0 +1,100 @@
+"""Who may import whom, as docs/architecture.md says; read from the source, nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+import pytest
+from packaging.requirements import Requirement
+
+HEAVY = {"tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy"}
+"""What the core never imports, and no module that is loaded before a stage is made."""
+
+SIBLINGS = {
+    "chameleon_core": set(),
+    "chameleon_tvm": {"chameleon_core"},
+    "chameleon_explorers": {"chameleon_core"},
+    "chameleon_cost_models": {"chameleon_core"},
+    "chameleon_samplers": {"chameleon_core"},
+    "chameleon_runners": {"chameleon_core", "chameleon_tvm"},
+}
+HEAVY_ALLOWED = {
+    "chameleon_core": set(),
+    "chameleon_tvm": {"tvm"},
+    "chameleon_explorers": {"torch"},
+    "chameleon_cost_models": {"xgboost", "lightgbm"},
+    "chameleon_samplers": {"sklearn"},
+    "chameleon_runners": {"torch"},
+}
+ONLY_IN = {("chameleon_explorers", "torch"): "ppo", ("chameleon_runners", "torch"): "baselines"}
+DISTRIBUTIONS = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "ruamel": "ruamel.yaml"}
+
+
+def imports(file, *, in_functions=True):
+    """Names of the modules that a file imports."""
+    pending = [ast.parse(file.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are absolute"
+            yield node.module
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending += node.orelse
+        elif in_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            pending += ast.iter_child_nodes(node)
+
+
+def top(name):
+    return name.partition(".")[0]
+
+
+def sources(package):
+    if package.modules is None:
+        pytest.skip("it has no code")
+    return sorted(package.modules.rglob("*.py"))
+
+
+def test_a_package_imports_only_what_it_may(package):
+    for file in sources(package):
+        own = package.modules.name
+        found = {top(name) for name in imports(file)}
+        siblings = {name for name in found if name.startswith("chameleon_")}
+        assert siblings <= SIBLINGS[own] | {own}, file
+        for name in found & HEAVY:
+            assert name in HEAVY_ALLOWED[own], file
+            room = ONLY_IN.get((own, name), "")
+            assert room in file.relative_to(package.modules).as_posix(), file
+
+
+def test_a_package_declares_what_it_imports(package):
+    project = package.project
+    optional = project.get("optional-dependencies", {}).values()
+    texts = [*project["dependencies"], *(text for one in optional for text in one)]
+    declared = {Requirement(text).name for text in texts} | {project["name"]}
+    for file in sources(package):
+        for name in {top(one) for one in imports(file)} - set(sys.stdlib_module_names):
+            ours = name.replace("chameleon_", "chameleon-tuner-").replace("_", "-")
+            assert DISTRIBUTIONS.get(name, ours) in declared, f"{file} imports {name}"
+
+
+def test_hooks_and_options_are_cheap_to_import(package):
+    """They are imported by every command: through first-party modules, too, nothing heavy."""
+    src = package.folder / "src"
+    pending = [f for f in sources(package) if f.name in {"hooks.py", "options.py"}]
+    seen = set()
+    while pending:
+        file = pending.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for name in imports(file, in_functions=False):
+            assert top(name) not in HEAVY | {"numpy"}, f"{file} imports {name}"
+            if top(name) == package.modules.name:
+                path = src / name.replace(".", "/")
+                pending += [
+                    one for one in (path.with_suffix(".py"), path / "__init__.py") if one.exists()
+                ]
+    assert seen

@@ -1,0 +1,101 @@
+"""Every package is complete, and all of them fit together."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+SIBLING = "chameleon-tuner"
+
+
+def requirements(package):
+    optional = package.project.get("optional-dependencies", {}).values()
+    texts = [*package.project.get("dependencies", []), *(text for one in optional for text in one)]
+    return [Requirement(text) for text in texts]
+
+
+def test_the_packages_of_the_design_are_there(packages):
+    kinds = ("core", "cost-models", "explorers", "runners", "samplers", "tvm")
+    wanted = {SIBLING, *(f"{SIBLING}-{kind}" for kind in kinds)}
+    assert wanted <= {package.name for package in packages}
+
+
+def test_a_package_is_complete(package):
+    assert package.project["license"] == "Apache-2.0"
+    assert package.project["requires-python"] == ">=3.11"
+    readme = (package.folder / package.project["readme"]).read_text()
+    assert readme.startswith(f"# {package.name}\n")
+    if package.name == SIBLING:
+        return
+    assert package.folder.name == package.name.replace("chameleon-tuner-", "chameleon-")
+    assert package.modules.name == package.folder.name.replace("-", "_")
+    assert (package.modules / "py.typed").is_file()
+    (hooks,) = package.project["entry-points"]["chameleon"].values()
+    module, _, attribute = hooks.partition(":")
+    assert not attribute, "the entry point names a module, as docs/plugins.md says"
+    assert (package.folder / "src" / f"{module.replace('.', '/')}.py").is_file()
+
+
+def test_all_have_one_version_and_pin_each_other_exactly(packages):
+    versions = {package.project["version"] for package in packages}
+    assert len(versions) == 1
+    (version,) = versions
+    for package in packages:
+        siblings = [one for one in requirements(package) if one.name.startswith(SIBLING)]
+        assert siblings or package.name == f"{SIBLING}-core"
+        assert {str(one.specifier) for one in siblings} <= {f"=={version}"}
+
+
+def test_one_distribution_brings_all_the_others(packages):
+    (whole,) = (package for package in packages if package.name == SIBLING)
+    assert {one.name for one in requirements(whole)} == (
+        {package.name for package in packages} - {SIBLING}
+    )
+
+
+def test_nothing_is_named_as_another_project_of_the_index(packages):
+    # `chameleon` and `chameleon-core` on PyPI are a template engine.
+    for package in packages:
+        assert canonicalize_name(package.name).startswith(SIBLING)
+        assert not (package.folder / "src" / "chameleon").exists()
+
+
+def test_constraints_pin_every_dependency_to_a_version_it_allows(root, packages):
+    lines = (root / "constraints.txt").read_text().splitlines()
+    pins = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            name, version = re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups()
+            pins[canonicalize_name(name)] = version
+    for package in packages:
+        for needed in requirements(package):
+            if needed.name.startswith(SIBLING):
+                continue
+            assert canonicalize_name(needed.name) in pins, needed
+            assert needed.specifier.contains(pins[canonicalize_name(needed.name)]), needed
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "pytest"])
+def test_tools_are_configured_once(root, packages, tool):
+    assert tool in tomllib.loads((root / "pyproject.toml").read_text())["tool"]
+    for package in packages:
+        text = (package.folder / "pyproject.toml").read_text()
+        assert tool not in tomllib.loads(text).get("tool", {})
+
+
+ABSOLUTE = re.compile(r"(?<![\w.~$}*>])/(?:home|root|Users|opt|work|mnt)/\w")
+# In two parts, so that this file passes its own test.
+ANOTHER_INDEX = "index" + "-url"
+
+
+def test_nothing_depends_on_one_machine(files):
+    for file in files:
+        if file.suffix in {".png", ".svg", ".sqlite"}:
+            continue
+        text = file.read_text(encoding="utf-8")
+        assert not ABSOLUTE.search(text), file
+        assert ANOTHER_INDEX not in text, file

@@ -1,0 +1,112 @@
+"""Which candidates are timed again, how often, and which repeats count, with scripted times."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from chameleon_core.measurement import FailureKind
+from chameleon_runners.candidates import Candidate
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.rounds import Rounds, runs_in_round
+
+OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=12, slow_factor=2.0)
+
+
+def timed(name: int, *repeats: float) -> Candidate:
+    return Candidate(config=(name,), slot=name, repeats=repeats)
+
+
+def admitted(*candidates: Candidate, best: float = math.inf) -> tuple[Rounds, list[Candidate]]:
+    rounds = Rounds(OPTIONS, best)
+    gone = [lost for candidate in candidates for lost in rounds.admit(candidate)]
+    return rounds, gone
+
+
+def test_hopeless_candidates_are_not_held():
+    slow, fast = timed(0, 2.1), timed(1, 1.0)
+    rounds, gone = admitted(slow, fast)
+    assert gone == [slow]
+    assert rounds.held == [fast]
+
+
+def test_candidates_are_hopeless_next_to_an_earlier_best():
+    candidate = timed(0, 2.1)
+    rounds, gone = admitted(candidate, best=1.0)
+    assert gone == [candidate]
+    assert rounds.held == []
+
+
+def test_no_more_are_held_than_may_be():
+    candidates = [timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)]
+    rounds, gone = admitted(*candidates)
+    assert [held.slot for held in rounds.held] == [0, 1, 2, 3]
+    assert sorted(lost.slot for lost in gone) == [4, 5]
+
+
+def test_a_candidate_whose_first_timing_was_disturbed_is_found_again():
+    disturbed, best = timed(0, 1.5, 1.6, 1.5), timed(1, 1.0, 1.0, 1.0)
+    rounds, _ = admitted(disturbed, best)
+    truth = {0: 0.98, 1: 1.0}
+    done = list(rounds.play(lambda c: c.again.append(truth[c.slot]), lambda: False))
+    assert {c.slot: c.succeeded().cost for c in done} == truth
+
+
+def test_candidates_that_are_slower_leave_after_few_rounds():
+    slow, best = timed(0, 1.5, 1.5, 1.5), timed(1, 1.0, 1.0, 1.0)
+    rounds, _ = admitted(slow, best)
+    asked = {0: 0, 1: 0}
+
+    def time_again(candidate: Candidate) -> None:
+        asked[candidate.slot] += 1
+        candidate.again.append(candidate.repeats[0])
+
+    assert [c.slot for c in rounds.play(time_again, lambda: False)] == [0, 1]
+    assert asked[0] == 1
+    assert asked[0] < asked[1] < OPTIONS.leader_rounds
+
+
+def test_rounds_go_on_while_repeats_disagree():
+    candidate = timed(0, 1.0)
+    rounds, _ = admitted(candidate)
+    list(rounds.play(lambda c: c.again.append(1.0 + 0.1 * len(c.again)), lambda: False))
+    assert len(candidate.again) == OPTIONS.leader_rounds
+
+
+def test_a_candidate_that_fails_again_leaves():
+    broken, best = timed(0, 1.0), timed(1, 1.0)
+    rounds, _ = admitted(broken, best)
+
+    def time_again(candidate: Candidate) -> None:
+        if candidate is broken:
+            candidate.failure = candidate.failed(FailureKind.CRASH, "it crashed")
+        else:
+            candidate.again.append(1.0)
+
+    first, second = rounds.play(time_again, lambda: False)
+    assert first is broken
+    assert second is best
+
+
+def test_a_candidate_with_missing_repeats_counts_its_first_timing():
+    lonely, best = timed(0, 1.0, 1.01, 1.02), timed(1, 1.0)
+    rounds, _ = admitted(lonely, best)
+
+    def time_again(candidate: Candidate) -> None:
+        if candidate is best or not lonely.again:
+            candidate.again.append(1.2)
+
+    list(rounds.play(time_again, lambda: False))
+    assert lonely.succeeded().seconds == (1.0, 1.01, 1.02)
+
+
+def test_nothing_is_timed_after_a_stop():
+    rounds, _ = admitted(timed(0, 1.0), timed(1, 1.0))
+    asked: list[Candidate] = []
+    assert len(list(rounds.play(asked.append, lambda: True))) == 2
+    assert asked == []
+
+
+@pytest.mark.parametrize(("number", "runs"), [(1, 1), (2, 1), (5, 3), (100, 50)])
+def test_repeats_in_rounds_are_shorter(number: int, runs: int):
+    assert runs_in_round(number) == runs

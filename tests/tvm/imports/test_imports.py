@@ -1,0 +1,39 @@
+"""What importing this package brings along: time that every command and every worker pays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def loaded(statements: str, *modules: str) -> list[str]:
+    """Which of the modules a fresh interpreter has loaded after some statements."""
+    program = f"{statements}\nimport sys\nprint(*[m for m in {modules!r} if sys.modules.get(m)])"
+    finished = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return finished.stdout.split()
+
+
+def test_tvm_comes_without_torch_and_leaves_it_importable():
+    statements = "import chameleon_tvm.kernel\nimport sys\nassert 'torch' not in sys.modules"
+    assert loaded(statements, "tvm", "torch") == ["tvm"]
+
+
+def test_a_module_that_is_there_already_stays():
+    kept = (
+        "import sys, types\n"
+        "from contextlib import nullcontext\n"
+        "import chameleon_tvm.quick_tvm as quick\n"
+        "sys.modules['already'] = there = types.ModuleType('already')\n"
+        "with quick.without('already'):\n"
+        "    assert sys.modules['already'] is there\n"
+        "with quick.without('absent'):\n"
+        "    assert sys.modules['absent'] is None\n"
+        "assert 'absent' not in sys.modules"
+    )
+    assert loaded(kept, "already") == ["already"]
+
+
+def test_options_and_hooks_need_neither_numpy_nor_tvm():
+    assert loaded("import chameleon_tvm.hooks", "numpy", "tvm", "torch") == []
