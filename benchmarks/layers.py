@@ -59,12 +59,14 @@ def show(result: dict[str, Any]) -> None:
     """Print the table."""
     print(f"FMA peak {result['fma_peak_gflops']:.1f} GFLOP/s, {result['threads']} threads")
     print(
-        f"{'operator':28} {'tuned':>8} {'vendor':>8} {'ratio':>6} {'% peak':>7} {'meas.':>5} {'s':>6}"
+        f"{'operator':28} {'tuned':>8} {'vendor':>8} "
+        f"{'ratio':>6} {'% peak':>7} {'meas.':>5} {'s':>6}"
     )
     for row in result["operators"]:
         print(
-            f"{row['name']:28} {row['gflops']:8.1f} {row['vendor_gflops']:8.1f} {row['ratio']:6.2f} "
-            f"{100 * row['peak_share']:7.1f} {row['measurements']:5d} {row['wall_seconds']:6.1f}"
+            f"{row['name']:28} {row['gflops']:8.1f} {row['vendor_gflops']:8.1f} "
+            f"{row['ratio']:6.2f} {100 * row['peak_share']:7.1f} {row['measurements']:5d} "
+            f"{row['wall_seconds']:6.1f}"
         )
     print(f"geometric mean ratio {result['geometric_mean_ratio']:.3f}, {result['seconds']:.1f} s")
 

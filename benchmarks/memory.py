@@ -48,7 +48,8 @@ def main() -> None:
                 best = min(best, measurement.cost)
             resident.append((done, process.memory_info().rss))
     after = leavings()
-    settled = [size for count, size in resident if count >= arguments.settled_after]
+    since = min(arguments.settled_after, done)
+    settled = [size for count, size in resident if count >= since]
     numbers = {
         "operator": subject.task.name,
         "measurements": done,

@@ -31,7 +31,7 @@ def measure(threads: int, repeats: int = 15) -> float:
     lanes, chains = info.lanes("float32"), info.vector_registers - 4
 
     @T.prim_func
-    def main(
+    def main(  # noqa: ANN202 - TVMScript
         x: T.Buffer((2, lanes), "float32"), out: T.Buffer((threads, chains, lanes), "float32")
     ):
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})

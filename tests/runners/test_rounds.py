@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_runners.candidates import Candidate
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.rounds import Rounds, runs_in_round
+from chameleon_runners.rounds import Rounds
 
 OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=12, slow_factor=2.0)
 
@@ -73,6 +72,18 @@ def test_rounds_go_on_while_repeats_disagree():
     assert len(candidate.again) == OPTIONS.leader_rounds
 
 
+def test_candidates_whose_repeats_agree_need_no_more():
+    calm, noisy = timed(0, 1.0), timed(1, 1.0)
+    rounds, _ = admitted(calm, noisy)
+
+    def time_again(candidate: Candidate) -> None:
+        candidate.again.append(1.0 + 0.1 * len(candidate.again) * (candidate is noisy))
+
+    list(rounds.play(time_again, lambda: False))
+    assert len(calm.again) < len(noisy.again)
+    assert calm.succeeded().cost == 1.0
+
+
 def test_a_candidate_that_fails_again_leaves():
     broken, best = timed(0, 1.0), timed(1, 1.0)
     rounds, _ = admitted(broken, best)
@@ -105,8 +116,3 @@ def test_nothing_is_timed_after_a_stop():
     asked: list[Candidate] = []
     assert len(list(rounds.play(asked.append, lambda: True))) == 2
     assert asked == []
-
-
-@pytest.mark.parametrize(("number", "runs"), [(1, 1), (2, 1), (5, 3), (100, 50)])
-def test_repeats_in_rounds_are_shorter(number: int, runs: int):
-    assert runs_in_round(number) == runs

@@ -26,8 +26,8 @@ DEFAULT = PresetRecord(
     summary="Annealing in small rounds, for budgets of about 64 measurements per task",
     pipeline={
         **_AROUND_THE_SEARCH,
-        # Rounds of 8: at 64 measurements a model that learns eight times finds more than one
-        # that learns once, and a batch still keeps two builders busy. The walk is cut to what
+        # Rounds of 16: at 64 measurements a model that learns four times finds more than one
+        # that learns once, and a batch keeps every builder busy. The walk is cut to what
         # takes about as long as measuring one configuration, and a part of its chains starts at
         # the best configurations measured, near which most improvements of templates lie. A
         # template's few thousand configurations are all scored, which takes milliseconds.

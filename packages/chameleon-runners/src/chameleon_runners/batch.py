@@ -24,7 +24,7 @@ from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import EndReason, WorkerProcess
 from chameleon_runners.references import Reference
-from chameleon_runners.rounds import Rounds, runs_in_round
+from chameleon_runners.rounds import Rounds
 from chameleon_runners.stage_errors import raise_stage_error
 from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.worker.protocol import Message
@@ -321,7 +321,7 @@ class Batch:
             "command": "repeat",
             "slot": candidate.slot,
             "cores": self._crew.cores[:1],
-            "number": runs_in_round(candidate.number),
+            "number": candidate.number,
             "cold_bytes": self._policy.cold_bytes,
         }
         self._crew.quiet(worker)

@@ -86,7 +86,7 @@ class LocalOptions:
         metadata={"help": "bytes touched between runs so that caches are cold; 0 for hot caches"},
     )
     repeat_seconds: float = attrs.field(
-        default=0.01,
+        default=0.005,
         validator=validators.gt(0.0),
         metadata={"help": "a repeat averages over as many runs as fill this many seconds"},
     )
@@ -109,12 +109,12 @@ class LocalOptions:
     leader_margin: float = attrs.field(
         default=0.05,
         validator=validators.ge(0.0),
-        metadata={"help": "kernels this close to the best are timed in all rounds"},
+        metadata={"help": "kernels this close to the best stay in the rounds"},
     )
     leader_spread: float = attrs.field(
         default=0.005,
         validator=validators.gt(0.0),
-        metadata={"help": "rounds end once three repeats of every leader agree this closely"},
+        metadata={"help": "rounds go on for kernels no three of whose repeats agree this closely"},
     )
     leaders: int = attrs.field(
         default=16,
@@ -124,7 +124,7 @@ class LocalOptions:
     leader_rounds: int = attrs.field(
         default=16,
         validator=validators.ge(1),
-        metadata={"help": "repeats of each leader at most"},
+        metadata={"help": "rounds at most"},
     )
     compare_rounds: int = attrs.field(
         default=20,

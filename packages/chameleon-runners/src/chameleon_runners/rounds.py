@@ -8,7 +8,6 @@ each in every round, so that a drift of the machine meets all of them alike.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -19,6 +18,10 @@ from chameleon_runners.timing import settled
 
 _LEAST_ROUNDS = 8
 """Rounds of the leaders, at least: one bad stretch must not decide between them."""
+
+_LENIENCE = (4.0, 2.0)
+"""What the margin of the leaders is multiplied with after the first rounds, in which a reading
+may still be a disturbed one."""
 
 _LENIENCE = (4.0, 2.0)
 """What the margin of the leaders is multiplied with after the first rounds, in which a reading
@@ -64,25 +67,30 @@ class Rounds:
             stopped: whether to end early.
         """
         generator = np.random.default_rng(0)
+        least = min(_LEAST_ROUNDS, self._options.leader_rounds)
         done = 0
-        while self.held and done < self._options.leader_rounds and not stopped():
-            for place in generator.permutation(len(self.held)).tolist():
+        while done < self._options.leader_rounds and not stopped():
+            asked = self.held if done < least else self._unsettled()
+            if not asked:
+                break
+            for place in generator.permutation(len(asked)).tolist():
                 if stopped():
                     break
-                time_again(self.held[place])
+                time_again(asked[place])
             done += 1
             yield from self._keep([held for held in self.held if held.failure is None])
             lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
             yield from self._retire(lenience * self._options.leader_margin)
-            if done >= min(_LEAST_ROUNDS, self._options.leader_rounds) and all(
-                settled(held.again, self._options.leader_spread) for held in self.held
-            ):
-                break
         for candidate in self.held:
             # With fewer repeats than the others it would not compare with them.
-            if len(candidate.again) < done:
+            if len(candidate.again) < min(least, done):
                 candidate.pool()
         yield from self._keep([])
+
+    def _unsettled(self) -> list[Candidate]:
+        """Those held whose repeats do not agree yet."""
+        spread = self._options.leader_spread
+        return [held for held in self.held if not settled(held.again, spread)]
 
     def _retire(self, margin: float) -> Iterator[Candidate]:
         """Hand out candidates that turned out to be slower than the best by more than a margin."""
@@ -99,8 +107,3 @@ class Rounds:
         gone = [candidate for candidate in self.held if id(candidate) not in kept]
         self.held = [candidate for candidate in self.held if id(candidate) in kept]
         return gone
-
-
-def runs_in_round(number: int) -> int:
-    """Runs that one repeat of a round averages over, from those of the first timing."""
-    return max(1, math.ceil(_SHARE * number))

@@ -278,7 +278,14 @@ def _array(parameter: dict[str, Any], stream: int) -> np.ndarray[Any, Any]:
 def _computed(source: dict[str, str], inputs: Arrays) -> Arrays:
     namespace: dict[str, Any] = {"__name__": "_chameleon_reference"}
     exec(compile(source["text"], "<reference>", "exec"), namespace)  # noqa: S102 - the user's own
-    outputs = namespace[source["function"]](*[array.astype(_exact(array)) for array in inputs])
+    try:
+        outputs = namespace[source["function"]](*[array.astype(_exact(array)) for array in inputs])
+    except Exception as error:
+        shapes = ", ".join(str(array.shape) for array in inputs)
+        raise ConfigError(
+            f"the reference '{source['function']}' fails: {type(error).__name__}: {error}",
+            hint=f"It is called with the function's inputs as NumPy arrays, here of {shapes}.",
+        ) from error
     return [np.asarray(o) for o in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
 
 

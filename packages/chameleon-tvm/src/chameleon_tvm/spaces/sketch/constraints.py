@@ -15,6 +15,7 @@ from chameleon_tvm.spaces.sketch.model import (
     FMA_UNITS,
     MANY_INSTRUCTIONS,
     NestModel,
+    common_model,
 )
 from chameleon_tvm.spaces.sketch.nest import Nest
 from chameleon_tvm.spaces.sketch.plan import SKETCH, ThinnedFactorization
@@ -92,8 +93,12 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
 
 def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
     """Points that cannot be fast on a CPU, whatever else is chosen."""
+    alike = common_model(models)
 
     def build(make: Callable[[NestModel], Predicate | None]) -> Predicate:
+        # Where outputs are staged matters for parallel loops alone.
+        if alike is not None and make is not _parallel_enough:
+            return make(alike) or _always
         return per_sketch([None if model is None else make(model) for model in models])
 
     # The most selective and the cheapest first: sampling checks them in this order.
@@ -136,6 +141,10 @@ def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]
         else knob
         for knob in knobs
     ]
+
+
+def _always(values: Values) -> NDArray[np.bool_]:
+    return np.ones(len(values[SKETCH]), bool)
 
 
 def _whole_vectors(model: NestModel) -> Predicate | None:

@@ -7,6 +7,7 @@ ranking of first guesses and the pruning constraints read them by name.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -247,6 +248,17 @@ class NestModel:
         cycles = iterations / work * step
         memory = found["traffic_l1"] / L2_BYTES_PER_CYCLE + found["traffic_l2"] / L3_BYTES_PER_CYCLE
         found["cycles"] = (cycles + memory) / (float(self.info.cores) * found["balance"])
+
+
+def common_model(models: Sequence[NestModel | None]) -> NestModel | None:
+    """The model of all sketches if they differ only in where outputs are staged, else None."""
+    bare = [
+        None
+        if model is None
+        else attrs.evolve(model, nest=attrs.evolve(model.nest, staged_at=None))
+        for model in models
+    ]
+    return bare[0] if bare and all(model == bare[0] for model in bare) else None
 
 
 def _product(extents: list[Extents]) -> Any:

@@ -83,7 +83,8 @@ class Nest:
         loops: outermost first; a fused loop has several parts.
         threads: position in ``loops`` to the thread axis it is bound to.
         accesses: what the block touches.
-        staged_at: the position of the loop at which outputs leave their local copy, or None.
+        staged_at: the position of the loop at which outputs leave their local copy, one for all
+            configurations or one each, of shape (n,); or None.
         unroll: the knob of the automatic unroll limit, or None.
         locations: compute-location knobs of blocks that feed the anchor.
         shared_at: for every input copied to shared memory, the position of its loop.
@@ -96,7 +97,7 @@ class Nest:
     loops: tuple[tuple[Part, ...], ...]
     threads: Mapping[int, str]
     accesses: tuple[Access, ...]
-    staged_at: int | None = None
+    staged_at: int | NDArray[np.intp] | None = None
     unroll: str | None = None
     locations: tuple[str, ...] = ()
     shared_at: Mapping[str, int] = attrs.field(factory=dict)
