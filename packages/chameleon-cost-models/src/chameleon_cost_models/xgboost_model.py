@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import xgboost
 from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
@@ -46,7 +45,7 @@ class XGBoostModel(CostModel):
             "seed": int(context.rng.integers(2**31)),
             **_OBJECTIVES[options.objective],
         }
-        self._booster: xgboost.Booster | None = None
+        self._booster: Any = None
 
     @property
     def trained(self) -> bool:
@@ -62,6 +61,9 @@ class XGBoostModel(CostModel):
         if len(quality) == 0 or np.ptp(quality) == 0.0:
             self._booster = None
             return
+        # Imported here: it takes a second, which the first batch need not wait for.
+        import xgboost  # noqa: PLC0415
+
         data = xgboost.DMatrix(
             self._features(observations.configs),
             label=quality,

@@ -58,6 +58,7 @@ class Crew:
         cores: usable cores.
         memory_bytes: memory limit of each worker.
         start_timeout: longest start in seconds.
+        preload: ``"module:Class"`` of the stage that workers are going to be asked for.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Crew:
         cores: list[int],
         memory_bytes: int,
         start_timeout: float,
+        preload: str | None = None,
     ) -> None:
         self.size = size
         self.cores = cores
@@ -76,6 +78,7 @@ class Crew:
         self._threads = threads
         self._blas_threads = blas_threads
         self._memory_bytes = memory_bytes
+        self._preload = preload
         self._workers: list[WorkerProcess | None] = [None] * size
         self._failed_starts = 0
         self._closed = False
@@ -131,6 +134,7 @@ class Crew:
             "command": "init",
             "sys_path": [entry or str(os.getcwd()) for entry in sys.path],  # noqa: PTH109
             "memory_bytes": self._memory_bytes,
+            "preload": self._preload,
         }
         worker.submit("init", message, self.start_timeout)
         return worker

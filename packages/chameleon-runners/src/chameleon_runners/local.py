@@ -14,7 +14,7 @@ from typing import Any, Self
 import attrs
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages import Contender, MeasureJob, Runner
+from chameleon_core.stages import Contender, MeasureJob, Runner, StageRef
 from chameleon_core.task import Task
 
 from chameleon_runners import environment
@@ -75,7 +75,11 @@ class LocalRunner(Runner):
         self._closed = False
         self._closing = threading.RLock()
         self._next_slot = 0
+        self._preload: str | None = None
         self._remove: weakref.finalize[..., Any] | None = None
+
+    def prepare(self, space: StageRef) -> None:
+        self._preload = space.factory
 
     def __enter__(self) -> Self:
         self._start().fill(self._size)
@@ -92,11 +96,11 @@ class LocalRunner(Runner):
             kill_abandoned()
             folder = make_scratch()
             self._references = References(folder)
-            self._crew = self._make_crew(self._size, blas_threads=1)
+            self._crew = self._make_crew(self._size, blas_threads=1, preload=self._preload)
             self._remove = weakref.finalize(self, _clean_up, self._crew, folder)
         return self._crew
 
-    def _make_crew(self, size: int, *, blas_threads: int) -> Crew:
+    def _make_crew(self, size: int, *, blas_threads: int, preload: str | None = None) -> Crew:
         return Crew(
             size=size,
             threads=self._threads,
@@ -104,6 +108,7 @@ class LocalRunner(Runner):
             cores=self._cores,
             memory_bytes=self._memory,
             start_timeout=self._options.start_timeout,
+            preload=preload,
         )
 
     @property

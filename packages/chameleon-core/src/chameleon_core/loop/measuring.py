@@ -13,7 +13,7 @@ from chameleon_core.loop.guard import Guard
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.stages import MeasureJob, Runner
+from chameleon_core.stages import MeasureJob, Runner, StageRef
 
 Config = tuple[int, ...]
 
@@ -25,6 +25,7 @@ class LazyRunner:
 
     Args:
         spec: the pipeline's runner.
+        space: what candidates are built with.
         interruption: passed on to the runner.
         started: called once with the runner's description of itself.
     """
@@ -32,11 +33,13 @@ class LazyRunner:
     def __init__(
         self,
         spec: StageSpec,
+        space: StageRef,
         interruption: Interruption,
         started: Callable[[dict[str, object]], None],
     ) -> None:
         self.guard = Guard(noun="runner", name=spec.name)
         self._spec = spec
+        self._space = space
         self._interruption = interruption
         self._started = started
         self._stack = contextlib.ExitStack()
@@ -46,7 +49,9 @@ class LazyRunner:
         """The runner, entered."""
         if self._runner is None:
             with self.guard.call("start"):
-                runner: Runner = self._stack.enter_context(self._spec.create())
+                runner: Runner = self._spec.create()
+                runner.prepare(self._space)
+                self._stack.enter_context(runner)
                 self._interruption.soft = runner.interrupt
                 self._interruption.hard = runner.close
                 self._runner = runner

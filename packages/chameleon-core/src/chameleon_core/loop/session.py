@@ -41,6 +41,7 @@ class Session:
         folder: where the records go; already claimed for the pipeline.
         bus: who is told.
         interruption: the request to stop.
+        runner: what measures; entered by whoever made it.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Session:
         folder: RunFolder,
         bus: EventBus,
         interruption: Interruption,
+        runner: LazyRunner,
     ) -> None:
         self._pipeline = pipeline
         self._folder = folder
         self._store = folder.store
         self._bus = bus
         self._interruption = interruption
+        self._runner = runner
         self._allowance = Allowance(budget=pipeline.budget)
         self._started = time.perf_counter()
         self._seconds_before = float(self._store.fact("seconds") or 0.0)
@@ -116,20 +119,14 @@ class Session:
                 total_measurements=self._allowance.total_measurements(len(self._runs)),
             )
         )
-        runner = LazyRunner(
-            pipeline.runner,
-            self._interruption,
-            lambda described: self._store.set_fact("runner", described),
-        )
         try:
-            with runner:
-                self._tune(Measuring(runner=runner, interruption=self._interruption))
-                for run in self._runs:
-                    run.adopt_leftovers()
-                operators = [
-                    self._compare(run, rivals, runner)
-                    for run, rivals in zip(self._runs, self._rivals, strict=True)
-                ]
+            self._tune(Measuring(runner=self._runner, interruption=self._interruption))
+            for run in self._runs:
+                run.adopt_leftovers()
+            operators = [
+                self._compare(run, rivals)
+                for run, rivals in zip(self._runs, self._rivals, strict=True)
+            ]
         finally:
             self._store.set_fact("seconds", self.seconds)
         result = RunResult(
@@ -221,11 +218,11 @@ class Session:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _compare(self, run: TaskRun, rivals: Rivals, runner: LazyRunner) -> OperatorResult:
+    def _compare(self, run: TaskRun, rivals: Rivals) -> OperatorResult:
         ours = finalists(run.tuner.measurements, run.space_ref)
         comparison = StoredComparison(contenders=(), measurements=())
         if ours:
-            comparison = self._comparison(run, ours, rivals, runner)
+            comparison = self._comparison(run, ours, rivals)
         config = winner(comparison)
         found = next((m for m in run.tuner.measurements if m.config == config), None)
         return OperatorResult(
@@ -244,7 +241,7 @@ class Session:
         )
 
     def _comparison(
-        self, run: TaskRun, ours: tuple[Contender, ...], rivals: Rivals, runner: LazyRunner
+        self, run: TaskRun, ours: tuple[Contender, ...], rivals: Rivals
     ) -> StoredComparison:
         contenders = (*ours, *rivals.contenders)
         stored = self._store.comparison(run.row)
@@ -256,7 +253,7 @@ class Session:
                 task=run.task.name, finalists=len(ours), rivals=len(rivals.contenders)
             )
         )
-        made = compare(runner.get(), runner.guard, run.task, contenders)
+        made = compare(self._runner.get(), self._runner.guard, run.task, contenders)
         # What came back after a request to stop may be cut short: compare again next time.
         self._interruption.check()
         self._store.set_comparison(run.row, made)
@@ -295,4 +292,14 @@ def run_pipeline(
         # From here on it is unfinished, whatever an earlier run with a smaller budget said.
         folder.finish(pipeline, None)
         bus = EventBus([*listeners, EventLog(folder.events)])
-        return Session(pipeline, folder, bus, interruption or Interruption()).run()
+        interruption = interruption or Interruption()
+        runner = LazyRunner(
+            pipeline.runner,
+            stage_ref(pipeline.space),
+            interruption,
+            lambda described: folder.store.set_fact("runner", described),
+        )
+        with runner:
+            # Its workers import what they need while tasks and spaces are made here.
+            runner.get()
+            return Session(pipeline, folder, bus, interruption, runner).run()

@@ -188,6 +188,12 @@ class Runner(ABC):
     ) -> None:
         self.close()
 
+    def prepare(self, space: StageRef) -> None:  # noqa: B027 - optional hook
+        """Hear what candidates will be built with; called before the runner is entered.
+
+        Workers can import it while the parent still makes tasks and design spaces.
+        """
+
     @abstractmethod
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
         """Yield exactly one measurement per configuration, each as soon as it is known.

@@ -87,6 +87,10 @@ class Session:
     def _init(self, message: Message) -> Message:
         sys.path[:] = message["sys_path"]
         limit_memory(message["memory_bytes"])
+        if message["preload"] is not None:
+            from chameleon_runners.worker.stages import preload  # noqa: PLC0415 - after the path
+
+            preload(message["preload"])
         return {"status": "ok"}
 
     def _open(self, message: Message) -> Message:

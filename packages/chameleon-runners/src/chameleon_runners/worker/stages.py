@@ -56,6 +56,12 @@ def make_builder(message: Message) -> Builder:
     return provider.builder(task, threads=message["threads"])
 
 
+def preload(factory: str) -> None:
+    """Import a stage's class ahead of time; what is wrong with it shows when it is opened."""
+    with contextlib.suppress(Exception, SystemExit):
+        _load(factory)
+
+
 def _load(factory: str) -> Callable[..., Any]:
     """Import a stage's class, lightly if that works."""
     before = set(sys.modules)
