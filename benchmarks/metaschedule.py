@@ -113,7 +113,9 @@ def compare(task: Task, options: argparse.Namespace, startup: float) -> dict[str
         },
     }
     for (space, ours), mine in zip(found.items(), seconds, strict=True):
-        reached = next((at for at, best in ours["improved"] if best <= theirs), None)
+        # A search keeps the fastest repeats; the clock that times the final kernels does not.
+        clocks = mine / ours["improved"][-1][1]
+        reached = next((at for at, best in ours["improved"] if best * clocks <= theirs), None)
         row[space] = {
             "seconds": mine,
             "gflops": task.flop / mine / 1e9,

@@ -44,7 +44,7 @@ def test_autotvm_is_what_was_published():
     assert (explorer["chains"], explorer["steps"], explorer["early_stop"]) == (128, 500, 50)
     model = stage(AUTOTVM, "cost_model")[1]
     assert (model["max_depth"], model["learning_rate"], model["gamma"]) == (3, 0.3, 1e-4)
-    assert AUTOTVM.pipeline["budget"] == {"measurements": 1000, "batch_size": 64}
+    assert AUTOTVM.pipeline["budget"] == {"measurements": 1000, "batch_size": 64, "plan_size": 64}
 
 
 def test_both_presets_cover_the_same_keys():

@@ -26,15 +26,15 @@ DEFAULT = PresetRecord(
     summary="Annealing in small rounds, for budgets of about 64 measurements per task",
     pipeline={
         **_AROUND_THE_SEARCH,
-        # Rounds of 16: at 64 measurements a model that learns four times finds more than one
-        # that learns once, and a batch keeps every builder busy. The walk is cut to what
-        # takes about as long as measuring one configuration, and a part of its chains starts at
-        # the best configurations measured, near which most improvements of templates lie. A
-        # template's few thousand configurations are all scored, which takes milliseconds.
+        # Rounds of 16: within 64 measurements the model learns three times, and a batch keeps
+        # every builder busy. The walk looks at fewer configurations than AutoTVM's, in fewer and
+        # wider steps, since a step costs a call of the model whatever its width; a part of its
+        # chains starts at the best configurations measured, near which most improvements of
+        # templates lie. A template's few thousand configurations are all scored.
         "explorer": {
             "name": "annealing",
-            "chains": 128,
-            "steps": 200,
+            "chains": 256,
+            "steps": 100,
             "early_stop": 50,
             "elites": 32,
             "exhaustive": True,
@@ -71,7 +71,7 @@ AUTOTVM = PresetRecord(
         },
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
-        "budget": {"measurements": 1000, "batch_size": 64},
+        "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 64},
     },
 )
 

@@ -23,10 +23,6 @@ _LENIENCE = (4.0, 2.0)
 """What the margin of the leaders is multiplied with after the first rounds, in which a reading
 may still be a disturbed one."""
 
-_LENIENCE = (4.0, 2.0)
-"""What the margin of the leaders is multiplied with after the first rounds, in which a reading
-may still be a disturbed one."""
-
 _SHARE = 0.5
 """Length of a repeat in a round, relative to the first timing's. Disturbances come in bursts,
 and more of several short repeats fall between them than of a few long ones."""

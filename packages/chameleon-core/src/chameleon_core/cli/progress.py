@@ -36,10 +36,16 @@ def progress_for(stream: TextIO) -> ProgressListener:
 
 
 class Rate:
-    """Candidates per second over the last ones, and what they say about the time left."""
+    """Candidates per second over the last ones, and what they say about the time left.
 
-    def __init__(self, window: int = 256) -> None:
+    Args:
+        seconds_left: when the budget's wall-clock ends the run at the latest, or None.
+        window: how many candidates the rate is taken over.
+    """
+
+    def __init__(self, seconds_left: float | None = None, window: int = 256) -> None:
         self._times: deque[float] = deque([time.monotonic()], maxlen=window)
+        self._end = None if seconds_left is None else self._times[0] + seconds_left
 
     def tick(self) -> None:
         """One more was measured."""
@@ -52,10 +58,13 @@ class Rate:
         return (len(self._times) - 1) / span if span > 0 else 0.0
 
     def left(self, count: int) -> str:
-        """The time that so many more take, as ``3:20``."""
+        """The time that so many more take, or that the budget leaves, as ``3:20``."""
         if not self.per_second:
             return "-"
-        minutes, seconds = divmod(round(count / self.per_second), 60)
+        expected = count / self.per_second
+        if self._end is not None:
+            expected = max(0.0, min(expected, self._end - self._times[-1]))
+        minutes, seconds = divmod(round(expected), 60)
         return f"{minutes}:{seconds:02d}"
 
 
@@ -83,7 +92,7 @@ class PlainProgress:
     @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
         """See ``EventHooks``."""
-        self._rate = Rate()
+        self._rate = Rate(event.seconds_left)
         self._total = event.total_measurements
         self._shared = _shared(event)
         self._measured = {task.name: task.measured for task in event.tasks}
@@ -157,7 +166,7 @@ class LiveProgress:
     @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
         """See ``EventHooks``."""
-        self._rate = Rate()
+        self._rate = Rate(event.seconds_left)
         for task in event.tasks:
             self._best[task.name] = _best(task)
             self._failed[task.name] = Counter(task.failed)

@@ -44,6 +44,7 @@ class RunStarted:
         tasks: the tasks with what the store already holds of them.
         batch_size: configurations measured per round.
         total_measurements: where the budget ends the run at the latest.
+        seconds_left: wall-clock in seconds that the budget leaves, or None for no limit.
     """
 
     folder: str
@@ -51,6 +52,7 @@ class RunStarted:
     tasks: Sequence[TaskSummary]
     batch_size: int
     total_measurements: int
+    seconds_left: float | None = None
 
 
 @attrs.frozen(kw_only=True)

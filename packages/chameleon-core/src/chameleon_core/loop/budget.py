@@ -52,5 +52,14 @@ class Allowance:
         """Where the budget ends a run of so many tasks at the latest."""
         return self.budget.measurements * (tasks if self.budget.scope is Scope.TASK else 1)
 
+    def seconds_left(self, everything: Sequence[Spent]) -> float | None:
+        """Wall-clock in seconds that all tasks together may still take; None for no limit."""
+        limit = self.budget.wall_time
+        if limit is None:
+            return None
+        if self.budget.scope is Scope.NETWORK:
+            return max(0.0, limit - sum(spent.seconds for spent in everything))
+        return sum(max(0.0, limit - spent.seconds) for spent in everything)
+
     def _in(self, task: Spent, everything: Sequence[Spent]) -> Sequence[Spent]:
         return (task,) if self.budget.scope is Scope.TASK else everything

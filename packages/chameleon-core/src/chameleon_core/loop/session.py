@@ -90,6 +90,7 @@ class Session:
                 SearchStages.of(pipeline, task, space),
                 rng=generator(pipeline.seed, task.key, "tuner"),
                 batch_size=pipeline.budget.batch_size,
+                plan_size=pipeline.budget.plan_size,
             ),
             store=self._store,
             stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
@@ -117,6 +118,7 @@ class Session:
                 tasks=[run.summary(pipeline.budget.measurements) for run in self._runs],
                 batch_size=pipeline.budget.batch_size,
                 total_measurements=self._allowance.total_measurements(len(self._runs)),
+                seconds_left=self._allowance.seconds_left(self._everything()),
             )
         )
         try:

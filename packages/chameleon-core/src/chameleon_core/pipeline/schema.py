@@ -31,6 +31,8 @@ class Budget:
         measurements: configurations measured at most.
         wall_time: wall-clock in seconds, or None for no limit.
         batch_size: configurations measured per round.
+        plan_size: candidates asked of the explorer per round, from which the sampler keeps a
+            batch, or None for eight batches.
         patience: a task ends after this many measurements in a row without a better one, or
             None to spend the whole budget.
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
@@ -50,6 +52,11 @@ class Budget:
         default=16,
         validator=attrs.validators.ge(1),
         metadata={"help": "configurations measured per round"},
+    )
+    plan_size: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "candidates asked of the explorer per round; 8 batches by default"},
     )
     patience: int | None = attrs.field(
         default=None,

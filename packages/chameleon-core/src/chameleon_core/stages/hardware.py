@@ -59,6 +59,9 @@ class Kernel(ABC):
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
         """Mean seconds of ``number`` back-to-back runs.
 
+        One more run comes first and does not count: whoever ran in between has taken the caches
+        and sent the threads to sleep.
+
         Args:
             number: runs to average over, at least 1.
             cold_bytes: at least this many bytes are touched between runs, outside the clock,

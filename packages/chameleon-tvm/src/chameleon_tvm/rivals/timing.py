@@ -16,7 +16,7 @@ from chameleon_core.task import Task
 from chameleon_tvm.hooks import SPACES
 from chameleon_tvm.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.quick_tvm import Schedule, Trace
+from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm.spaces.sketch.packing import pack
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished
@@ -24,8 +24,17 @@ from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished
 REPEATS, REPEAT_SECONDS = 7, 0.02
 
 
+_BIG_CORES = 1
+"""TVM's mode for using the fastest cores; on a machine whose cores are alike, all of them."""
+
+
 def pin_to_first_core() -> None:
-    """Keep this thread off the cores that TVM pins its workers to."""
+    """Keep this thread off the cores that TVM pins its workers to.
+
+    Starting TVM's pool of threads gives the calling thread all cores back: it is started first.
+    """
+    threads = int(os.environ.get("TVM_NUM_THREADS", "1"))
+    tvm.get_global_func("runtime.config_threadpool")(_BIG_CORES, threads)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
