@@ -13,11 +13,13 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chameleon_core.errors import PluginError, TargetError
 from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
+from chameleon_runners.process import WorkerProcess
 from chameleon_runners.scratch import process_stamp
 from chameleon_runners.testing.faults import Fault, config
 
@@ -162,6 +164,30 @@ def test_close_from_another_thread_ends_measuring():
     with LocalRunner(options) as runner:
         threading.Timer(1.5, runner.close).start()
         assert list(runner.measure(job([config(Fault.HANGS)]))) == []
+    assert carriers() == []
+
+
+def test_close_while_a_worker_is_being_started(monkeypatch: pytest.MonkeyPatch):
+    starting, go_on = threading.Event(), threading.Event()
+    start = WorkerProcess.__init__
+
+    def slow_start(worker: WorkerProcess, **arguments: Any) -> None:
+        start(worker, **arguments)
+        starting.set()
+        go_on.wait(30.0)
+
+    with LocalRunner(LocalOptions(**{**QUICK, "workers": 1})) as runner:
+        runner._start().workers[0].kill()
+        monkeypatch.setattr(WorkerProcess, "__init__", slow_start)
+        filling = threading.Thread(target=lambda: runner._start().fill(1))
+        filling.start()
+        assert starting.wait(30.0)
+        closing = threading.Thread(target=runner.close)
+        closing.start()
+        closing.join(0.2)
+        go_on.set()
+        filling.join()
+        closing.join()
     assert carriers() == []
 
 

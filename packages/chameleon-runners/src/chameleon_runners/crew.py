@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,8 @@ class Crew:
         self._workers: list[WorkerProcess | None] = [None] * size
         self._failed_starts = 0
         self._closed = False
+        # A worker is either started before ``close`` looks for workers, or not at all.
+        self._starting = threading.RLock()
         self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker-starter")
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -113,9 +116,10 @@ class Crew:
             TargetError: workers end before they are ready, again and again.
         """
         for place in range(min(count, self.size)):
-            worker = self._workers[place]
-            if (worker is None or not worker.alive) and not self._closed:
-                self._workers[place] = self._start()
+            with self._starting:
+                worker = self._workers[place]
+                if (worker is None or not worker.alive) and not self._closed:
+                    self._workers[place] = self._start()
 
     def _start(self) -> WorkerProcess:
         token = worker_token(next(_numbers))
@@ -199,9 +203,10 @@ class Crew:
 
     def close(self) -> None:
         """End all workers. Safe to call twice, and while another call waits."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._starting:
+            if self._closed:
+                return
+            self._closed = True
         self.wake()
         for worker in self._workers:
             if worker is not None:

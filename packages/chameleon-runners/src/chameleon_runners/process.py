@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
@@ -118,6 +119,7 @@ class WorkerProcess:
         self.built = 0
         self.first_memory: int | None = None
         self._paused = False
+        self._ending = threading.RLock()
         self._decoder = Decoder()
         command_read, self._commands = os.pipe()
         self.replies, reply_write = os.pipe()
@@ -200,16 +202,17 @@ class WorkerProcess:
 
         After a call, either ``end`` is set, or a message was returned, or the work goes on.
         """
-        if not self.alive:
+        with self._ending:
+            if not self.alive:
+                return None
+            ready, _, _ = select.select([self.replies], [], [], 0)
+            if ready:
+                return self._read()
+            if self.work is not None and time.monotonic() > self.work.deadline:
+                self.kill(EndReason.DEADLINE)
+            elif self.memory > self.memory_bytes:
+                self.kill(EndReason.MEMORY)
             return None
-        ready, _, _ = select.select([self.replies], [], [], 0)
-        if ready:
-            return self._read()
-        if self.work is not None and time.monotonic() > self.work.deadline:
-            self.kill(EndReason.DEADLINE)
-        elif self.memory > self.memory_bytes:
-            self.kill(EndReason.MEMORY)
-        return None
 
     def _read(self) -> Message | None:
         data = os.read(self.replies, 1 << 16)
@@ -244,8 +247,13 @@ class WorkerProcess:
 
     def kill(self, reason: EndReason = EndReason.DIED) -> WorkerEnd:
         """End the worker and all it started, and take back everything it held."""
-        if self.end is not None:
+        # The thread that measures may notice the end that the thread that closes brings about.
+        with self._ending:
+            if self.end is None:
+                self.end = self._kill(reason)
             return self.end
+
+    def _kill(self, reason: EndReason) -> WorkerEnd:
         if reason is EndReason.DIED:
             # Its exit status says how it died; do not overwrite it with our own signal.
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -257,8 +265,7 @@ class WorkerProcess:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._log.join(1.0)
-        self.end = WorkerEnd(reason=reason, status=status, log=self._log.text, seconds=seconds)
-        return self.end
+        return WorkerEnd(reason=reason, status=status, log=self._log.text, seconds=seconds)
 
     def _wait_unreaped(self, timeout: float) -> None:
         """Wait until it is dead but leave it to be reaped, so that its id stays its own."""
