@@ -50,7 +50,7 @@ def _tuner(space, *, batch_size=4, seed=0, **replaced):
     guards = {kind: Guard(noun=noun, name=f"odd-{kind}") for kind, noun in kinds.items()}
     return TaskTuner(
         space,
-        SearchStages(**stages, space=space, guards=guards),
+        SearchStages(**stages, space=space, task=_task(space), guards=guards),
         rng=np.random.default_rng(seed + 1),
         batch_size=batch_size,
     )

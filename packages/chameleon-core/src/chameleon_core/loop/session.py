@@ -26,7 +26,7 @@ from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Contender
+from chameleon_core.stages import Archive, Contender
 from chameleon_core.store import StoredComparison
 from chameleon_core.task import Task
 
@@ -61,6 +61,7 @@ class Session:
         self._allowance = Allowance(budget=pipeline.budget)
         self._started = time.perf_counter()
         self._seconds_before = float(self._store.fact("seconds") or 0.0)
+        self._archive = Archive()
         target, tasks = tasks_of(pipeline)
         folder.claim_target(target)
         self._runs = [
@@ -87,7 +88,7 @@ class Session:
             space_ref=stage_ref(pipeline.space),
             tuner=TaskTuner(
                 space,
-                SearchStages.of(pipeline, task, space),
+                SearchStages.of(pipeline, task, space, self._archive),
                 rng=generator(pipeline.seed, task.key, "tuner"),
                 batch_size=pipeline.budget.batch_size,
                 plan_size=pipeline.budget.plan_size,

@@ -13,6 +13,7 @@ from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import (
+    Archive,
     Candidates,
     CostModel,
     Explorer,
@@ -22,6 +23,7 @@ from chameleon_core.stages import (
     Scores,
     StageContext,
     Synthesizer,
+    TaskHistory,
     Visited,
 )
 from chameleon_core.task import Task
@@ -67,6 +69,8 @@ class SearchStages:
     sampler: Sampler
     synthesizer: Synthesizer
     space: DesignSpace
+    task: Task
+    archive: Archive = attrs.field(factory=Archive)
     guards: dict[str, Guard] = attrs.field(
         factory=lambda: {
             kind: Guard(noun=KINDS[kind].noun, name="?")
@@ -75,7 +79,9 @@ class SearchStages:
     )
 
     @classmethod
-    def of(cls, pipeline: ResolvedPipeline, task: Task, space: DesignSpace) -> SearchStages:
+    def of(
+        cls, pipeline: ResolvedPipeline, task: Task, space: DesignSpace, archive: Archive
+    ) -> SearchStages:
         """The pipeline's stages for a task, each with a generator of its own."""
         made = {}
         specs = (
@@ -91,6 +97,7 @@ class SearchStages:
                 rng=generator(pipeline.seed, task.key, spec.kind),
                 batch_size=pipeline.budget.batch_size,
                 threads=available_threads(),
+                archive=archive,
             )
             with guard_of(spec).call(f"start for task {task.name!r}"):
                 made[spec.kind] = spec.create(context)
@@ -100,6 +107,8 @@ class SearchStages:
             sampler=made["samplers"],
             synthesizer=made["synthesizers"],
             space=space,
+            task=task,
+            archive=archive,
             guards={spec.kind: guard_of(spec) for spec in specs},
         )
 
@@ -146,3 +155,6 @@ class SearchStages:
             self.explorer.observe(observations)
         with self.guards["synthesizers"].call("observe"):
             self.synthesizer.observe(observations)
+        self.archive.record(
+            TaskHistory(task=self.task, space=self.space, observations=observations)
+        )

@@ -66,7 +66,8 @@ class TaskTuner:
     def ask(self, limit: int | None = None) -> Configs:
         """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
 
-        The first batch is the space's ``start`` and random configurations. Later ones come from
+        The first batch is the space's ``start`` and random configurations, unless the cost model
+        knows something already (from other tasks, say). Later ones come from
         explorer, sampler and synthesizer. A sampler may choose to measure few; only rows that
         turn out unusable, or that a plan shorter than a batch could not give, are replaced by
         random ones.
@@ -79,7 +80,7 @@ class TaskTuner:
         """
         if self._asked is not None:
             raise RuntimeError("tell the measurements of the last batch before asking again")
-        if self.rounds == 0:
+        if self.rounds == 0 and self.stages.score is None:
             start = self.space.distinct(self.space.start)
             batch = start[self.space.legal(start) & self.visited.fresh(start)][: self._batch_size]
             wanted = self._batch_size

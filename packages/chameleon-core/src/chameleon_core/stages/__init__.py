@@ -1,5 +1,6 @@
 """The contracts every plugin implements: one module for search, one for hardware."""
 
+from chameleon_core.stages.archive import Archive, TaskHistory
 from chameleon_core.stages.hardware import (
     Arrays,
     Baseline,
@@ -27,6 +28,7 @@ from chameleon_core.stages.search import (
 )
 
 __all__ = [
+    "Archive",
     "Arrays",
     "Baseline",
     "Builder",
@@ -47,5 +49,6 @@ __all__ = [
     "StageRef",
     "Synthesizer",
     "TargetResolver",
+    "TaskHistory",
     "Visited",
 ]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.space import Configs, DesignSpace, Keys
+from chameleon_core.stages.archive import Archive
 from chameleon_core.task import Task
 
 Scores = NDArray[np.float64]
@@ -31,6 +32,7 @@ class StageContext:
         rng: this stage's own generator; nothing else may be drawn from.
         batch_size: configurations measured per round.
         threads: threads that may be used for computing.
+        archive: the other tasks of the run, and what stages share across tasks.
     """
 
     space: DesignSpace
@@ -38,6 +40,7 @@ class StageContext:
     rng: np.random.Generator
     batch_size: int
     threads: int
+    archive: Archive = attrs.field(factory=Archive)
 
 
 @attrs.frozen(kw_only=True, eq=False)
