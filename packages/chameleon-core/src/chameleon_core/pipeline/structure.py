@@ -6,7 +6,6 @@ where it was written. Numbers are strict: ``"3"`` and ``true`` are no integers.
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,13 +21,11 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
-from chameleon_core.pipeline.places import Places
+from chameleon_core.pipeline.scalars import NAMES, Scalars
 from chameleon_core.words import did_you_mean, listing, with_hint
 
-_NAMES = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
 
-
-class Structurer(Places):
+class Structurer(Scalars):
     """Makes instances of annotated types from nodes.
 
     A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
@@ -40,11 +37,11 @@ class Structurer(Places):
         super().__init__()
         converter = BaseConverter(detailed_validation=False)
         by_type: dict[Any, Callable[[Any, Any], Any]] = {
-            int: self._integer,
-            float: self._number,
-            str: self._text,
-            bool: self._flag,
-            Path: lambda node, _: Path(self._text(node, str)),
+            int: self.integer,
+            float: self.number,
+            str: self.text,
+            bool: self.flag,
+            Path: lambda node, _: Path(self.text(node, str)),
         }
         for scalar, hook in by_type.items():
             converter.register_structure_hook(scalar, hook)
@@ -54,7 +51,7 @@ class Structurer(Places):
             (_is_mapping, self._mapping),
             (_is_sequence, self._sequence),
             (lambda kind: get_origin(kind) in (Union, types.UnionType), self._union),
-            (lambda kind: get_origin(kind) is Literal, self._literal),
+            (lambda kind: get_origin(kind) is Literal, self.literal),
             (lambda kind: isinstance(kind, type) and attrs.has(kind), self._attrs),
         ]
         for test, hook in by_test:
@@ -78,54 +75,12 @@ class Structurer(Places):
     def _structure(self, node: Node, kind: Any) -> Any:
         # cattrs would take a text enum for a text: it looks at classes before it asks predicates.
         if isinstance(kind, type) and issubclass(kind, Enum):
-            return self._enum(node, kind)
+            return self.enum(node, kind)
         try:
             return self._converter.structure(node, kind)
         except StructureHandlerNotFoundError as error:
             words = f"the plugin declares the type {kind!r}, which no option can have"
             raise self._failed(node.mark, words) from error
-
-    # ----- scalars ---------------------------------------------------------------------------
-
-    def _integer(self, node: Node, _: Any) -> int:
-        if isinstance(node.value, int) and not isinstance(node.value, bool):
-            return node.value
-        raise self._wrong(node, _NAMES[int])
-
-    def _number(self, node: Node, _: Any) -> float:
-        value = node.value
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            try:
-                number = float(value)
-            except OverflowError:
-                number = math.nan
-            if not math.isnan(number):
-                return number
-        raise self._wrong(node, _NAMES[float])
-
-    def _text(self, node: Node, _: Any) -> str:
-        if isinstance(node.value, str):
-            return node.value
-        scalar = not node.is_mapping and not node.is_sequence and node.value is not None
-        raise self._wrong(node, _NAMES[str], "; put it in quotes" if scalar else "")
-
-    def _flag(self, node: Node, _: Any) -> bool:
-        if isinstance(node.value, bool):
-            return node.value
-        raise self._wrong(node, _NAMES[bool])
-
-    def _literal(self, node: Node, kind: Any) -> Any:
-        return self._choice(node, {choice: choice for choice in get_args(kind)})
-
-    def _enum(self, node: Node, kind: Any) -> Any:
-        return self._choice(node, {member.value: member for member in kind})
-
-    def _choice(self, node: Node, choices: Mapping[Any, Any]) -> Any:
-        for choice, chosen in choices.items():
-            if type(choice) is type(node.value) and choice == node.value:
-                return chosen
-        guess = did_you_mean(node.value, [one for one in choices if isinstance(one, str)])
-        raise self._wrong(node, listing([str(choice) for choice in choices]), guess)
 
     # ----- containers ------------------------------------------------------------------------
 
@@ -309,8 +264,8 @@ def _is_sequence(kind: Any) -> bool:
 
 
 def _name_of(kind: Any) -> str:
-    if kind in _NAMES:
-        return _NAMES[kind]
+    if kind in NAMES:
+        return NAMES[kind]
     if get_origin(kind) is Literal:
         return listing([str(choice) for choice in get_args(kind)])
     return "a list" if _is_sequence(kind) else "a mapping"
