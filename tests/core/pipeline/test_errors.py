@@ -343,3 +343,10 @@ def test_a_dict_is_checked_as_a_file_is(registry):
         )
     with pytest.raises(PipelineError, match="is no value that a pipeline can hold"):
         from_dict({"model": {"onnx": object()}}, registry=registry)
+
+
+def test_a_source_file_that_is_not_there(faults, tmp_path):
+    text = "model: {operators: [primfunc: a/b.py:gelu]}\ntarget: native\n"
+    [line] = faults(text)
+    assert line.startswith("pipeline.yaml:1:31: ")
+    assert f"there is no file {tmp_path}/a/b.py" in line

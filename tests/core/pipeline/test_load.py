@@ -77,6 +77,8 @@ def test_a_number_with_an_exponent_is_a_number(load):
 
 
 def test_the_tag_picks_the_class_and_files_become_absolute(load, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.py").touch()
     text = "model: {operators: [conv2d: {channels: 3, stride: [3, 3]}, primfunc: a/b.py:gelu]}\n"
     pipeline = load(text + "target: native\n")
     conv, func = pipeline.model.options.operators

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from chameleon_core.pipeline.nodes import Item, Node
@@ -34,10 +35,29 @@ def _join(text: str, folder: Path) -> str:
     return os.path.normpath(folder / Path(text).expanduser())
 
 
+def missing_sources(node: Node) -> list[tuple[Node, str]]:
+    """The texts of an absolute source that name a file which is not there, and the file."""
+    if isinstance(node.value, str):
+        file, _, _ = _parts(node.value)
+        absent = _is_file_name(file) and not Path(file).is_file()
+        return [(node, file)] if absent else []
+    inner: Iterable[Node] = ()
+    if node.is_sequence:
+        inner = node.value
+    elif node.is_mapping:
+        inner = (item.node for _, item in node.items())
+    return [found for one in inner for found in missing_sources(one)]
+
+
 def _source(text: str, folder: Path) -> str:
+    file, colon, attribute = _parts(text)
+    return _join(file, folder) + colon + attribute if _is_file_name(file) else text
+
+
+def _parts(text: str) -> tuple[str, str, str]:
     file, colon, attribute = text.rpartition(":")
-    if not colon:
-        file, attribute = text, ""
-    if file.endswith(".py") or "/" in file or os.sep in file:
-        return _join(file, folder) + colon + attribute
-    return text
+    return (file, colon, attribute) if colon else (text, "", "")
+
+
+def _is_file_name(text: str) -> bool:
+    return text.endswith(".py") or "/" in text or os.sep in text

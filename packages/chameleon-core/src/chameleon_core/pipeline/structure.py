@@ -20,7 +20,7 @@ from cattrs import BaseConverter, StructureHandlerNotFoundError
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
-from chameleon_core.pipeline.paths import absolute
+from chameleon_core.pipeline.paths import absolute, missing_sources
 from chameleon_core.pipeline.scalars import NAMES, Scalars
 from chameleon_core.words import did_you_mean, listing, with_hint
 
@@ -176,7 +176,16 @@ class Structurer(Scalars):
             except ValueError as error:
                 raise self._failed(node.mark, str(error)) from error
         if field.metadata.get("path") or field.metadata.get("source"):
-            node = absolute(node, source=bool(field.metadata.get("source")))
+            source = bool(field.metadata.get("source"))
+            node = absolute(node, source=source)
+            if source and (missing := missing_sources(node)):
+                raise PipelineError(
+                    [
+                        problem
+                        for one, file in missing
+                        for problem in self._failed(one.mark, f"there is no file {file}").problems
+                    ]
+                )
         tags = field.metadata.get("tagged")
         if tags is None:
             return self._structure(node, Any if field.type is None else field.type)
