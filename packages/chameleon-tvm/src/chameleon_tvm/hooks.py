@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 
 from chameleon_tvm.baselines.records import BASELINES
+from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.rivals.options import MetaScheduleOptions
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 
 SPACES = (
@@ -37,6 +39,24 @@ FRONTENDS = (
         summary="Single tensor operators, written down in the pipeline file",
         factory="chameleon_tvm.frontends.operators:OperatorsFrontend",
         options=OperatorsOptions,
+    ),
+    PluginRecord(
+        name="builtin",
+        summary="The operators of a network written here, with random weights",
+        factory="chameleon_tvm.frontends.networks:BuiltinFrontend",
+        options=BuiltinOptions,
+    ),
+    PluginRecord(
+        name="torch",
+        summary="The operators of a PyTorch module, or of a saved torch.export program",
+        factory="chameleon_tvm.frontends.networks:TorchFrontend",
+        options=TorchOptions,
+    ),
+    PluginRecord(
+        name="onnx",
+        summary="The operators of a network in an ONNX file",
+        factory="chameleon_tvm.frontends.networks:OnnxFrontend",
+        options=OnnxOptions,
     ),
 )
 
@@ -72,3 +92,14 @@ def chameleon_targets() -> Iterable[PluginRecord]:
 def chameleon_baselines() -> Iterable[PluginRecord]:
     """What a user would run without tuning."""
     return BASELINES
+
+
+@hookimpl
+def chameleon_rivals() -> Iterable[PluginRecord]:
+    """Other tuners, for comparisons."""
+    yield PluginRecord(
+        name="metaschedule",
+        summary="TVM's own tuner, ms.tune_tir, in a process of its own",
+        factory="chameleon_tvm.rivals.bench:MetaSchedule",
+        options=MetaScheduleOptions,
+    )

@@ -6,12 +6,9 @@ that a worker process, or another machine years later, needs none of the user's 
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +17,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.sources import named_object
 
 if TYPE_CHECKING:
     from chameleon_tvm.operators.specs import PrimFuncSpec
@@ -91,7 +89,7 @@ def primfunc_task(spec: PrimFuncSpec, name: str, target: str) -> Task:
     """
     from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
-    loaded = _named(spec.source, f"primfunc {name}")
+    loaded = named_object(spec.source, f"primfunc {name}")
     function = _prim_func(loaded, spec.source, name)
     parameters = _parameters(function, name)
     known = [parameter["name"] for parameter in parameters if not parameter["output"]]
@@ -103,7 +101,7 @@ def primfunc_task(spec: PrimFuncSpec, name: str, target: str) -> Task:
             )
     reference = None
     if spec.reference:
-        computing = _named(spec.reference, f"primfunc {name}")
+        computing = named_object(spec.reference, f"primfunc {name}")
         reference = _portable_source(computing, spec.reference, name)
     return Task(
         name=name,
@@ -119,58 +117,6 @@ def primfunc_task(spec: PrimFuncSpec, name: str, target: str) -> Task:
         flop=_flop(function, name),
         weight=spec.weight,
     )
-
-
-# -- the user's files -----------------------------------------------------------------------
-
-
-def _named(source: str, who: str) -> Any:
-    """What ``path.py:function`` or ``package.module:function`` names."""
-    place, _, attribute = source.rpartition(":")
-    module = _file_module(place, who) if place.endswith(".py") else _package_module(place, who)
-    if not hasattr(module, attribute):
-        offered = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        raise ConfigError(
-            f"{who}: {place} has no {attribute!r}",
-            hint=f"It has {', '.join(offered[:8])}." if offered else "It defines no function.",
-        )
-    return getattr(module, attribute)
-
-
-def _file_module(place: str, who: str) -> ModuleType:
-    path = Path(place).expanduser().resolve()
-    if not path.is_file():
-        raise ConfigError(
-            f"{who}: there is no file {place}",
-            hint="Paths are relative to the pipeline file, or without one to the working "
-            f"directory, {Path.cwd()}.",
-        )
-    # Registered under a name of its own: TVMScript reads the source of the module it runs in.
-    name = f"_chameleon_user_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{who}: {place} is not a Python file", hint="Name a file ending in .py.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise ConfigError(
-            f"{who}: {place} cannot be imported: {type(error).__name__}: {error}",
-            hint=f"Run `python {place}` to see the whole error.",
-        ) from error
-    return module
-
-
-def _package_module(place: str, who: str) -> ModuleType:
-    try:
-        return importlib.import_module(place)
-    except ImportError as error:
-        raise ConfigError(
-            f"{who}: module {place!r} cannot be imported: {error}",
-            hint="Install it into this environment, or name a file as 'path.py:function'.",
-        ) from error
 
 
 def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:

@@ -1,0 +1,69 @@
+"""Options of the frontends that read whole networks; cheap to import."""
+
+from __future__ import annotations
+
+import attrs
+from attrs import validators
+from chameleon_core.errors import ConfigError
+
+from chameleon_tvm.networks.records import NETWORKS
+from chameleon_tvm.operators.specs import channel_block
+
+
+def _a_layout(_: object, __: object, value: str) -> None:
+    channel_block(value)
+
+
+@attrs.frozen(kw_only=True)
+class NetworkOptions:
+    """What all of them have."""
+
+    layout: str = attrs.field(
+        default="NHWC",
+        validator=_a_layout,
+        metadata={"help": "layout in which convolutions are tuned; weights are packed anyway"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class BuiltinOptions(NetworkOptions):
+    """Options of the ``builtin`` frontend."""
+
+    network: str = attrs.field(
+        validator=validators.in_(tuple(NETWORKS)),
+        metadata={"help": f"one of {', '.join(NETWORKS)}"},
+    )
+    batch: int = attrs.field(
+        default=1, validator=validators.ge(1), metadata={"help": "samples per inference"}
+    )
+
+
+@attrs.frozen(kw_only=True)
+class TorchOptions(NetworkOptions):
+    """Options of the ``torch`` frontend."""
+
+    source: str = attrs.field(
+        metadata={
+            "help": "'path.py:function' or 'package.module:function' that returns a module and "
+            "its example inputs, or a program saved by torch.export (.pt2)",
+            "source": True,
+        }
+    )
+
+    def __attrs_post_init__(self) -> None:
+        _, _, function = self.source.rpartition(":")
+        if not self.source.endswith(".pt2") and not function.isidentifier():
+            raise ConfigError(
+                f"{self.source!r} names neither a function nor a saved program",
+                hint="Write 'path.py:function', 'package.module:function' or 'file.pt2'.",
+            )
+
+
+@attrs.frozen(kw_only=True)
+class OnnxOptions(NetworkOptions):
+    """Options of the ``onnx`` frontend."""
+
+    file: str = attrs.field(metadata={"help": "an ONNX file", "path": True})
+    shapes: dict[str, tuple[int, ...]] = attrs.field(
+        factory=dict, metadata={"help": "shapes of inputs that the file leaves open, by name"}
+    )

@@ -1,0 +1,69 @@
+"""The user's own Python: objects named in a pipeline as a file or a module, and a function."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+
+
+def named_object(source: str, who: str) -> Any:
+    """What ``path.py:function`` or ``package.module:function`` names.
+
+    Args:
+        source: the name.
+        who: what it belongs to, for errors.
+
+    Raises:
+        ConfigError: there is no such file, module or attribute, or importing it fails.
+    """
+    place, _, attribute = source.rpartition(":")
+    module = _file_module(place, who) if place.endswith(".py") else _package_module(place, who)
+    if not hasattr(module, attribute):
+        offered = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise ConfigError(
+            f"{who}: {place} has no {attribute!r}",
+            hint=f"It has {', '.join(offered[:8])}." if offered else "It defines no function.",
+        )
+    return getattr(module, attribute)
+
+
+def _file_module(place: str, who: str) -> ModuleType:
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise ConfigError(
+            f"{who}: there is no file {place}",
+            hint="Paths are relative to the pipeline file, or without one to the working "
+            f"directory, {Path.cwd()}.",
+        )
+    # Registered under a name of its own: TVMScript reads the source of the module it runs in.
+    name = f"_chameleon_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{who}: {place} is not a Python file", hint="Name a file ending in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigError(
+            f"{who}: {place} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"Run `python {place}` to see the whole error.",
+        ) from error
+    return module
+
+
+def _package_module(place: str, who: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ImportError as error:
+        raise ConfigError(
+            f"{who}: module {place!r} cannot be imported: {error}",
+            hint="Install it into this environment, or name a file as 'path.py:function'.",
+        ) from error

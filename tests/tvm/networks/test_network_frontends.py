@@ -1,0 +1,199 @@
+"""Networks become weighted tasks; what cannot be read ends in a sentence."""
+
+from __future__ import annotations
+
+import importlib
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline import from_dict
+from chameleon_core.task import Task
+from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_tvm.networks.records import NETWORKS
+from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_tvm.sources import named_object
+
+NET = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(3, 8, 3, padding=1)
+            self.second = nn.Conv2d(8, 8, 3, padding=1)
+            self.third = nn.Conv2d(8, 8, 3, padding=1)
+            self.last = nn.Linear(8, 5)
+
+        def forward(self, x):
+            x = self.third(torch.relu(self.second(torch.relu(self.first(x)))))
+            return self.last(x.mean((2, 3)))
+
+    def net():
+        return Net(), (torch.zeros(2, 3, 10, 12),)
+
+    def no_pair():
+        return Net()
+
+    def no_module():
+        return 3, 4
+
+    def raises():
+        raise RuntimeError("no weights today")
+
+    class Dynamic(nn.Module):
+        def forward(self, x):
+            return x[x > 0] if x.sum() > 0 else x
+
+    def dynamic():
+        return Dynamic(), (torch.ones(4),)
+
+    class Dull(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    def dull():
+        return Dull(), (torch.ones(4),)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "net.py"
+    path.write_text(textwrap.dedent(NET), encoding="utf-8")
+    return path
+
+
+def _torch_tasks(source: object, layout: str = "NHWC") -> list[Task]:
+    return TorchFrontend(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
+
+
+def _summary(tasks: list[Task]) -> list[tuple[str, int]]:
+    return [(task.operator, task.weight) for task in tasks]
+
+
+def test_equal_operators_are_one_task_with_a_weight(file: Path):
+    tasks = _torch_tasks(f"{file}:net")
+    assert _summary(tasks) == [("conv2d", 1), ("conv2d", 2), ("dense", 1)]
+    assert [task.name for task in tasks] == ["conv2d_0", "conv2d_1", "dense_2"]
+    spec = Conv2dSpec.of(tasks[0])
+    assert (spec.input, spec.filters, spec.kernel_size) == ((2, 3, 10, 12), 8, (3, 3))
+    assert (spec.pads, spec.layout) == ((1, 1, 1, 1), "NHWC")
+    assert tasks[2].arguments["input"] == (2, 8)
+    assert tasks[2].arguments["units"] == 5
+
+
+def test_the_layout_is_the_users(file: Path):
+    assert Conv2dSpec.of(_torch_tasks(f"{file}:net", "NCHW")[0]).layout == "NCHW"
+
+
+def test_a_saved_program_gives_the_same_tasks(file: Path, tmp_path: Path):
+    torch = pytest.importorskip("torch")
+
+    network, inputs = named_object(f"{file}:net", "test")()
+    saved = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(network.eval(), inputs), saved)
+    assert _torch_tasks(saved) == _torch_tasks(f"{file}:net")
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("no_pair", "returned a Net instead of a pair"),
+        ("no_module", "returned a int instead of a torch module"),
+        ("raises", "failed: RuntimeError: no weights today"),
+        ("dynamic", "torch cannot export"),
+        ("dull", "no convolution and no matrix product"),
+        ("absent", "has no 'absent'"),
+    ],
+)
+def test_what_torch_cannot_give(file: Path, function: str, words: str):
+    with pytest.raises(ConfigError, match=words) as caught:
+        _torch_tasks(f"{file}:{function}")
+    assert caught.value.hint
+
+
+def test_a_file_that_is_no_saved_program(tmp_path: Path):
+    broken = tmp_path / "broken.pt2"
+    broken.write_bytes(b"not a program")
+    with pytest.raises(ConfigError, match="no program saved by torch"):
+        _torch_tasks(broken)
+
+
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        ("resnet_small", [("conv2d", 1), ("conv2d", 2), *[("conv2d", 1)] * 3, ("dense", 1)]),
+        ("bert_small", [("dense", 8), ("batch_matmul", 4), ("dense", 2), ("dense", 2)]),
+    ],
+)
+def test_built_in_networks(network: str, expected: list[tuple[str, int]]):
+    tasks = BuiltinFrontend(BuiltinOptions(network=network)).tasks("llvm")
+    assert _summary(tasks) == expected
+
+
+def test_depthwise_convolutions_are_told_apart():
+    tasks = BuiltinFrontend(BuiltinOptions(network="mobilenet_small")).tasks("llvm")
+    assert {task.operator for task in tasks} == {"conv2d", "depthwise_conv2d", "dense"}
+
+
+@pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
+def test_small_networks_answer(network: str):
+    torch = pytest.importorskip("torch")
+    weights = importlib.import_module("chameleon_tvm.networks.weights")
+
+    record = NETWORKS[network]
+    made = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]
+    shape = (2, *record.inputs)
+    generator = torch.Generator().manual_seed(0)
+    if record.kind == "tokens":
+        example = torch.randint(record.vocabulary, shape, generator=generator)
+    else:
+        example = torch.randn(shape, generator=generator)
+    with torch.no_grad():
+        first, again, other = [net(example) for net in made]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.isfinite(first).all()
+    assert 1e-2 < float(first.std()) < 1e2
+
+
+def _onnx_model(onnx: Any) -> Any:
+    helper, kinds = onnx.helper, onnx.TensorProto
+    weights = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    graph = helper.make_graph(
+        [node],
+        "net",
+        [helper.make_tensor_value_info("x", kinds.FLOAT, ["n", 3, 8, 8])],
+        [helper.make_tensor_value_info("y", kinds.FLOAT, ["n", 4, 8, 8])],
+        [weights],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def test_an_onnx_file(tmp_path: Path):
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "net.onnx"
+    onnx.save(_onnx_model(onnx), path)
+    with pytest.raises(ConfigError, match="unknown shape"):
+        OnnxFrontend(OnnxOptions(file=str(path))).tasks("llvm")
+    options = OnnxOptions(file=str(path), shapes={"x": (2, 3, 8, 8)})
+    [task] = OnnxFrontend(options).tasks("llvm")
+    assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ConfigError, match="no valid ONNX file"):
+        OnnxFrontend(options).tasks("llvm")
+    with pytest.raises(ConfigError, match="there is no file"):
+        OnnxFrontend(OnnxOptions(file=str(tmp_path / "absent.onnx"))).tasks("llvm")
+
+
+def test_a_pipeline_names_a_network_in_a_word(tmp_path: Path):
+    pipeline = from_dict({"model": {"builtin": "resnet18"}, "output": str(tmp_path / "run")})
+    assert pipeline.model.options.network == "resnet18"
+    assert pipeline.model.options.layout == "NHWC"
