@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from chameleon_core.errors import PluginError, TargetError
 from chameleon_runners.local import LocalRunner
@@ -139,6 +140,26 @@ def test_an_abandoned_generator_leaves_a_usable_runner(runner: LocalRunner):
     measurements.close()
     found = by_config(list(runner.measure(job([config(Fault.NONE, n) for n in range(3)]))))
     assert all(m.ok for m in found.values())
+
+
+def test_first_results_do_not_wait_for_the_batch():
+    options = LocalOptions(**{**QUICK, "ahead": 3})
+    configs = [config(Fault.NONE, n) for n in range(8)]
+    with LocalRunner(options) as runner:
+        measured = runner.measure(job(configs))
+        first = [next(measured) for _ in range(3)]
+        assert sum(worker.built for worker in runner._start().workers) == 3
+        assert {m.config for m in first} == set(configs[:3])
+        assert set(by_config([*first, *measured])) == set(configs)
+
+
+def test_nothing_is_ahead_of_a_batch_when_there_is_a_best():
+    configs = [config(Fault.NONE, n) for n in range(8)]
+    with LocalRunner(LocalOptions(**{**QUICK, "ahead": 3, "leaders": 8})) as runner:
+        measured = runner.measure(attrs.evolve(job(configs), best_seconds=0.0002))
+        first = next(measured)
+        assert sum(worker.built for worker in runner._start().workers) == len(configs)
+        assert set(by_config([first, *measured])) == set(configs)
 
 
 def test_interrupt_ends_a_batch_early(runner: LocalRunner):

@@ -9,7 +9,7 @@ from chameleon_runners.candidates import Candidate
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.rounds import Rounds
 
-OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=12, slow_factor=2.0)
+OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=20, slow_factor=2.0)
 
 
 def timed(name: int, *repeats: float) -> Candidate:
@@ -47,7 +47,7 @@ def test_a_candidate_whose_first_timing_was_disturbed_is_found_again():
     disturbed, best = timed(0, 1.5, 1.6, 1.5), timed(1, 1.0, 1.0, 1.0)
     rounds, _ = admitted(disturbed, best)
     truth = {0: 0.98, 1: 1.0}
-    done = list(rounds.play(lambda c: c.again.append(truth[c.slot]), lambda: False))
+    done = list(rounds.play(lambda c: c.take_turn([truth[c.slot]]), lambda: False))
     assert {c.slot: c.succeeded().cost for c in done} == truth
 
 
@@ -58,17 +58,17 @@ def test_candidates_that_are_slower_leave_after_few_rounds():
 
     def time_again(candidate: Candidate) -> None:
         asked[candidate.slot] += 1
-        candidate.again.append(candidate.repeats[0])
+        candidate.take_turn([candidate.repeats[0]])
 
     assert [c.slot for c in rounds.play(time_again, lambda: False)] == [0, 1]
-    assert asked[0] == 1
+    assert asked[0] == 2
     assert asked[0] < asked[1] < OPTIONS.leader_rounds
 
 
 def test_rounds_go_on_while_repeats_disagree():
     candidate = timed(0, 1.0)
     rounds, _ = admitted(candidate)
-    list(rounds.play(lambda c: c.again.append(1.0 + 0.1 * len(c.again)), lambda: False))
+    list(rounds.play(lambda c: c.take_turn([1.0 + 0.1 * len(c.again)]), lambda: False))
     assert len(candidate.again) == OPTIONS.leader_rounds
 
 
@@ -77,7 +77,7 @@ def test_candidates_whose_repeats_agree_need_no_more():
     rounds, _ = admitted(calm, noisy)
 
     def time_again(candidate: Candidate) -> None:
-        candidate.again.append(1.0 + 0.1 * len(candidate.again) * (candidate is noisy))
+        candidate.take_turn([1.0 + 0.1 * len(candidate.again) * (candidate is noisy)])
 
     list(rounds.play(time_again, lambda: False))
     assert len(calm.again) < len(noisy.again)
@@ -92,7 +92,7 @@ def test_a_candidate_that_fails_again_leaves():
         if candidate is broken:
             candidate.failure = candidate.failed(FailureKind.CRASH, "it crashed")
         else:
-            candidate.again.append(1.0)
+            candidate.take_turn([1.0])
 
     first, second = rounds.play(time_again, lambda: False)
     assert first is broken
@@ -105,7 +105,7 @@ def test_a_candidate_with_missing_repeats_counts_its_first_timing():
 
     def time_again(candidate: Candidate) -> None:
         if candidate is best or not lonely.again:
-            candidate.again.append(1.2)
+            candidate.take_turn([1.2])
 
     list(rounds.play(time_again, lambda: False))
     assert lonely.succeeded().seconds == (1.0, 1.01, 1.02)

@@ -59,7 +59,20 @@ def test_a_clearly_slower_kernel_runs_briefly():
     kernel = ScriptedKernel(0.002, [1.0])
     timing = time_kernel(kernel, POLICY, 0.0009)
     assert timing.seconds == (0.002,)
-    assert sum(kernel.numbers) <= 5
+    assert sum(kernel.numbers) <= 8
+
+
+def test_an_absurdly_slow_kernel_runs_even_less():
+    kernel = ScriptedKernel(0.002, [1.0])
+    assert time_kernel(kernel, POLICY, 0.0001).seconds == (0.002,)
+    assert sum(kernel.numbers) <= 4
+
+
+def test_a_kernel_disturbed_for_a_while_is_not_called_slow():
+    kernel = ScriptedKernel(0.002, [5.0] * 6 + [1.0] * 40)
+    timing = time_kernel(kernel, POLICY, 0.002)
+    assert len(timing.seconds) >= 3
+    assert timing.seconds[0] == 0.002
 
 
 def test_a_disturbed_probe_does_not_end_a_good_kernel():
@@ -92,6 +105,24 @@ def test_cold_bytes_reach_every_run():
     kernel = ScriptedKernel(0.002, [1.0])
     time_kernel(kernel, policy, math.inf)
     assert kernel.cold == {7}
+
+
+@pytest.mark.parametrize(
+    ("repeat_seconds", "expected"),
+    [(0.006, 1), (0.001, 6), (0.0015, 4), (10.0, 1), (math.inf, 1), (1e-9, 12)],
+)
+def test_repeats_fill_a_turn(repeat_seconds: float, expected: int):
+    policy = TimingPolicy(
+        repeat_seconds=0.0005, min_repeats=3, max_repeats=9, spread=0.01, slow_factor=2.0
+    )
+    assert policy.repeats_per_turn(repeat_seconds) == expected
+
+
+def test_a_kernel_repeats_by_timing_one_after_the_other():
+    kernel = ScriptedKernel(1.0, [1.0, 2.0, 3.0])
+    assert kernel.repeats(7, 3, cold_bytes=5) == (1.0, 2.0, 3.0)
+    assert kernel.numbers == [7, 7, 7]
+    assert kernel.cold == {5}
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40))

@@ -37,3 +37,25 @@ def test_a_module_that_is_there_already_stays():
 
 def test_options_and_hooks_need_neither_numpy_nor_tvm():
     assert loaded("import chameleon_tvm.hooks", "numpy", "tvm", "torch") == []
+
+
+def test_importing_tvm_leaves_its_ffi_and_the_collector_as_they_were():
+    program = (
+        "import gc, sys\n"
+        "sys.modules['torch'] = None\n"
+        "from tvm_ffi import core, registry\n"
+        "before = registry.list_global_func_names, core._object_type_key_to_index\n"
+        "import chameleon_tvm.quick_tvm as quick\n"
+        "assert before == (registry.list_global_func_names, core._object_type_key_to_index)\n"
+        "assert gc.isenabled()\n"
+        "names = registry.list_global_func_names()\n"
+        "with quick.names_listed_once():\n"
+        "    assert registry.list_global_func_names() == names\n"
+        "    registry.register_global_func('chameleon.test', abs)\n"
+        "    assert registry.list_global_func_names() == registry.list_global_func_names()\n"
+        "    assert 'chameleon.test' in registry.list_global_func_names()\n"
+        "with quick.absent_types_without_errors():\n"
+        "    assert core._object_type_key_to_index('chameleon.NoSuchType') is None\n"
+        "    assert core._object_type_key_to_index('ir.IRModule') is not None\n"
+    )
+    assert loaded(program, "tvm") == ["tvm"]

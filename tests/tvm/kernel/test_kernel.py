@@ -41,6 +41,15 @@ def test_time_is_positive_and_leaves_outputs_right(dense, cold_bytes):
     np.testing.assert_allclose(kernel.outputs()[0], expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("cold_bytes", [0, 1 << 16])
+def test_repeats_are_timed_one_by_one(dense, cold_bytes):
+    kernel = dense[1]
+    for count in (4, 1):
+        seconds = kernel.repeats(2, count, cold_bytes=cold_bytes)
+        assert len(seconds) == count
+        assert all(0 < each < 1 for each in seconds)
+
+
 def test_cold_copies_cover_the_bytes_asked_for(dense):
     kernel = dense[1]
     kernel.time(2, cold_bytes=1 << 16)

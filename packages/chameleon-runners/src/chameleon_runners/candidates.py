@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
@@ -28,6 +30,7 @@ class Candidate:
         error: largest relative error of its outputs.
         repeats: mean seconds of its repeats.
         again: repeats taken with the other leaders, in turn.
+        turns: how many turns gave them.
         failure: its measurement, where it failed after it had been timed.
     """
 
@@ -41,6 +44,7 @@ class Candidate:
     error: float | None = None
     repeats: tuple[float, ...] = ()
     again: list[float] = attrs.field(factory=list)
+    turns: int = 0
     failure: Measurement | None = None
 
     @property
@@ -48,10 +52,21 @@ class Candidate:
         """Its fastest repeat in seconds."""
         return min(*self.repeats, *self.again, float("inf"), float("inf"))
 
+    @property
+    def repeat_seconds(self) -> float:
+        """What one of its repeats takes in seconds; infinity where there was none yet."""
+        return max(1, self.number) * self.fastest
+
+    def take_turn(self, seconds: Iterable[float]) -> None:
+        """Add the repeats of one turn."""
+        self.again.extend(seconds)
+        self.turns += 1
+
     def pool(self) -> None:
         """Count the repeats taken in turn among the others, where they compare with nobody's."""
         self.repeats = undisturbed((*self.repeats, *self.again))
         self.again.clear()
+        self.turns = 0
 
     def succeeded(self) -> Measurement:
         """The measurement of a candidate that was timed.

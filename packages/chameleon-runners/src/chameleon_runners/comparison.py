@@ -16,11 +16,9 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Contender
 from chameleon_core.task import Task
 
+from chameleon_runners.bench import Bench
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.crew import Crew, Event
-from chameleon_runners.options import LocalOptions
-from chameleon_runners.references import Reference
-from chameleon_runners.timing import TimingPolicy
+from chameleon_runners.crew import Event
 from chameleon_runners.worker.protocol import Message
 
 _FEW_ROUNDS = 3
@@ -53,30 +51,16 @@ class Comparison:
     Args:
         task: the task.
         contenders: who takes part.
-        crew: as many workers as there are contenders; closed by the caller.
-        options: the runner's options.
-        policy: the clock policy.
-        reference: where the expected outputs are, or go.
-        threads: threads every contender runs with.
+        bench: what they are compared with; as many workers as there are contenders, closed by
+            the caller.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        contenders: Sequence[Contender],
-        *,
-        crew: Crew,
-        options: LocalOptions,
-        policy: TimingPolicy,
-        reference: Reference,
-        threads: int,
-    ) -> None:
+    def __init__(self, task: Task, contenders: Sequence[Contender], *, bench: Bench) -> None:
         self._task = task
-        self._crew = crew
-        self._options = options
-        self._policy = policy
-        self._reference = reference
-        self._threads = threads
+        self._bench = bench
+        self._crew = bench.crew
+        self._options = bench.options
+        self._reference = bench.reference
         self._interrupted = False
         self._entries = [
             _Entry(contender, Candidate(config=tuple(contender.config), slot=place))
@@ -137,7 +121,7 @@ class Comparison:
                 "options": entry.contender.stage.options,
                 "variant": entry.contender.variant,
                 "task": self._task.to_json(),
-                "threads": self._threads,
+                "threads": self._bench.threads,
             }
             return command, self._options.start_timeout
         slot = entry.candidate.slot
@@ -201,15 +185,7 @@ class Comparison:
 
     def _check(self, entry: _Entry) -> None:
         def command(asked: _Entry) -> Message:
-            return {
-                "command": "measure",
-                "slot": asked.candidate.slot,
-                "reference": str(self._reference.path),
-                "tolerance": self._reference.tolerance,
-                "policy": attrs.asdict(self._policy),
-                "probe": True,
-                "cores": [],
-            }
+            return self._bench.measure_command(asked.candidate, best=None, cores=[])
 
         reply = self._ask(entry, command, self._options.reference_timeout)
         if reply is None:
@@ -223,16 +199,10 @@ class Comparison:
             entry.result = entry.candidate.failed_reply(reply, "")
 
     def _repeat(self, entry: _Entry) -> None:
-        """One repeat of a contender; one that lost its worker is built and checked again."""
+        """One turn of a contender; one that lost its worker is built and checked again."""
 
         def command(asked: _Entry) -> Message:
-            return {
-                "command": "repeat",
-                "slot": asked.candidate.slot,
-                "number": asked.candidate.number,
-                "cold_bytes": self._policy.cold_bytes,
-                "cores": self._crew.cores[:1],
-            }
+            return self._bench.turn_command(asked.candidate)
 
         reply = self._ask(entry, command, self._options.reference_timeout)
         if reply is None:
@@ -241,7 +211,7 @@ class Comparison:
             entry.result = entry.candidate.failed_reply(reply, "")
             return
         entry.candidate.run_seconds += reply["elapsed"]
-        entry.candidate.again.append(reply["seconds"])
+        entry.candidate.take_turn(reply["seconds"])
 
     # -- talking to one worker --------------------------------------------------------------
 
@@ -257,12 +227,8 @@ class Comparison:
             if worker is None or not worker.idle:
                 entry.step = _Step.STARTED
                 continue
-            self._crew.quiet(worker)
-            worker.submit(entry, command(entry), timeout)
-            event = None
-            while event is None and not self._crew.closed:
-                event = next(iter(self._crew.wait([worker])), None)
-            if event is None or self._crew.closed:
+            event = self._bench.ask(worker, entry, command(entry), timeout)
+            if event is None:
                 return None
             if event.end is None:
                 return event.reply

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 import shutil
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,12 +20,13 @@ from chameleon_core.task import Task
 
 from chameleon_runners import environment
 from chameleon_runners.batch import Batch, stage_key
+from chameleon_runners.bench import Bench
 from chameleon_runners.comparison import Comparison
 from chameleon_runners.crew import Crew
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.reaper import kill_abandoned
-from chameleon_runners.references import References
+from chameleon_runners.references import Reference, References
 from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.timing import TimingPolicy
 
@@ -64,6 +66,7 @@ class LocalRunner(Runner):
             max_repeats=max(options.max_repeats, options.min_repeats),
             spread=options.spread,
             slow_factor=options.slow_factor,
+            turn_seconds=options.turn_seconds,
             cold_bytes=options.cold_bytes,
         )
         self._crew: Crew | None = None
@@ -111,6 +114,15 @@ class LocalRunner(Runner):
             preload=preload,
         )
 
+    def _bench(self, crew: Crew, reference: Reference) -> Bench:
+        return Bench(
+            crew=crew,
+            options=self._options,
+            policy=self._policy,
+            reference=reference,
+            threads=self._threads,
+        )
+
     @property
     def _expected(self) -> References:
         if self._references is None:
@@ -118,7 +130,19 @@ class LocalRunner(Runner):
         return self._references
 
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
-        if self._interrupted or self._closed:
+        # A task's first configurations are done with, rounds and all, before the others are
+        # built: whoever waits has a kernel, and the others a best to be hopeless next to.
+        ahead = self._options.ahead if math.isinf(job.best_seconds) else 0
+        best = job.best_seconds
+        for configs in (job.configs[:ahead], job.configs[ahead:]):
+            part = attrs.evolve(job, configs=configs, best_seconds=best)
+            with contextlib.closing(self._measure(part)) as measurements:
+                for measurement in measurements:
+                    best = min(best, measurement.cost)
+                    yield measurement
+
+    def _measure(self, job: MeasureJob) -> Generator[Measurement, None, None]:
+        if self._interrupted or self._closed or not job.configs:
             return
         crew = self._start()
         key = stage_key(job.space, job.task)
@@ -126,12 +150,8 @@ class LocalRunner(Runner):
         self._next_slot += len(job.configs)
         batch = Batch(
             job,
-            crew=crew,
-            options=self._options,
-            policy=self._policy,
+            bench=self._bench(crew, self._expected.of(key)),
             deadlines=self._deadlines.setdefault(key, Deadlines(self._options)),
-            reference=self._expected.of(key),
-            threads=self._threads,
             first_slot=first_slot,
         )
         self._active = batch
@@ -148,15 +168,7 @@ class LocalRunner(Runner):
         crew = self._make_crew(
             len(contenders), blas_threads=self._threads if reference.ready else 1
         )
-        comparison = Comparison(
-            task,
-            contenders,
-            crew=crew,
-            options=self._options,
-            policy=self._policy,
-            reference=reference,
-            threads=self._threads,
-        )
+        comparison = Comparison(task, contenders, bench=self._bench(crew, reference))
         self._active, self._active_crew = comparison, crew
         try:
             return comparison.run() if contenders else []

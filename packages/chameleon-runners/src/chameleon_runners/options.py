@@ -60,6 +60,11 @@ class LocalOptions:
         validator=validators.optional(validators.ge(64)),
         metadata={"help": "memory limit of a worker in MiB; a share of the machine's if absent"},
     )
+    ahead: int = attrs.field(
+        default=4,
+        validator=validators.ge(0),
+        metadata={"help": "a task's first configurations, handed out before others are built"},
+    )
     build_ahead: int = attrs.field(
         default=8,
         validator=validators.ge(1),
@@ -86,23 +91,29 @@ class LocalOptions:
         metadata={"help": "bytes touched between runs so that caches are cold; 0 for hot caches"},
     )
     repeat_seconds: float = attrs.field(
-        default=0.005,
+        default=0.0005,
         validator=validators.gt(0.0),
         metadata={"help": "a repeat averages over as many runs as fill this many seconds"},
     )
+    turn_seconds: float = attrs.field(
+        default=0.006,
+        validator=validators.gt(0.0),
+        metadata={"help": "repeats of a kernel's turn in the rounds fill this many seconds"},
+    )
     min_repeats: int = attrs.field(
-        default=3, validator=validators.ge(1), metadata={"help": "repeats at least"}
+        default=6, validator=validators.ge(1), metadata={"help": "repeats at least"}
     )
     max_repeats: int = attrs.field(
-        default=8, validator=validators.ge(1), metadata={"help": "repeats at most"}
+        default=24, validator=validators.ge(1), metadata={"help": "repeats at most"}
     )
     spread: float = attrs.field(
         default=0.01,
         validator=validators.gt(0.0),
         metadata={"help": "repeats end once three agree with the fastest this closely"},
     )
+    # A busy process on one of two cores makes a kernel appear about twice as slow as it is.
     slow_factor: float = attrs.field(
-        default=2.0,
+        default=2.5,
         validator=validators.gt(1.0),
         metadata={"help": "one repeat is enough for kernels slower than the best by this factor"},
     )
@@ -122,14 +133,14 @@ class LocalOptions:
         metadata={"help": "kernels of a batch kept at most to be timed again"},
     )
     leader_rounds: int = attrs.field(
-        default=16,
+        default=24,
         validator=validators.ge(1),
         metadata={"help": "rounds at most"},
     )
     compare_rounds: int = attrs.field(
         default=20,
         validator=validators.ge(1),
-        metadata={"help": "repeats of each contender in the final comparison"},
+        metadata={"help": "turns of each contender in the final comparison"},
     )
 
 

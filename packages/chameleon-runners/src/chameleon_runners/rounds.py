@@ -2,8 +2,8 @@
 
 A first timing takes a few hundredths of a second, which one bad stretch of the machine can spoil
 altogether. So nothing is decided by it alone: every candidate that is not hopeless is looked at
-once more after the whole batch was timed, and those near the best go on, one short repeat of
-each in every round, so that a drift of the machine meets all of them alike.
+once more after the whole batch was timed, and those near the best go on, a turn of a few
+short repeats for each in every round, so that a drift of the machine meets all of them alike.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ from chameleon_runners.candidates import Candidate
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.timing import settled
 
-_LEAST_ROUNDS = 8
+_LEAST_ROUNDS = 14
 """Rounds of the leaders, at least: one bad stretch must not decide between them."""
 
-_LENIENCE = (4.0, 2.0)
+_LENIENCE = (20.0, 8.0, 3.0)
 """What the margin of the leaders is multiplied with after the first rounds, in which a reading
 may still be a disturbed one."""
-
-_SHARE = 0.5
-"""Length of a repeat in a round, relative to the first timing's. Disturbances come in bursts,
-and more of several short repeats fall between them than of a few long ones."""
 
 
 class Rounds:
@@ -59,7 +55,7 @@ class Rounds:
         """Time what is held in turn, and hand each candidate out when it is known well enough.
 
         Args:
-            time_again: appends one repeat to ``Candidate.again``, or sets its failure.
+            time_again: appends the repeats of a turn to ``Candidate.again``, or sets its failure.
             stopped: whether to end early.
         """
         generator = np.random.default_rng(0)
@@ -78,8 +74,8 @@ class Rounds:
             lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
             yield from self._retire(lenience * self._options.leader_margin)
         for candidate in self.held:
-            # With fewer repeats than the others it would not compare with them.
-            if len(candidate.again) < min(least, done):
+            # With fewer turns than the others it would not compare with them.
+            if candidate.turns < min(least, done):
                 candidate.pool()
         yield from self._keep([])
 

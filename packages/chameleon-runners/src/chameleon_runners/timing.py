@@ -1,24 +1,33 @@
 """The clock policy: how often a kernel runs, when enough is known, which repeats count.
 
-Noise on a shared machine is one-sided and comes in stretches of tens of milliseconds: another
-process, a neighbour on the same host, a clock change. A disturbed repeat is slower, never
-faster. So the policy asks for a few repeats that agree with the fastest one, goes on while
-there are none, and keeps the fastest third of what it saw; the rest measured the neighbours.
+Noise on a shared machine is one-sided: another process, a neighbour on the same host, an
+interrupt. A disturbed repeat is slower, never faster, and the shorter a repeat, the likelier it
+falls between two disturbances. So repeats are short, single runs wherever a run takes a
+millisecond; there are many, at several moments; and what counts is the few fastest that agree.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 import attrs
 from chameleon_core.stages import Kernel
 
 _AGREEING = 3
-"""Repeats that must agree with the fastest before it is believed."""
+"""Repeats that must agree before the fastest is believed, and that count in the end."""
 
 _FAR = 1.1
 """Kernels this much slower than the best are known precisely enough after three repeats."""
+
+_ABSURD = 10.0
+"""Kernels this much slower than the best are not merely disturbed."""
+
+_LOOKS = 3
+_PAUSE_SECONDS = 0.004
+"""A kernel that seems slow is looked at so often again, with pauses longer than what a scheduler
+gives another process at a time: whoever is called hopeless is never timed again."""
 
 _LONG_RUN = 0.05
 """Seconds of one run above which kernels get the fewest repeats: they average by themselves."""
@@ -30,6 +39,7 @@ class TimingPolicy:
 
     Attributes:
         repeat_seconds: a repeat averages over as many runs as fill this many seconds.
+        turn_seconds: what the repeats of one turn take together.
         min_repeats: repeats of a kernel near the best, at least.
         max_repeats: repeats at most.
         spread: how close repeats have to be to the fastest to agree with it (relative).
@@ -42,11 +52,16 @@ class TimingPolicy:
     max_repeats: int
     spread: float
     slow_factor: float
+    turn_seconds: float = 0.006
     cold_bytes: int = 0
 
     def runs_per_repeat(self, run_seconds: float) -> int:
         """Back-to-back runs that make one repeat of a kernel of ``run_seconds``."""
         return max(1, math.ceil(self.repeat_seconds / max(run_seconds, 1e-9)))
+
+    def repeats_per_turn(self, repeat_seconds: float) -> int:
+        """Repeats of ``repeat_seconds`` each that a kernel makes when it is its turn."""
+        return max(1, round(self.turn_seconds / max(repeat_seconds, self.repeat_seconds)))
 
 
 @attrs.frozen(kw_only=True)
@@ -63,9 +78,8 @@ class Timing:
 
 
 def undisturbed(repeats: Sequence[float]) -> tuple[float, ...]:
-    """The fastest third of the repeats in the order they were taken, at least three (or all)."""
-    keep = max(_AGREEING, math.ceil(len(repeats) / 3))
-    limit = sorted(repeats)[min(keep, len(repeats)) - 1]
+    """The three fastest repeats (and those as fast) in the order they were taken."""
+    limit = sorted(repeats)[:_AGREEING][-1]
     return tuple(seconds for seconds in repeats if seconds <= limit)
 
 
@@ -107,17 +121,33 @@ def time_kernel(kernel: Kernel, policy: TimingPolicy, best_seconds: float) -> Ti
     if probe > policy.slow_factor * best_seconds:
         short = max(1, number // 4)
         seconds = kernel.time(short, cold_bytes=cold)
+        if seconds < _ABSURD * best_seconds:
+            seconds = _looked_at_again(kernel, policy, seconds, short, best_seconds)
         if min(probe, seconds) > policy.slow_factor * best_seconds:
             return Timing(seconds=(seconds,), number=short)
     repeats: list[float] = []
-    while len(repeats) < policy.max_repeats:
-        repeats.append(kernel.time(number, cold_bytes=cold))
-        if _enough(repeats, policy, best_seconds):
-            break
+    while len(repeats) < policy.max_repeats and not _enough(repeats, policy, best_seconds):
+        missing = [policy.min_repeats - len(repeats), policy.max_repeats - len(repeats)]
+        count = min(_AGREEING, *(some for some in missing if some > 0))
+        repeats += kernel.repeats(number, count, cold_bytes=cold)
     return Timing(seconds=undisturbed(repeats), number=number)
 
 
+def _looked_at_again(
+    kernel: Kernel, policy: TimingPolicy, seconds: float, number: int, best_seconds: float
+) -> float:
+    """The fastest of some repeats with pauses, until one is not that of a slow kernel."""
+    for _ in range(_LOOKS):
+        if seconds <= policy.slow_factor * best_seconds:
+            break
+        time.sleep(_PAUSE_SECONDS)
+        seconds = min(seconds, kernel.time(number, cold_bytes=policy.cold_bytes))
+    return seconds
+
+
 def _enough(repeats: list[float], policy: TimingPolicy, best_seconds: float) -> bool:
+    if not repeats:
+        return False
     fastest = min(repeats)
     hurried = fastest > _FAR * best_seconds or fastest > _LONG_RUN
     if hurried and len(repeats) >= min(_AGREEING, policy.min_repeats):

@@ -53,7 +53,9 @@ class TVMKernel(Kernel):
         )
         self._program = program
         self._arguments = self._allocate()
-        self._evaluators: dict[int, Callable[..., tvm.runtime.module.BenchmarkResult]] = {}
+        self._evaluators: dict[
+            tuple[int, int], Callable[..., tvm.runtime.module.BenchmarkResult]
+        ] = {}
         self._rotation: list[list[tvm.runtime.Tensor]] = []
         self._turn = 0
 
@@ -73,12 +75,18 @@ class TVMKernel(Kernel):
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
         if cold_bytes > 0:
             return self._time_cold(number, cold_bytes)
-        if number not in self._evaluators:
+        return self.repeats(number, 1)[0]
+
+    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
+        if cold_bytes > 0:
+            return super().repeats(number, count, cold_bytes=cold_bytes)
+        if (number, count) not in self._evaluators:
             # TVM's evaluator loops in C++ and runs once more, untimed, before it starts.
-            self._evaluators[number] = self._module.time_evaluator(
-                "main", self._device, number=number, repeat=1
+            self._evaluators[number, count] = self._module.time_evaluator(
+                "main", self._device, number=number, repeat=count
             )
-        return float(self._evaluators[number](*self._arguments).mean)
+        results = self._evaluators[number, count](*self._arguments).results
+        return tuple(float(seconds) for seconds in results)
 
     def _time_cold(self, number: int, cold_bytes: int) -> float:
         """Walk through as many copies of all arguments as it takes to evict each of them.

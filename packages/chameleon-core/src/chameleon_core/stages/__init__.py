@@ -14,6 +14,7 @@ from chameleon_core.stages.hardware import (
     StageRef,
     TargetResolver,
 )
+from chameleon_core.stages.rival import Rival, RivalTrace
 from chameleon_core.stages.search import (
     Candidates,
     CostModel,
@@ -40,6 +41,8 @@ __all__ = [
     "Kernel",
     "MeasureJob",
     "Observations",
+    "Rival",
+    "RivalTrace",
     "Runner",
     "Sampler",
     "ScoreFunction",

@@ -6,6 +6,7 @@ builders and kernels, so the code of a candidate never runs beside the search (d
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -67,6 +68,18 @@ class Kernel(ABC):
             cold_bytes: at least this many bytes are touched between runs, outside the clock,
                 so that inputs and weights come from memory; 0 leaves caches hot.
         """
+
+    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
+        """``time(number)`` of ``count`` repeats without a pause between them.
+
+        Kernels that can do so save the uncounted run before all repeats but the first.
+
+        Args:
+            number: runs to average over in each repeat, at least 1.
+            count: repeats, at least 1.
+            cold_bytes: as for ``time``.
+        """
+        return tuple(self.time(number, cold_bytes=cold_bytes) for _ in range(count))
 
 
 class Builder(ABC):
@@ -178,7 +191,15 @@ class Contender:
 
 
 class Runner(ABC):
-    """Builds, runs, checks and times. A context manager; workers start when it is entered."""
+    """Builds, runs, checks and times. A context manager; workers start when it is entered.
+
+    Attributes:
+        live: whether it times real hardware, so that nothing else should run beside it, and
+            each measurement is on disk when it arrives; False where recorded results are looked
+            up, which cost nothing to repeat: then a batch is committed as one transaction.
+    """
+
+    live: ClassVar[bool] = True
 
     def __enter__(self) -> Self:
         return self
@@ -212,6 +233,22 @@ class Runner(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What does the measuring, for the record: device, threads, versions (JSON values)."""
+
+    def now(self) -> float:
+        """Seconds on the clock that budgets and wall-clocks are read from; only differences count.
+
+        Real time, unless the runner knows better: one that replays recorded measurements adds the
+        seconds they took when they were made, so that a search's wall-clock is known without
+        spending it.
+        """
+        return time.perf_counter()
+
+    def best_known(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
+        """The lowest cost in seconds that any configuration can have, where that is known.
+
+        An exhaustive table knows it; hardware does not.
+        """
+        return None
 
     def interrupt(self) -> None:  # noqa: B027 - optional hook
         """Called from a signal handler's thread: finish the measurement in flight, then stop."""

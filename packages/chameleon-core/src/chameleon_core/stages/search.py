@@ -49,13 +49,17 @@ class Candidates:
 
     Attributes:
         configs: shape (n, knobs), distinct.
-        scores: shape (n,); all zero where no trained cost model guided the walk.
+        scores: shape (n,), higher is better. All zero where no trained cost model guided the
+            walk; ranks, with no meaning beyond their order, where the explorer needs no model.
         steps: search steps taken to find them (surrogate evaluations per chain or episode).
+        converged: the step after which the best surrogate score rose no more; None lets the loop
+            tell it from the order in which configurations were scored.
     """
 
     configs: Configs
     scores: Scores
     steps: int = 0
+    converged: int | None = None
 
 
 class Visited:
@@ -179,7 +183,12 @@ class Sampler(ABC):
 
     @abstractmethod
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """At most ``count`` distinct legal unvisited configurations to measure next."""
+        """At most ``count`` configurations to measure next, best first.
+
+        They should be distinct, legal and unvisited. A row that is not is the synthesizer's to
+        replace, and a random configuration takes its place where the synthesizer does not: this
+        is how a sampler says that a slot is free.
+        """
 
 
 class Synthesizer(ABC):
@@ -187,7 +196,10 @@ class Synthesizer(ABC):
 
     @abstractmethod
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
-        """The batch to measure: distinct, legal, unvisited, at most as many as came in."""
+        """The batch to measure: distinct, legal, unvisited, at most as many as came in.
+
+        Rows of the batch that are illegal, repeated or visited are to be replaced.
+        """
 
     def observe(self, observations: Observations) -> None:  # noqa: B027 - optional hook
         """Learn from everything measured so far. Called after every batch."""

@@ -115,6 +115,10 @@ def check_kernel(builder: Builder, kernel: Kernel, *, where: str) -> None:
     _require_close(kernel.outputs(), expected, tolerance, where)
     for cold_bytes in (0, 1 << 20):
         require(kernel.time(2, cold_bytes=cold_bytes) > 0, f"{where}: takes no time")
+        for count in (1, 3):
+            repeats = kernel.repeats(2, count, cold_bytes=cold_bytes)
+            require(len(repeats) == count, f"{where}: {len(repeats)} repeats, not {count}")
+            require(min(repeats) > 0, f"{where}: a repeat takes no time")
     # Timing must leave the kernel as it was.
     _require_close(kernel.outputs(), expected, tolerance, f"{where}, after it was timed")
 

@@ -29,6 +29,8 @@ from chameleon_core.stages import (
     Frontend,
     MeasureJob,
     Observations,
+    Rival,
+    RivalTrace,
     Runner,
     Sampler,
     ScoreFunction,
@@ -198,6 +200,56 @@ class SyntheticRunner(Runner):
                 os.write(file, f"{line}\n".encode())
             finally:
                 os.close(file)
+
+
+class SyntheticReplay(SyntheticRunner):
+    """The same in the batch's order and knowing the optimum, as a recorded table would."""
+
+    live: ClassVar[bool] = False
+
+    def __init__(self, options: RunnerOptions) -> None:
+        super().__init__(options)
+        self._elapsed = 0.0
+
+    def now(self) -> float:
+        """Real time and a millisecond of recorded time for every measurement, in seconds."""
+        return time.perf_counter() + self._elapsed
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        for config in job.configs:
+            if self._stopped:
+                return
+            self._log(f"{job.task.name} {config}")
+            self._elapsed += 1e-3
+            yield self._outcome(job.task, config)
+
+    def best_known(self, task: Task) -> float | None:
+        """The cost at the bottom of the bowl."""
+        cards = np.array(task.arguments["cardinalities"], float)
+        return synthetic_cost(task, np.floor(cards * 0.6).astype(int).tolist())
+
+
+class SyntheticRival(Rival):
+    """Finds the optimum in two points, a second each."""
+
+    def __init__(self, _options: NoOptions) -> None:
+        pass
+
+    def tune(
+        self,
+        task: Task,
+        *,
+        measurements: int,
+        wall_seconds: float | None,  # noqa: ARG002
+        seed: int,
+    ) -> RivalTrace:
+        return RivalTrace(
+            at_seconds=(1.0, 2.0),
+            measurements=(1, measurements),
+            best_seconds=(BASELINE_SECONDS, 1e-3),
+            final_seconds=1e-3,
+            details={"seed": seed, "task": task.name},
+        )
 
 
 class SyntheticExplorer(Explorer):

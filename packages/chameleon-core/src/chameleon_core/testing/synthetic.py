@@ -17,6 +17,8 @@ from chameleon_core.testing.fakes import (
     SyntheticCostModel,
     SyntheticExplorer,
     SyntheticFrontend,
+    SyntheticReplay,
+    SyntheticRival,
     SyntheticRunner,
     SyntheticSampler,
     SyntheticSpace,
@@ -69,8 +71,14 @@ class SyntheticPlugins:
 
     @hookimpl
     def chameleon_runners(self) -> Iterable[PluginRecord]:
-        """The runner."""
+        """One that stands for hardware, and one that stands for a table."""
         yield _record(SyntheticRunner, RunnerOptions)
+        yield _record(SyntheticReplay, RunnerOptions, name="synthetic-replay")
+
+    @hookimpl
+    def chameleon_rivals(self) -> Iterable[PluginRecord]:
+        """The rival."""
+        yield _record(SyntheticRival)
 
     @hookimpl
     def chameleon_baselines(self) -> Iterable[PluginRecord]:

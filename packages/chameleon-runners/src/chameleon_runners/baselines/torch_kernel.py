@@ -39,18 +39,25 @@ class TorchKernel(Kernel):
             return [np.ascontiguousarray(self._run(*self._copies[0]).numpy())]
 
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
+
+    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
         # Cold caches: every run takes the next of so many copies that all the others, which
         # are touched in between, push it out.
         copies = 1 + math.ceil(cold_bytes / self._argument_bytes) if cold_bytes > 0 else 1
         while len(self._copies) < copies:
             self._copies.append(self._make_arguments())
-        sets = [self._copies[(self._turn + run) % copies] for run in range(number + 1)]
-        self._turn = (self._turn + number + 1) % copies
+        total = number * count + 1
+        sets = [self._copies[(self._turn + run) % copies] for run in range(total)]
+        self._turn = (self._turn + total) % copies
         run = self._run
+        seconds = []
         with torch.inference_mode():
             # One run outside the clock wakes the threads up.
             run(*sets[0])
-            started = time.perf_counter()
-            for arguments in sets[1:]:
-                run(*arguments)
-            return (time.perf_counter() - started) / number
+            for first in range(1, total, number):
+                started = time.perf_counter()
+                for arguments in sets[first : first + number]:
+                    run(*arguments)
+                seconds.append((time.perf_counter() - started) / number)
+        return tuple(seconds)

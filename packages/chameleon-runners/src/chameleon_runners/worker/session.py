@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -96,10 +97,14 @@ class Session:
     def _open(self, message: Message) -> Message:
         from chameleon_runners.worker.stages import make_builder  # noqa: PLC0415 - after init
 
+        gc.disable()
         self._kernels.clear()
         self._references.clear()
         self._builder = None
         self._builder = make_builder(message)
+        # What was imported stays: builds and clocks need not wait for its being searched.
+        gc.freeze()
+        gc.enable()
         return {"status": "ok"}
 
     @property
@@ -165,9 +170,11 @@ class Session:
         return failed(FailureKind.WRONG_OUTPUT, text, error=error), error
 
     def _repeat(self, message: Message) -> Message:
-        """One repeat of a kernel that was checked before."""
+        """The repeats of one turn of a kernel that was checked before."""
         kernel = self._kernels[message["slot"]]
         # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
-        # the run that ``Kernel.time`` does before the clock starts is for.
-        seconds = kernel.time(message["number"], cold_bytes=message["cold_bytes"])
-        return {"status": "ok", "seconds": seconds}
+        # the run that ``Kernel.repeats`` does before the clock starts is for.
+        seconds = kernel.repeats(
+            message["number"], message["count"], cold_bytes=message["cold_bytes"]
+        )
+        return {"status": "ok", "seconds": list(seconds)}

@@ -1,0 +1,75 @@
+"""What kernels of one task are measured with, shared by batches and comparisons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from chameleon_runners.candidates import Candidate
+from chameleon_runners.crew import Crew, Event
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.process import WorkerProcess
+from chameleon_runners.references import Reference
+from chameleon_runners.timing import TimingPolicy
+from chameleon_runners.worker.protocol import Message
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Bench:
+    """The workers, the clock and the expected outputs.
+
+    Attributes:
+        crew: the workers.
+        options: the runner's options.
+        policy: the clock policy.
+        reference: the task's expected outputs, computed by whoever needs them first.
+        threads: threads a kernel runs with.
+    """
+
+    crew: Crew
+    options: LocalOptions
+    policy: TimingPolicy
+    reference: Reference
+    threads: int
+
+    def measure_command(
+        self, candidate: Candidate, *, best: float | None, cores: list[int]
+    ) -> Message:
+        """Have a kernel checked and timed; only checked and probed where ``best`` is None."""
+        return {
+            "command": "measure",
+            "slot": candidate.slot,
+            "cores": cores,
+            "reference": str(self.reference.path),
+            "tolerance": self.reference.tolerance,
+            "policy": attrs.asdict(self.policy),
+            "probe": best is None,
+            "best": best,
+        }
+
+    def turn_command(self, candidate: Candidate) -> Message:
+        """Have a kernel that was checked before make the repeats of one turn."""
+        return {
+            "command": "repeat",
+            "slot": candidate.slot,
+            "cores": self.crew.cores[:1],
+            "number": candidate.number,
+            "count": self.policy.repeats_per_turn(candidate.repeat_seconds),
+            "cold_bytes": self.policy.cold_bytes,
+        }
+
+    def ask(
+        self, worker: WorkerProcess, tag: Any, message: Message, timeout: float
+    ) -> Event | None:
+        """Have one worker do something while the others are still.
+
+        Returns:
+            Its answer or its end; None when the runner was closed meanwhile.
+        """
+        self.crew.quiet(worker)
+        worker.submit(tag, message, timeout)
+        event = None
+        while event is None and not self.crew.closed:
+            event = next(iter(self.crew.wait([worker])), None)
+        return None if self.crew.closed else event

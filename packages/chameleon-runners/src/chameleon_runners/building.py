@@ -1,0 +1,157 @@
+"""The part of a batch in which nobody looks at a clock: kernels are built, all workers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chameleon_core.errors import PluginError
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import MeasureJob
+
+from chameleon_runners.bench import Bench
+from chameleon_runners.candidates import Candidate
+from chameleon_runners.crew import Event
+from chameleon_runners.deadlines import Deadlines
+from chameleon_runners.ledger import Ledger
+from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
+from chameleon_runners.stage_errors import raise_stage_error
+from chameleon_runners.worker.protocol import Message
+
+_OPEN_ATTEMPTS = 4
+_REFERENCE_ATTEMPTS = 3
+
+
+class Building:
+    """Makes builders, has the reference outputs computed, and builds candidates.
+
+    Args:
+        job: the job.
+        key: identity of the job's builder.
+        bench: what it is done with.
+        deadlines: the task's time-outs.
+        ledger: where the candidates are.
+    """
+
+    def __init__(
+        self, job: MeasureJob, key: str, *, bench: Bench, deadlines: Deadlines, ledger: Ledger
+    ) -> None:
+        self._job = job
+        self._key = key
+        self._crew = bench.crew
+        self._options = bench.options
+        self._reference = bench.reference
+        self._threads = bench.threads
+        self._deadlines = deadlines
+        self._ledger = ledger
+        self._failed_opens = 0
+
+    def run(self) -> Iterator[Measurement]:
+        """Build until nothing is left to build or the workers hold as much as they may."""
+        room = self._options.build_ahead * self._crew.size
+        built, pending = self._ledger.built, self._ledger.pending
+        while not self._ledger.stopped:
+            self._crew.fill(self._ledger.count)
+            for worker in self._crew.workers:
+                if worker.idle and worker.initialised and self._ledger.still_there(worker):
+                    self._employ(worker, may_build=len(built) < room)
+            busy = any(worker.work is not None for worker in self._crew.workers)
+            full = not pending or len(built) >= room
+            if not busy and full and (self._reference.ready or not built):
+                return
+            for event in self._crew.wait():
+                yield from self._handle(event)
+
+    def _employ(self, worker: WorkerProcess, *, may_build: bool) -> None:
+        """Give an idle worker the most urgent work there is for it, if any."""
+        wanted = may_build and self._ledger.pending
+        if worker.opened != self._key:
+            if wanted:
+                worker.submit("open", self._open_command(), self._options.start_timeout)
+        elif not self._reference.ready and not self._computing_reference:
+            command: Message = {"command": "reference", "path": str(self._reference.path)}
+            worker.submit("reference", command, self._options.reference_timeout)
+        elif wanted:
+            candidate = self._ledger.pending.popleft()
+            cores = self._crew.cores
+            message: Message = {
+                "command": "build",
+                "slot": candidate.slot,
+                "config": candidate.config,
+                "cores": [cores[self._crew.position(worker) % len(cores)]],
+            }
+            candidate.worker = worker
+            candidate.build_seconds = 0.0
+            worker.built += 1
+            worker.submit(candidate, message, self._deadlines.build)
+
+    @property
+    def _computing_reference(self) -> bool:
+        works = (worker.work for worker in self._crew.workers)
+        return any(work is not None and work.tag == "reference" for work in works)
+
+    def _open_command(self) -> Message:
+        return {
+            "command": "open",
+            "factory": self._job.space.factory,
+            "options": self._job.space.options,
+            "task": self._job.task.to_json(),
+            "threads": self._threads,
+        }
+
+    def _handle(self, event: Event) -> Iterator[Measurement]:
+        """Take in what happened to a worker while building, or to an idle one."""
+        if self._crew.closed:
+            return
+        if event.end is not None:
+            yield from self._ledger.lost(event)
+            self._give_up(event.tag, event.end)
+        elif event.reply is None:
+            return
+        elif event.tag == "open":
+            if event.reply["status"] != "ok":
+                raise_stage_error(self._job.space.factory, event.reply)
+            event.worker.opened = self._key
+            self._failed_opens = 0
+        elif event.tag == "reference":
+            self._take_reference(event.reply)
+        elif isinstance(event.tag, Candidate):
+            candidate: Candidate = event.tag
+            candidate.build_seconds = event.reply["elapsed"]
+            if event.reply["status"] == "ok":
+                self._deadlines.built(candidate.build_seconds)
+                self._ledger.built.append(candidate)
+            else:
+                yield candidate.failed_reply(event.reply, event.worker.log)
+
+    def _take_reference(self, reply: Message) -> None:
+        if reply["status"] == "error":
+            raise_stage_error(self._job.space.factory, reply)
+        if reply["status"] == "none":
+            raise PluginError(
+                f"candidates of {self._job.space.factory!r} cannot be checked: {reply['message']}",
+                hint="its builder has to implement reference()",
+            )
+        self._reference.tolerance = reply["tolerance"]
+        self._reference.ready = True
+
+    def _give_up(self, tag: object, end: WorkerEnd) -> None:
+        """Count what ended a worker that was not at work on a candidate.
+
+        Raises:
+            PluginError: the stage itself ends workers, again and again.
+        """
+        if tag == "open":
+            self._failed_opens += 1
+            if self._failed_opens >= _OPEN_ATTEMPTS:
+                raise PluginError(
+                    f"the stage {self._job.space.factory!r} does not start: {end.explain()}",
+                    hint="make the stage by hand in a fresh Python to see why",
+                )
+        elif tag == "reference":
+            self._reference.attempts += 0 if end.from_outside else 1
+            if self._reference.attempts >= _REFERENCE_ATTEMPTS or end.reason is EndReason.DEADLINE:
+                raise PluginError(
+                    f"the reference outputs of task {self._job.task.name!r} cannot be computed: "
+                    f"{end.explain()}",
+                    hint="raise reference_timeout or memory_mib of the runner",
+                )
