@@ -68,9 +68,9 @@ class DepthwiseConvolution(DirectConvolution):
                         value = self.input.copied(at.n, 0, row, column, channel)
                     else:
                         value = self.input.in_place(at.n, channel, row, column)
-                    into = [((yi * tile.columns + xi) * tile.vectors + v) * g.lanes]
-                    total = emit.load(at.sums, into, g.lanes) + value * weight
-                    statements.append(emit.store(at.sums, into, total, g.lanes))
+                    into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
+                    total = emit.load(into, [0], g.lanes) + value * weight
+                    statements.append(emit.store(into, [0], total, g.lanes))
         return emit.sequence(statements)
 
 

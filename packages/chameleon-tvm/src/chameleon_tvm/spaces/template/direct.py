@@ -2,7 +2,7 @@
 
 Loops: outer tiles (parallel, fused) | input-channel block, ry, rx, channel | rows and columns of
 the tile, vectors of output channels, the lane. The tile's sums stay in vector registers from
-the first tap to the last: they live in a local buffer that is only indexed by constants.
+the first tap to the last: each is a buffer of its own.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DirectConvolution:
         y = emit.within(yo, tile.rows, g.out[0])
         x = emit.within(xo, tile.columns, g.out[1])
         vectors = tile.rows * tile.columns * tile.vectors
-        sums = emit.buffer("sums", (vectors * g.lanes,), scope="local")
+        sums = emit.registers(vectors, g.lanes)
 
         def at(valid: NDArray[np.bool_]) -> Place:
             return Place(n=n, group=group, block=block, y=y, x=x, sums=sums, valid=valid)
@@ -94,9 +94,7 @@ class DirectConvolution:
             starts = np.minimum(np.array(examples) * tile.columns, g.out[1] - tile.columns)
             versions = [self._reduce(at(valid)) for valid in valid_taps(g, starts, tile.columns)]
             reduce = _by_pattern(patterns, versions, xo)
-        clear = [
-            emit.store(sums, [v * g.lanes], emit.zero(g.lanes), g.lanes) for v in range(vectors)
-        ]
+        clear = [emit.store(total, [0], emit.zero(g.lanes), g.lanes) for total in sums]
         write = self.output.write(at(every))
         return emit.local(sums, emit.sequence([*clear, reduce, write]))
 
@@ -150,9 +148,9 @@ class DirectConvolution:
                 column = (at.x + xi) * g.stride[1] + rx * g.dilation[1]
                 value = emit.splat(self._element(at, co, row, column, c), g.lanes)
                 for v, weight in enumerate(columns):
-                    place = [((yi * tile.columns + xi) * tile.vectors + v) * g.lanes]
-                    total = emit.load(at.sums, place, g.lanes) + value * weight
-                    statements.append(emit.store(at.sums, place, total, g.lanes))
+                    into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
+                    total = emit.load(into, [0], g.lanes) + value * weight
+                    statements.append(emit.store(into, [0], total, g.lanes))
         return emit.sequence(statements)
 
     def _element(self, at: Place, co: Expr, row: Expr, column: Expr, c: Expr) -> Expr:

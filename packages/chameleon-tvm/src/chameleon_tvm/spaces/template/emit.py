@@ -67,9 +67,19 @@ def zero(lanes: int = 1) -> Expr:
     return splat(tirx.FloatImm("float32", 0.0), lanes)
 
 
-def local(target: Buffer, body: Stmt) -> Stmt:
-    """Allocate a buffer around a statement."""
-    return tirx.SeqStmt([tirx.AllocBuffer(target), body])
+def registers(count: int, lanes: int) -> tuple[Buffer, ...]:
+    """Vector registers, to be allocated with ``local``.
+
+    Each is a buffer of its own: TVM puts small buffers of this scope on the stack, where LLVM
+    turns them into registers, and asks its runtime for the memory of all others, tile by tile.
+    """
+    return tuple(buffer(f"sum{index}", (lanes,)) for index in range(count))
+
+
+def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
+    """Allocate one or more buffers around a statement."""
+    several = targets if isinstance(targets, Sequence) else (targets,)
+    return tirx.SeqStmt([*(tirx.AllocBuffer(target) for target in several), body])
 
 
 def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:

@@ -14,7 +14,7 @@ class Place:
     """Where a tile of outputs is: image, group, block of channels, first row and column.
 
     Attributes:
-        sums: the buffer its sums are in, of shape (rows x columns x channels,).
+        sums: the registers its sums are in, in order of rows, columns and vectors of channels.
         valid: which taps of which columns are inside the input, shape (columns, kernel width).
     """
 
@@ -23,5 +23,5 @@ class Place:
     block: Expr
     y: Expr
     x: Expr
-    sums: Buffer
+    sums: tuple[Buffer, ...]
     valid: NDArray[np.bool_]

@@ -48,7 +48,7 @@ class Output:
         for position in range(tile.rows * tile.columns):
             yi, xi = divmod(position, tile.columns)
             for v in range(tile.vectors):
-                value = emit.load(at.sums, [(position * tile.vectors + v) * lanes], lanes)
+                value = emit.load(at.sums[position * tile.vectors + v], [0], lanes)
                 place = self._place(at, first + v * lanes, yi, xi)
                 statements.append(emit.store(self.out, place, value, lanes))
         return emit.sequence(statements)
@@ -59,8 +59,8 @@ class Output:
         vectors = tile.rows * tile.columns * tile.vectors
         spilled = emit.buffer("spilled", (vectors * g.lanes,))
         spill = [
-            emit.store(spilled, [v * g.lanes], emit.load(at.sums, [v * g.lanes], g.lanes), g.lanes)
-            for v in range(vectors)
+            emit.store(spilled, [v * g.lanes], emit.load(total, [0], g.lanes), g.lanes)
+            for v, total in enumerate(at.sums)
         ]
 
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
