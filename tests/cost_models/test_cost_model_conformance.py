@@ -2,7 +2,9 @@
 
 import pytest
 from chameleon_core.testing.conformance import check_cost_model
-from chameleon_cost_models.options import XGBoostOptions
+from chameleon_cost_models.ensemble import Ensemble
+from chameleon_cost_models.lightgbm_model import LightGBMModel
+from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
 from chameleon_cost_models.xgboost_model import XGBoostModel
 
 
@@ -10,3 +12,15 @@ from chameleon_cost_models.xgboost_model import XGBoostModel
 def test_xgboost_conforms(objective):
     options = XGBoostOptions(objective=objective)
     check_cost_model(lambda context: XGBoostModel(options, context))
+
+
+@pytest.mark.parametrize("extra_trees", [False, True])
+def test_lightgbm_conforms(extra_trees):
+    options = LightGBMOptions(extra_trees=extra_trees)
+    check_cost_model(lambda context: LightGBMModel(options, context))
+
+
+@pytest.mark.parametrize("acquisition", ["mean", "ucb", "ei"])
+def test_ensemble_conforms(acquisition):
+    options = EnsembleOptions(acquisition=acquisition)
+    check_cost_model(lambda context: Ensemble(options, context))

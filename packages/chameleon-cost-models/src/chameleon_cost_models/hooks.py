@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chameleon_core.plugins import PluginRecord, hookimpl
 
-from chameleon_cost_models.options import XGBoostOptions
+from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
 
 
 @hookimpl
@@ -16,5 +16,17 @@ def chameleon_cost_models() -> list[PluginRecord]:
             summary="Gradient-boosted trees on knob and analytical features (AutoTVM's)",
             factory="chameleon_cost_models.xgboost_model:XGBoostModel",
             options=XGBoostOptions,
+        ),
+        PluginRecord(
+            name="lightgbm",
+            summary="Leaf-wise gradient-boosted trees",
+            factory="chameleon_cost_models.lightgbm_model:LightGBMModel",
+            options=LightGBMOptions,
+        ),
+        PluginRecord(
+            name="ensemble",
+            summary="Bagged boosted trees that know their uncertainty and explore by it",
+            factory="chameleon_cost_models.ensemble:Ensemble",
+            options=EnsembleOptions,
         ),
     ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from chameleon_core.space import Configs
-from chameleon_core.stages import CostModel, Observations, Scores, StageContext
-from numpy.typing import NDArray
+from chameleon_core.stages import Scores, StageContext
 
+from chameleon_cost_models.inputs import Features
 from chameleon_cost_models.options import XGBoostOptions
+from chameleon_cost_models.recall import average_recall
+from chameleon_cost_models.tree_model import TreeModel
 
 _OBJECTIVES: dict[str, dict[str, Any]] = {
     "reg": {"objective": "reg:squarederror"},
@@ -24,16 +25,14 @@ _OBJECTIVES: dict[str, dict[str, Any]] = {
 }
 
 
-class XGBoostModel(CostModel):
-    """Boosted trees from a space's features to relative throughput.
-
-    The target is best cost over cost, and 0 for every failure, so that 1 is the best known
-    configuration whatever the operator (AutoTVM, Chen et al. 2018, section 5).
-    """
+class XGBoostModel(TreeModel):
+    """Boosted trees that predict relative throughput (``reg``) or only its order (``rank``)."""
 
     def __init__(self, options: XGBoostOptions, context: StageContext) -> None:
-        self._space = context.space
+        super().__init__(context, options.transfer)
         self._rounds = options.rounds
+        self._patience = options.early_stopping
+        self._top = context.batch_size
         self._parameters: dict[str, Any] = {
             "max_depth": options.max_depth,
             "eta": options.learning_rate,
@@ -46,42 +45,49 @@ class XGBoostModel(CostModel):
             **_OBJECTIVES[options.objective],
         }
         self._booster: Any = None
+        self._trees = 0
 
-    @property
-    def trained(self) -> bool:
-        return self._booster is not None
-
-    def fit(self, observations: Observations) -> None:
-        """Fit to everything measured so far.
-
-        Stays untrained until two observations differ: a constant would only make every walk
-        believe that its first configurations are the best.
-        """
-        quality = observations.relative_throughput
-        if len(quality) == 0 or np.ptp(quality) == 0.0:
-            self._booster = None
-            return
+    def grow(self, features: Features, quality: Scores, guess: Scores) -> None:
         # Imported here: it takes a second, which the first batch need not wait for.
         import xgboost  # noqa: PLC0415
 
-        data = xgboost.DMatrix(
-            self._features(observations.configs),
-            label=quality,
-            nthread=self._parameters["nthread"],
-        )
+        data = xgboost.DMatrix(features, label=quality, nthread=self._parameters["nthread"])
         data.set_group([len(quality)])
-        self._booster = xgboost.train(self._parameters, data, num_boost_round=self._rounds)
+        margin = self._margin(guess)
+        if margin is not None:
+            data.set_base_margin(margin)
+        if self._patience:
+            self._booster = xgboost.Booster(self._parameters, [data])
+            self._grow_while_better(data, quality)
+        else:
+            self._booster = xgboost.train(self._parameters, data, num_boost_round=self._rounds)
+            self._trees = self._rounds
 
-    def predict(self, configs: Configs) -> Scores:
+    def _margin(self, guess: Scores) -> Scores | None:
+        """What the trees start from: what other tasks let expect, else xgboost's own choice."""
+        return guess if self._prior.available else None
+
+    def _grow_while_better(self, data: Any, quality: Scores) -> None:
+        """Add trees while the recall of the best observations grows."""
+        best = -np.inf
+        for tree in range(self._rounds):
+            self._booster.update(data, tree)
+            # xgboost keeps the margins of its training data: no tree is evaluated again.
+            margins = self._booster.predict(data, output_margin=True)
+            recall = average_recall(margins, quality, self._top)
+            if recall > best:
+                best, self._trees = recall, tree + 1
+            elif tree + 1 - self._trees >= self._patience:
+                break
+
+    def evaluate(self, features: Features, guess: Scores) -> Scores:
         """Predicted relative throughput (``reg``) or a rank score, shape (n,)."""
-        if self._booster is None or not len(configs):
-            return np.zeros(len(configs))
         # Without a DMatrix a call costs a quarter of a millisecond, which a walk of 500 steps
         # pays 500 times.
-        predicted = self._booster.inplace_predict(self._features(configs), validate_features=False)
+        predicted = self._booster.inplace_predict(
+            features,
+            iteration_range=(0, self._trees),
+            validate_features=False,
+            base_margin=self._margin(guess),
+        )
         return np.asarray(predicted, np.float64)
-
-    def _features(self, configs: Configs) -> NDArray[np.float32]:
-        """The space's features with what xgboost refuses (infinities) as missing values."""
-        features = self._space.features(configs)
-        return np.where(np.isfinite(features), features, np.float32(np.nan))

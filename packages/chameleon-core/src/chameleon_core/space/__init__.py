@@ -3,6 +3,7 @@
 from chameleon_core.space.design import DesignSpace, Keys
 from chameleon_core.space.knobs import Choice, Factorization, Knob, Values, flag
 from chameleon_core.space.predicates import Configs, Constraint, FeatureBlock
+from chameleon_core.space.recorded import recorded_features
 
 __all__ = [
     "Choice",
@@ -15,4 +16,5 @@ __all__ = [
     "Knob",
     "Values",
     "flag",
+    "recorded_features",
 ]

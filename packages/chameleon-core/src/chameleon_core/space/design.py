@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_core.space.identity import MixedRadix
+from chameleon_core.space.identity import Listed, MixedRadix
 from chameleon_core.space.knobs import Knob, Values
 from chameleon_core.space.predicates import ChosenValues, Configs, Constraint, FeatureBlock
 
@@ -35,6 +35,8 @@ class DesignSpace:
         features: analytical features beside the knobs' own.
         start: configurations worth measuring first, best guess first, shape (m, knobs); those
             that are not legal are left out.
+        only: the only configurations that can be legal, shape (m, knobs), where they are known
+            one by one (those of a recorded table); None where constraints alone decide.
 
     Raises:
         ValueError: no knob, a name twice, or a ``when`` that names no earlier knob or choice.
@@ -47,6 +49,7 @@ class DesignSpace:
         constraints: Sequence[Constraint] = (),
         features: FeatureBlock | None = None,
         start: Configs | None = None,
+        only: Configs | None = None,
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
@@ -63,6 +66,7 @@ class DesignSpace:
         self._tables = {k.name: (c, np.asarray(k.values)) for c, k in enumerate(self.knobs)}
         self._radix = MixedRadix(self.cardinalities.tolist())
         self._conditions = tuple(self._condition(c) for c, k in enumerate(self.knobs) if k.when)
+        self._listed = None if only is None else Listed(self._radix, self.size, only)
         none: Configs = np.empty((0, len(self.knobs)), np.int32)
         guesses = self.canonical(none if start is None else start)
         self.start = self.distinct(guesses[self.legal(guesses)])
@@ -91,6 +95,8 @@ class DesignSpace:
             [type(k).__name__, k.name, k.when, np.asarray(k.values).tolist()] for k in self.knobs
         ]
         reasons = [constraint.reason for constraint in self.constraints]
+        if self._listed is not None:
+            reasons.append(self._listed.digest)
         return hashlib.sha256(json.dumps([described, reasons]).encode()).hexdigest()[:16]
 
     # -- identity ---------------------------------------------------------------------------
@@ -148,6 +154,9 @@ class DesignSpace:
     def _narrow(self, configs: Configs, ok: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Of the rows that are ``ok``, those that meet every constraint; changes ``ok``."""
         rows = np.flatnonzero(ok)
+        if self._listed is not None and len(rows):
+            ok[rows] = self._listed.holds(self.keys(configs[rows]))
+            rows = np.flatnonzero(ok)
         values = self.values(configs if len(rows) == len(ok) else configs[rows])
         for constraint in self.constraints:
             if not len(rows):
@@ -168,6 +177,8 @@ class DesignSpace:
             return "a knob index is out of range"
         if (self.canonical(row) != row).any():
             return "a knob that does not apply is set"
+        if self._listed is not None and not self._listed.holds(self.keys(row)).all():
+            return "it is not among the configurations that the space lists"
         for constraint in self.constraints:
             if not np.all(constraint.holds(self.values(row))):
                 return constraint.reason
@@ -202,9 +213,12 @@ class DesignSpace:
     @cached_property
     def everything(self) -> Configs | None:
         """All legal configurations of a space small enough to list them, else None."""
-        if self.size > _ENUMERABLE:
+        if self._listed is not None:
+            rows = self.from_keys(self._listed.keys)
+        elif self.size <= _ENUMERABLE:
+            rows = self.from_keys(np.arange(self.size))
+        else:
             return None
-        rows = self.from_keys(np.arange(self.size))
         return rows[self.legal(rows)]
 
     def _draw(self, count: int, rng: np.random.Generator) -> Configs:

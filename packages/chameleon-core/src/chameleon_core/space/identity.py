@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 _WORD_LIMIT = 2**63
 """A word holds index vectors of fewer combinations than this, so that it fits an int64."""
+
+_BITMAP_LIMIT = 1 << 20
+"""Spaces of at most this many index vectors keep one flag for each, which is fastest to ask."""
 
 
 class MixedRadix:
@@ -73,3 +77,41 @@ class MixedRadix:
         fresh = np.ones(len(order), np.bool_)
         fresh[1:] = np.any([word[order][1:] != word[order][:-1] for word in words], axis=0)
         return np.sort(order[fresh])
+
+
+class Listed:
+    """A set of configurations that is asked for membership many rows at a time.
+
+    Args:
+        radix: numbers the configurations.
+        size: how many numbers there are.
+        configs: the members, shape (m, columns), in range.
+
+    Attributes:
+        keys: identities of the members, ascending and distinct, shape (m,).
+
+    Raises:
+        ValueError: there is no member.
+    """
+
+    def __init__(self, radix: MixedRadix, size: int, configs: NDArray[np.integer[Any]]) -> None:
+        if not len(configs):
+            raise ValueError("a space that lists its configurations needs at least one")
+        self.keys = np.unique(radix.encode(np.asarray(configs)))
+        self._flags: NDArray[np.bool_] | None = None
+        if size <= _BITMAP_LIMIT:
+            self._flags = np.zeros(size, np.bool_)
+            self._flags[self.keys] = True
+
+    @property
+    def digest(self) -> str:
+        """A digest of the members."""
+        return hashlib.sha256(",".join(map(str, self.keys.tolist())).encode()).hexdigest()[:16]
+
+    def holds(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which identities are members', shape (n,)."""
+        if self._flags is not None:
+            return self._flags[keys]
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found: NDArray[np.bool_] = np.asarray(self.keys[place] == keys, np.bool_)
+        return found

@@ -97,10 +97,14 @@ class Choice(Knob):
     def feature_table(self) -> NDArray[np.float32]:
         if self._symbolic:
             return np.eye(len(self.options), dtype=np.float32)
-        values = self.values.astype(np.float32)
-        # log2(1 + x) keeps 0 and spreads the powers of two that knobs are made of.
-        table: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
-        return table[:, None]
+        return magnitude(self.values)[:, None]
+
+
+def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:
+    """The feature of a number: ``log2(1 + x)``, odd, keeps 0 and spreads the powers of two."""
+    values = np.asarray(values).astype(np.float32)
+    spread: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
+    return spread
 
 
 def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choice:

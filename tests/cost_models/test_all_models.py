@@ -1,0 +1,115 @@
+"""What every cost model does with odd measurements, features and sizes."""
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.space import Choice, DesignSpace, FeatureBlock
+from chameleon_core.testing.conformance_cases import context_of, observe, spaces
+from chameleon_cost_models.ensemble import Ensemble
+from chameleon_cost_models.lightgbm_model import LightGBMModel
+from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
+from chameleon_cost_models.xgboost_model import XGBoostModel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+MODELS = {
+    "xgboost": lambda context: XGBoostModel(XGBoostOptions(rounds=20), context),
+    "xgboost, rank": lambda context: XGBoostModel(XGBoostOptions(objective="rank"), context),
+    "xgboost, stopping": lambda context: XGBoostModel(XGBoostOptions(early_stopping=5), context),
+    "lightgbm": lambda context: LightGBMModel(LightGBMOptions(rounds=20), context),
+    "ensemble": lambda context: Ensemble(EnsembleOptions(rounds=10), context),
+    "ensemble, ei": lambda context: Ensemble(EnsembleOptions(rounds=10, acquisition="ei"), context),
+}
+
+pytestmark = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+
+ODD = np.array([np.inf, -np.inf, np.nan, 1.0, 1e30, -1e-30])
+
+
+def odd_space():
+    """A space with an analytical feature that is mostly not a number."""
+    return DesignSpace(
+        [Choice(name="k", options=tuple(range(40)))],
+        features=FeatureBlock(
+            names=("odd",), compute=lambda v: ODD[v["k"].astype(int) % len(ODD)][:, None]
+        ),
+    )
+
+
+def fitted(make, space, observations, seed=1):
+    model = make(context_of(space, seed=seed))
+    model.fit(observations)
+    return model
+
+
+def test_features_that_are_not_finite_are_missing_values(make):
+    space = odd_space()
+    configs = space.sample(40, np.random.default_rng(0))
+    model = fitted(make, space, observe(space, configs))
+    assert model.trained
+    assert np.isfinite(model.predict(configs)).all()
+
+
+@given(
+    costs=st.lists(
+        st.sampled_from([np.inf, np.nan, 0.0, 1e-9, 1e-3, 2e-3, 1e6]), min_size=0, max_size=12
+    ),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=15, deadline=None)
+def test_any_costs_give_finite_scores_and_the_same_twice(make, costs, seed):
+    space = spaces()["tiled"]
+    configs = space.sample(len(costs), np.random.default_rng(seed))
+    observations = attrs.evolve(observe(space, configs), costs=np.array(costs, float))
+    once, again = (fitted(make, space, observations, seed) for _ in range(2))
+    unseen = space.sample(30, np.random.default_rng(seed + 1))
+    scores = once.predict(unseen)
+    assert scores.shape == (30,)
+    assert scores.dtype == np.float64
+    assert np.isfinite(scores).all()
+    assert (scores == again.predict(unseen)).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 20])
+def test_nothing_is_learnt_where_all_is_alike(make, count):
+    space = spaces()["tiled"]
+    configs = space.sample(count, np.random.default_rng(0))
+    alike = attrs.evolve(observe(space, configs), costs=np.full(count, 1e-3))
+    for observations in (alike, observe(space, configs, failing=np.ones(count, bool))):
+        model = fitted(make, space, observations)
+        assert not model.trained
+        assert model.predict(configs).tolist() == [0.0] * count
+
+
+def test_two_observations_are_enough_to_start(make):
+    space = spaces()["tiled"]
+    configs = space.sample(2, np.random.default_rng(0))
+    observations = observe(space, configs, failing=np.array([True, False]))
+    model = fitted(make, space, observations)
+    assert model.trained
+    assert np.isfinite(model.predict(configs)).all()
+
+
+def test_refitting_forgets(make):
+    space = spaces()["tiled"]
+    configs = space.sample(100, np.random.default_rng(0))
+    once = fitted(make, space, observe(space, configs))
+    again = fitted(make, space, observe(space, configs[:30]))
+    again.fit(observe(space, configs))
+    assert (once.predict(configs) == again.predict(configs)).all()
+
+
+def test_a_score_does_not_depend_on_its_neighbours_in_the_array(make):
+    space = spaces()["tiled"]
+    configs = space.sample(100, np.random.default_rng(0))
+    model = fitted(make, space, observe(space, configs))
+    alone = [model.predict(configs[row : row + 1])[0] for row in range(5)]
+    assert np.allclose(alone, model.predict(configs)[:5])
+
+
+def test_unknown_again_when_everything_turns_out_alike(make):
+    space = spaces()["tiled"]
+    configs = space.sample(20, np.random.default_rng(0))
+    model = fitted(make, space, observe(space, configs))
+    model.fit(observe(space, configs, failing=np.ones(20, bool)))
+    assert not model.trained
