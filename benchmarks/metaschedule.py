@@ -1,13 +1,25 @@
 """Hold Chameleon against TVM's own tuner, `ms.tune_tir`, at the same wall-clock.
 
-`python benchmarks/metaschedule.py examples/resnet18_layers.yaml --layers r1,r8 --seconds 60` lets
-MetaSchedule tune each operator until the batch in which the time is up; then `chameleon run` with
-the `sketch` space gets the seconds that MetaSchedule really took, and the `template` space gets
-`--template-seconds`. All seconds count from the start of the process, imports included. The final
-kernels of all three are timed by one clock, in fresh processes, in turns. Printed per operator: the
-speeds, their ratios, and after what share of MetaSchedule's time a space had a kernel faster than
-MetaSchedule's final one; and the geometric means. `--as-shipped` leaves MetaSchedule's 20-second
-import of tensor intrinsics alone; without it that import is mended, in its favour.
+`python benchmarks/metaschedule.py examples/resnet18_layers.yaml --layers r1,r8 --append OUT.jsonl`
+lets MetaSchedule tune each operator until the batch in which the time (`--seconds`) is up; then
+`chameleon run` with the `sketch` space gets the seconds that MetaSchedule really took, and the
+`template` space gets `--template-seconds`. All seconds count from the start of the process, imports
+included. Each operator's result is appended to the file, one JSON object a line, with commit, date,
+seed and what both sides measured, so that operators can be done one at a time, whenever the
+machine is quiet: one that the file already has (with the same seed and seconds) is passed over
+unless `--again`. `python benchmarks/metaschedule.py --report OUT.jsonl` prints the tables: per
+operator the speeds, their ratios, and after what share of MetaSchedule's time a space had a kernel
+faster than MetaSchedule's final one; and the geometric means. The last result of an operator and
+seed counts.
+
+What makes it fair: both sides get the same operator with the same constant weights to pack, the
+same number of threads to build and run with, pinned alike, and the same wall-clock. The winners of
+all sides are rebuilt from their records, and timed by one clock, each in fresh processes of its
+own, in turns (`ROUNDS` processes each; the time is the median over the processes, of each the
+median of its repeats). Each of these processes compares the kernel's output with an independent
+reference, and a wrong one ends the comparison.
+`--as-shipped` leaves MetaSchedule's 20-second import of tensor intrinsics, which every one of its
+builders repeats, alone; without it that import is mended, in its favour.
 
 An operator takes about twice `--seconds` plus `--template-seconds` plus a minute.
 """
@@ -16,12 +28,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +43,9 @@ from chameleon_tvm.rivals.launch import time_kernels, tune_with_metaschedule
 
 SPACES = ("sketch", "template")
 UNLIMITED = 1_000_000
-ROUNDS = 3
-FINISH = 5.0
+ROUNDS = 5
+"""Processes in which each final kernel is timed."""
+FINISH = 10.0
 """Seconds that a run goes on after its budget: the last batch, and timing the best again."""
 CLI = [sys.executable, "-m", "chameleon_core"]
 
@@ -42,6 +56,23 @@ def command_json(words: list[str]) -> dict[str, Any]:
     if finished.returncode not in {0, 5}:
         raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")
     return json.loads(finished.stdout)
+
+
+def commit() -> str:
+    """The commit this file is of, with a `+` where tracked files differ from it."""
+    here = Path(__file__).parent
+    words = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+    found = subprocess.run(words, check=False, cwd=here, capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"
+
+
+def earlier(file: Path) -> list[dict[str, Any]]:
+    """The results in a file, of each operator and seed the last one, in order of operators."""
+    if not file.exists():
+        return []
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
+    latest = {(row["name"], row["seed"]): row for row in rows}
+    return sorted(latest.values(), key=lambda row: (len(row["name"]), row["name"], row["seed"]))
 
 
 def tasks_of(pipeline: Path, layers: list[str]) -> tuple[list[Task], float]:
@@ -56,13 +87,14 @@ def tasks_of(pipeline: Path, layers: list[str]) -> tuple[list[Task], float]:
     return [task for task in tasks if not layers or task.name in layers], startup
 
 
-def tune(task: Task, space: str, seconds: float, folder: Path) -> dict[str, Any]:
+def tune(task: Task, space: str, seconds: float, seed: int, folder: Path) -> dict[str, Any]:
     """Tune one task with `chameleon run`; its result, its wall-clock and when its best improved."""
     entry = {key: value for key, value in task.arguments.items() if value is not None}
     pipeline = {
         "model": {"operators": [{task.operator: {"name": task.name, **entry}}]},
         "target": task.target,
         "space": space,
+        "seed": seed,
         "baselines": [],
         "budget": {"measurements": UNLIMITED, "wall_time": f"{max(seconds, 1.0):.1f}s"},
         "output": str(folder / "run"),
@@ -96,23 +128,33 @@ def compare(task: Task, options: argparse.Namespace, startup: float) -> dict[str
     found = {}
     for space in options.spaces:
         with tempfile.TemporaryDirectory() as folder:
-            found[space] = tune(task, space, limits[space] - startup - FINISH, Path(folder))
+            found[space] = tune(
+                task, space, limits[space] - startup - FINISH, options.seed, Path(folder)
+            )
     kernels = [{"space": space, "config": ours["config"]} for space, ours in found.items()]
-    theirs, *seconds = time_kernels(
+    times = time_kernels(
         task, [{"trace": rival["trace"]}, *kernels], threads=options.threads, rounds=ROUNDS
     )
+    theirs, *seconds = map(statistics.median, times)
     row: dict[str, Any] = {
         "name": task.name,
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": options.seed,
+        "threads": options.threads,
+        "asked_seconds": options.seconds,
+        "as_shipped": options.as_shipped,
         "metaschedule": {
             "wall_seconds": rival["seconds"],
             "trials": rival["trials"],
             "failed": rival["failed"],
             "seconds": theirs,
             "gflops": task.flop / theirs / 1e9,
+            "processes": times[0],
             "history": rival["history"],
         },
     }
-    for (space, ours), mine in zip(found.items(), seconds, strict=True):
+    for (space, ours), mine, processes in zip(found.items(), seconds, times[1:], strict=True):
         # A search keeps the fastest repeats; the clock that times the final kernels does not.
         clocks = mine / ours["improved"][-1][1]
         reached = next((at for at, best in ours["improved"] if best * clocks <= theirs), None)
@@ -120,6 +162,7 @@ def compare(task: Task, options: argparse.Namespace, startup: float) -> dict[str
             "seconds": mine,
             "gflops": task.flop / mine / 1e9,
             "ratio": theirs / mine,
+            "processes": processes,
             "config": ours["config"],
             "measurements": ours["measurements"],
             "failed": ours["failed"],
@@ -132,60 +175,77 @@ def compare(task: Task, options: argparse.Namespace, startup: float) -> dict[str
     return row
 
 
-def show(rows: list[dict[str, Any]], spaces: list[str]) -> dict[str, Any]:
-    """Print the table; return the geometric means."""
-    means: dict[str, Any] = {}
-    for space in spaces:
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print a table for each space and the geometric means."""
+    for space in SPACES:
+        found = [row for row in rows if space in row]
+        if not found:
+            continue
         print(f"\n{space}: GFLOP/s against MetaSchedule's, and seconds until as fast as its final")
         print(
-            f"{'operator':<10}{'ours':>8}{'theirs':>8}{'ratio':>8}{'tried':>7}{'trials':>7}"
-            f"{'ran':>7}{'wall':>7}{'reached':>9}{'share':>8}"
+            f"{'operator':<9}{'seed':>5}{'ours':>8}{'theirs':>8}{'ratio':>7}{'tried':>7}"
+            f"{'trials':>7}{'ran':>7}{'wall':>7}{'reached':>9}{'share':>7}  commit"
         )
-        for row in rows:
+        for row in found:
             one, rival = row[space], row["metaschedule"]
             reached, share = one["reached_after_seconds"], one["time_share"]
             print(
-                f"{row['name']:<10}{one['gflops']:>8.1f}{rival['gflops']:>8.1f}{one['ratio']:>8.3f}"
-                f"{one['measurements']:>7}{rival['trials']:>7}"
+                f"{row['name']:<9}{row['seed']:>5}{one['gflops']:>8.1f}{rival['gflops']:>8.1f}"
+                f"{one['ratio']:>7.3f}{one['measurements']:>7}{rival['trials']:>7}"
                 f"{one['process_seconds']:>7.1f}{rival['wall_seconds']:>7.1f}"
-                + ("    never" if share is None else f"{reached:>9.1f}{share:>8.3f}")
+                + ("    never      -" if share is None else f"{reached:>9.1f}{share:>7.3f}")
+                + f"  {row['commit']}"
             )
-        means[space] = {"ratio": _mean([row[space]["ratio"] for row in rows])}
-        shares = [row[space]["time_share"] for row in rows]
-        means[space]["time_share"] = None if None in shares else _mean(shares)
-        print(f"geometric mean: ratio {means[space]['ratio']:.3f}", end="")
-        share = means[space]["time_share"]
-        print(f", share of its time {share:.4f}" if share else ", not reached everywhere")
-    return means
+        print(f"geometric mean of {len(found)} ratios: {_mean(found, space, 'ratio'):.3f}", end="")
+        shares = [row for row in found if row[space]["time_share"] is not None]
+        if shares:
+            mean = _mean(shares, space, "time_share")
+            print(f"; of the {len(shares)} shares of its time: {mean:.4f}", end="")
+        print()
 
 
-def _mean(values: list[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+def _mean(rows: list[dict[str, Any]], space: str, what: str) -> float:
+    return statistics.geometric_mean(row[space][what] for row in rows)
 
 
 def main() -> None:
-    """Parse the command line, compare, print, and perhaps keep the JSON."""
+    """Parse the command line; compare and append, or report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pipeline", type=Path)
+    parser.add_argument("pipeline", type=Path, nargs="?", help="whose operators are tuned")
+    parser.add_argument("--report", type=Path, help="print the results of a file and do no more")
+    parser.add_argument("--append", type=Path, help="add each result to a file of JSON lines")
+    parser.add_argument("--again", action="store_true", help="also what the file already has")
     parser.add_argument("--layers", default="", help="names, with commas; all where missing")
-    parser.add_argument("--seconds", type=float, default=60.0, help="wall-clock per operator")
-    parser.add_argument("--template-seconds", type=float, default=20.0, help="as --seconds")
-    parser.add_argument(
-        "--spaces", nargs="+", choices=("sketch", "template"), default=["sketch", "template"]
-    )
+    parser.add_argument("--seconds", type=float, default=40.0, help="wall-clock per operator")
+    parser.add_argument("--template-seconds", type=float, default=10.0, help="as --seconds")
+    parser.add_argument("--spaces", nargs="+", choices=SPACES, default=list(SPACES))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--as-shipped", action="store_true")
-    parser.add_argument("--json", type=Path, help="also write everything here")
     options = parser.parse_args()
-    rows = []
+    if options.report is not None:
+        show(earlier(options.report))
+        return
+    if options.pipeline is None:
+        parser.error("name a pipeline, or a file to --report")
+    known = [] if options.append is None or options.again else earlier(options.append)
+    done = {
+        row["name"]
+        for row in known
+        if (row["seed"], row["asked_seconds"]) == (options.seed, options.seconds)
+    }
+    rows = [row for row in known if row["name"] in done]
     tasks, startup = tasks_of(options.pipeline, [x for x in options.layers.split(",") if x])
     for task in tasks:
+        if task.name in done:
+            continue
         rows.append(compare(task, options, startup))
-        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    means = show(rows, options.spaces)
-    if options.json is not None:
-        options.json.write_text(json.dumps({"operators": rows, "geometric_means": means}, indent=1))
+        line = json.dumps(rows[-1])
+        print(line, file=sys.stderr, flush=True)
+        if options.append is not None:
+            with options.append.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+    show(rows)
 
 
 if __name__ == "__main__":

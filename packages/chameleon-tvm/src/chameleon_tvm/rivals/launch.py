@@ -56,17 +56,18 @@ def tune_with_metaschedule(
     if answer["trace"] is not None:
         # In a fresh process: the tuner's own has its thread pool on other cores.
         kernel = {"trace": answer["trace"]}
-        answer["kernel_seconds"] = time_kernels(task, [kernel], threads=threads)[0]
+        answer["kernel_seconds"] = time_kernels(task, [kernel], threads=threads, rounds=1)[0][0]
     return answer
 
 
 def time_kernels(
     task: Task, kernels: Sequence[Mapping[str, Any]], *, threads: int, rounds: int = 3
-) -> list[float]:
-    """Seconds of kernels, each timed in fresh processes, in turns: of each the fastest process's.
+) -> list[list[float]]:
+    """Seconds of kernels, each timed in fresh processes of its own, in turns.
 
-    A process may meet a stretch in which the machine is disturbed; none meets one in which it is
-    faster than it can be.
+    All kernels meet the same clock, the same pinning of threads and the same stretches of a
+    disturbed machine. A process's time is the median of its repeats; take the median over the
+    processes, since where pages lie differs from process to process.
 
     Args:
         task: the task.
@@ -75,13 +76,26 @@ def time_kernels(
             options.
         threads: that kernels run with.
         rounds: how often each has its turn.
+
+    Returns:
+        For every kernel the seconds of each of its processes.
+
+    Raises:
+        ChameleonError: a kernel computes wrong numbers.
     """
     seconds: list[list[float]] = [[] for _ in kernels]
     for _ in range(rounds):
         for kernel, times in zip(kernels, seconds, strict=True):
             request = {"task": task.to_json(), "threads": threads, "kernel": dict(kernel)}
-            times.append(_run("chameleon_tvm.rivals.timing", request, threads)["seconds"])
-    return [min(times) for times in seconds]
+            answer = _run("chameleon_tvm.rivals.timing", request, threads)
+            if not answer["error"] <= answer["tolerance"]:
+                raise ChameleonError(
+                    f"a kernel of task {task.name!r} is off by {answer['error']:.1e}, where "
+                    f"{answer['tolerance']:.0e} is allowed",
+                    hint="Its time means nothing; report the schedule.",
+                )
+            times.append(answer["seconds"])
+    return seconds
 
 
 def _run(module: str, request: Mapping[str, Any], threads: int) -> dict[str, Any]:

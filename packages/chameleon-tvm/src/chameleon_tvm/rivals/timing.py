@@ -93,7 +93,11 @@ def main(asked: str, answered: str) -> None:
         kernel = provider.builder(task, threads=request["threads"]).build(named["config"])
     # Timed first: NumPy's threads, once started for the reference, spin beside the kernel.
     seconds = median_seconds(kernel)
-    answer = {"error": relative_error(kernel, task), "seconds": seconds}
+    answer = {
+        "error": relative_error(kernel, task),
+        "tolerance": operator_of(task).tolerance,
+        "seconds": seconds,
+    }
     Path(answered).write_text(json.dumps(answer), encoding="utf-8")
 
 

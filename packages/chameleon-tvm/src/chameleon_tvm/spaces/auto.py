@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
+from chameleon_core.plugins.factory import make_stage
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.registry import default_registry
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 
+from chameleon_tvm.operators.specs import OPERATOR_SPECS
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
@@ -15,6 +19,9 @@ from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 
 class AutoSpace(SpaceProvider):
     """Chooses between ``template`` and ``sketch``, task by task.
+
+    Tasks whose operator another space provider claims as its own go to that one, with its
+    default options.
 
     Args:
         options: those of ``sketch``, for the tasks that get it.
@@ -31,6 +38,13 @@ class AutoSpace(SpaceProvider):
         return self._provider(task).builder(task, threads=threads)
 
     def _provider(self, task: Task) -> SpaceProvider:
+        # Looked up only for what is not TVM's: workers load no plugins for ordinary tasks.
+        record = None
+        if task.operator not in OPERATOR_SPECS:
+            record = default_registry().space_of(task.operator)
+        if record is not None:
+            provider: SpaceProvider = make_stage(KINDS["spaces"], record, record.options())
+            return provider
         try:
             template_of(task)
         except ConfigError:

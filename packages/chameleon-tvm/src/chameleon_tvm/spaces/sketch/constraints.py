@@ -10,14 +10,10 @@ import numpy as np
 from chameleon_core.space import Constraint, Knob, Values
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.sketch.model import (
-    FMA_LATENCY,
-    FMA_UNITS,
-    MANY_INSTRUCTIONS,
-    NestModel,
-    common_model,
-)
+from chameleon_tvm.spaces.sketch.cycles import FMA_LATENCY, FMA_UNITS, MANY_INSTRUCTIONS
+from chameleon_tvm.spaces.sketch.model import NestModel, merged_model
 from chameleon_tvm.spaces.sketch.nest import Nest
+from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm.spaces.sketch.plan import SKETCH, ThinnedFactorization
 
 Predicate = Callable[[Values], NDArray[np.bool_]]
@@ -85,19 +81,21 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
 
         return holds
 
+    # Where outputs are staged makes no difference here, and that is mostly all that differs.
+    bare = [None if nest is None else attrs.evolve(nest, staged_at=None) for nest in nests]
+    alike = bool(bare) and all(nest == bare[0] for nest in bare)
     return Constraint(
         reason="a block is computed at a loop of one iteration, which TVM moves elsewhere",
-        holds=per_sketch([of(nest) for nest in nests]),
+        holds=(of(bare[0]) or _always) if alike else per_sketch([of(nest) for nest in nests]),
     )
 
 
 def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
     """Points that cannot be fast on a CPU, whatever else is chosen."""
-    alike = common_model(models)
+    alike = merged_model(models)
 
     def build(make: Callable[[NestModel], Predicate | None]) -> Predicate:
-        # Where outputs are staged matters for parallel loops alone.
-        if alike is not None and make is not _parallel_enough:
+        if alike is not None:
             return make(alike) or _always
         return per_sketch([None if model is None else make(model) for model in models])
 
@@ -119,6 +117,10 @@ def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
         Constraint(
             reason="so much unrolled code compiles for seconds and runs no faster",
             holds=build(_compact_code),
+        ),
+        Constraint(
+            reason="an inlined padding leaves conditions in the innermost loops",
+            holds=build(_unconditional),
         ),
     ]
 
@@ -156,7 +158,7 @@ def _whole_vectors(model: NestModel) -> Predicate | None:
 
 def _fitting_registers(model: NestModel) -> Predicate | None:
     limit = model.info.vector_registers
-    return lambda values: model.registers(model.nest.extents(values))["accumulators"] <= limit
+    return lambda values: model.accumulators(model.nest.extents(values)) <= limit
 
 
 def _busy_units(model: NestModel) -> Predicate | None:
@@ -164,7 +166,7 @@ def _busy_units(model: NestModel) -> Predicate | None:
     least = FMA_LATENCY * FMA_UNITS // 2
     if model.spatial_points < least * model.lanes:
         return None
-    return lambda values: model.registers(model.nest.extents(values))["accumulators"] >= least
+    return lambda values: model.accumulators(model.nest.extents(values)) >= least
 
 
 def _parallel_enough(model: NestModel) -> Predicate | None:
@@ -172,7 +174,8 @@ def _parallel_enough(model: NestModel) -> Predicate | None:
         return None
 
     def holds(values: Values) -> NDArray[np.bool_]:
-        grain = model.parallel(model.nest.extents(values), values)["parallel"]
+        here = model.at(values)
+        grain = here.parallel(here.nest.extents(values), values)["parallel"]
         return np.broadcast_to(grain >= model.info.cores, (len(values[SKETCH]),))
 
     return holds
@@ -182,4 +185,12 @@ def _compact_code(model: NestModel) -> Predicate:
     limit = 2 * MANY_INSTRUCTIONS
     return lambda values: np.asarray(
         model.unrolling(model.nest.extents(values), values)["instructions"] <= limit
+    )
+
+
+def _unconditional(model: NestModel) -> Predicate | None:
+    if not model.rewritten or not model.nest.locations:
+        return None
+    return lambda values: np.asarray(
+        ~model.inlined(values) | pieces_of_borders(model.nest, model.nest.extents(values))[1]
     )

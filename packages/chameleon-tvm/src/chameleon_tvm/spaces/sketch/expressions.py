@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,17 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     tvm.tirx.Min: np.minimum,
     tvm.tirx.Max: np.maximum,
 }
+
+_SYMBOLIC: dict[type, Callable[[Any, Any], Any]] = {
+    tvm.tirx.Add: operator.add,
+    tvm.tirx.Sub: operator.sub,
+    tvm.tirx.Mul: operator.mul,
+    tvm.tirx.FloorDiv: tvm.tirx.floordiv,
+    tvm.tirx.FloorMod: tvm.tirx.floormod,
+    tvm.tirx.Min: tvm.tirx.min,
+    tvm.tirx.Max: tvm.tirx.max,
+}
+_COMPARISONS = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 
 def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
@@ -40,3 +52,36 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
     if operation is None:
         raise NotImplementedError(f"cannot evaluate {type(expression).__name__} on arrays")
     return operation(evaluate(expression.a, variables), evaluate(expression.b, variables))
+
+
+def variables_of(expression: Any) -> frozenset[str]:
+    """Names of the variables of an expression of arithmetic and comparisons.
+
+    One that holds anything else has the unusual name ``?`` among them.
+    """
+    if isinstance(expression, tvm.tirx.Var):
+        return frozenset({str(expression.name)})
+    if isinstance(expression, tvm.tirx.IntImm):
+        return frozenset()
+    if isinstance(expression, tvm.tirx.Cast):
+        return variables_of(expression.value)
+    if type(expression) in _BINARY or isinstance(expression, _COMPARISONS):
+        return variables_of(expression.a) | variables_of(expression.b)
+    return frozenset({"?"})
+
+
+def replaced(expression: Any, values: Mapping[str, int]) -> Any:
+    """An integer expression with numbers in place of some variables."""
+    if isinstance(expression, tvm.tirx.Var):
+        return values.get(str(expression.name), expression)
+    if isinstance(expression, tvm.tirx.IntImm):
+        return int(expression)
+    if isinstance(expression, tvm.tirx.Cast):
+        return replaced(expression.value, values)
+    made = _SYMBOLIC.get(type(expression))
+    if made is None:
+        raise NotImplementedError(f"cannot rewrite {type(expression).__name__}")
+    first, second = replaced(expression.a, values), replaced(expression.b, values)
+    if isinstance(first, int) and isinstance(second, int):
+        return int(_BINARY[type(expression)](first, second))
+    return made(first, second)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 from chameleon_core.space import Configs, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm.spaces.sketch.constraints import Rows
-from chameleon_tvm.spaces.sketch.model import NestModel, common_model
+from chameleon_tvm.spaces.sketch.model import NestModel, merged_model
 from chameleon_tvm.spaces.sketch.plan import SKETCH
 
 CYCLES = "cycles"
-_DRAWN = 8192
+_DRAWN = 1 << 15
 _APART = 3
 
 
@@ -24,9 +23,9 @@ def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
     names = _names(models)
     if not names:
         return None
-    alike = common_model(models)
+    alike = merged_model(models)
     if alike is not None:
-        return FeatureBlock(names=_prefixed(names), compute=_at_once(alike, names, models))
+        return FeatureBlock(names=_prefixed(names), compute=_at_once(alike, names))
 
     def compute(values: Values) -> NDArray[np.float64]:
         sketch = values[SKETCH]
@@ -47,18 +46,11 @@ def _prefixed(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"nest.{name}" for name in names)
 
 
-def _at_once(
-    alike: NestModel, names: Sequence[str], models: Sequence[NestModel | None]
-) -> Callable[[Values], NDArray[np.float64]]:
+def _at_once(alike: NestModel, names: Sequence[str]) -> Callable[[Values], NDArray[np.float64]]:
     """Features of all sketches by one evaluation: small batches cost as much as large ones."""
-    nowhere = len(alike.nest.loops)
-    stages = [None if model is None else model.nest.staged_at for model in models]
-    positions = np.array([nowhere if stage is None else stage for stage in stages])
 
     def compute(values: Values) -> NDArray[np.float64]:
-        sketch = values[SKETCH]
-        staged = attrs.evolve(alike.nest, staged_at=positions[sketch])
-        quantities = attrs.evolve(alike, nest=staged).quantities(values, len(sketch))
+        quantities = alike.at(values).quantities(values, len(values[SKETCH]))
         columns = np.stack([quantities[name] for name in names], axis=1)
         out: NDArray[np.float64] = np.log2(1 + columns)
         return out

@@ -15,24 +15,14 @@ import numpy as np
 from chameleon_core.space import Values
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.sketch.nest import Access, Extents, Nest
-from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT
+from chameleon_tvm.spaces.sketch.cycles import cycles_of
+from chameleon_tvm.spaces.sketch.nest import MOST_COPIES, Access, Extents, Nest
+from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
+from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT, SKETCH
 from chameleon_tvm.targets import TargetInfo
-
-FMA_LATENCY = 4
-"""Cycles until a fused multiply-add's result can be added to again, on today's CPUs."""
-FMA_UNITS = 2
-"""Vector multiply-adds, and vector loads, that today's CPUs start in a cycle."""
-L2_BYTES_PER_CYCLE = 64.0
-L3_BYTES_PER_CYCLE = 16.0
-"""Sustained bytes per cycle and core from the second and third level: orders of magnitude."""
 
 OPERANDS = 6
 """Vector registers a multiply-add loop wants for its operands."""
-MANY_INSTRUCTIONS = 256
-"""Vector multiply-adds in one unrolled block beyond which compilers do badly."""
-SLOWER = 1.2
-"""Factor by which each known nuisance slows a kernel down: a guess that orders well."""
 
 Quantities = dict[str, NDArray[np.float64]]
 
@@ -44,10 +34,21 @@ class NestModel:
     Attributes:
         nest: the anchor block's loops.
         info: the target.
+        rewritten: whether sums are kept in registers and padded taps skipped (``reductions``).
+        stages: where several sketches share this model, each one's ``Nest.staged_at``.
     """
 
     nest: Nest
     info: TargetInfo
+    rewritten: bool = False
+    stages: tuple[int, ...] | None = None
+
+    def at(self, values: Values) -> NestModel:
+        """The model with every configuration's outputs staged where its sketch stages them."""
+        if self.stages is None:
+            return self
+        staged = np.array(self.stages)[values[SKETCH]]
+        return attrs.evolve(self, nest=attrs.evolve(self.nest, staged_at=staged), stages=None)
 
     def quantities(self, values: Values, count: int) -> Quantities:
         """All quantities by name, each of shape (count,).
@@ -62,7 +63,13 @@ class NestModel:
         found.update(self.parallel(extents, values))
         self._memory(found, extents)
         self._producers(found, extents, values)
-        self._cost(found)
+        found["cycles"] = cycles_of(
+            found,
+            iterations=math.prod(axis.extent for axis in self.nest.axes),
+            lanes=self.lanes,
+            cores=self.info.cores,
+            rewritten=self.rewritten,
+        )
         return {
             name: np.broadcast_to(np.asarray(value, np.float64), (count,))
             for name, value in found.items()
@@ -90,7 +97,7 @@ class NestModel:
     # -- registers --------------------------------------------------------------------------
 
     def _innermost_level(self) -> int:
-        return self.nest.levels()[-1]
+        return self.nest.levels[-1]
 
     def registers(self, extents: list[Extents]) -> dict[str, Any]:
         """The register tile: the innermost spatial level, its last loop vectorised."""
@@ -101,7 +108,7 @@ class NestModel:
         vector = extents[-1]
         vectors = np.ceil(vector / lanes)
         copies = _product(extents[start:-1])
-        accumulators = copies * vectors
+        accumulators = self.accumulators(extents)
         tile = nest.tile(start, extents)
         innermost = nest.parts[-1].axis.name
         loads: Any = 0.0
@@ -123,11 +130,29 @@ class NestModel:
         found["registers_over"] = np.maximum(
             accumulators + OPERANDS - self.info.vector_registers, 0
         )
-        levels = nest.levels()
+        levels = nest.levels
         inner = levels[-2] if len(levels) > 1 else start
         found["inner_reduction"] = _product(extents[inner:start])
+        kept = self._sums_stay(extents, copies)
+        found["sums_kept"] = kept * np.ones(1)
+        everything = math.prod(axis.extent for axis in nest.axes if axis.reduction)
+        found["reduction_in_registers"] = np.where(kept, everything, found["inner_reduction"])
         found["last_reduction"] = extents[start - 1] if start else np.ones(1)
         return found
+
+    def accumulators(self, extents: list[Extents]) -> Any:
+        """Vector registers that the register tile's sums take."""
+        copies = _product(extents[self._innermost_level() : -1])
+        return copies * np.ceil(extents[-1] / float(self.lanes))
+
+    def _sums_stay(self, extents: list[Extents], copies: Any) -> Any:
+        """Whether the register tile is summed up from the first addition to the last."""
+        kept: Any = (copies <= MOST_COPIES) & np.full(1, self.rewritten)
+        start, end = self.nest.first_reduction_part, self._innermost_level()
+        for part, extent in zip(self.nest.parts[start:end], extents[start:end], strict=True):
+            if not part.axis.reduction:
+                kept = kept & (extent == 1)
+        return kept
 
     def _output(self) -> Access:
         return next(access for access in self.nest.accesses if access.written)
@@ -147,13 +172,28 @@ class NestModel:
             size = size * extent
             unrolled = np.where(size <= limit, size, unrolled)
         copies = _product(extents[self._innermost_level() : -1])
+        at_least = MOST_COPIES if self.rewritten else 1
+        if self.rewritten:
+            unrolled = np.maximum(unrolled, np.where(copies <= at_least, copies, 1))
+        pieces, clean = pieces_of_borders(self.nest, extents)
+        inlined = self.inlined(values) & clean & np.full(1, self.rewritten)
+        unrolled_in_all = unrolled * np.where(inlined, pieces, 1)
         return {
             "unroll_limit": limit,
             "unrolled": unrolled,
-            "instructions": unrolled * np.ceil(extents[-1] / self.lanes),
-            "tile_unrolled": (copies <= np.maximum(limit, 1)).astype(np.float64),
+            "pieces": np.where(inlined, pieces, 1),
+            "skips_padding": inlined.astype(np.float64),
+            "instructions": unrolled_in_all * np.ceil(extents[-1] / self.lanes),
+            "tile_unrolled": (copies <= np.maximum(limit, at_least)).astype(np.float64),
             "reductions_unrolled": np.maximum(unrolled / copies, 1),
         }
+
+    def inlined(self, values: Values) -> Any:
+        """Whether a block that feeds the anchor is computed inside of it."""
+        inlined: Any = np.zeros(1, bool)
+        for knob in self.nest.locations:
+            inlined = inlined | (values[knob] == INLINE)
+        return inlined
 
     # -- threads ----------------------------------------------------------------------------
 
@@ -183,7 +223,7 @@ class NestModel:
     def _memory(self, found: dict[str, Any], extents: list[Extents]) -> None:
         """Footprint of every tile level, and bytes fetched if each tile is fetched once."""
         nest = self.nest
-        levels = nest.levels()
+        levels = nest.levels
         footprints, traffics = [], []
         for number, start in enumerate(levels):
             tile = nest.tile(start, extents)
@@ -226,39 +266,21 @@ class NestModel:
         found["rooted"] = rooted * starts
         found["repeated"] = repeated
 
-    # -- ranking ----------------------------------------------------------------------------
 
-    def _cost(self, found: dict[str, Any]) -> None:
-        """Estimated cycles per core, for ranking first guesses."""
-        accumulators = found["accumulators"]
-        step = np.maximum(np.maximum(accumulators, found["loads"]) / FMA_UNITS, float(FMA_LATENCY))
-        # Accumulators go to memory and back once per innermost run of reduction loops; stores
-        # and loads overlap with arithmetic.
-        step = step + accumulators / found["inner_reduction"] / FMA_UNITS
-        step = step + found["registers_over"] / FMA_UNITS
-        for slow in (
-            found["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
-            found["inlined"] > 0,  # The producer's conditions sit in the innermost loop.
-            found["instructions"]
-            > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
-        ):
-            step = step * np.where(slow, SLOWER, 1.0)
-        iterations = math.prod(axis.extent for axis in self.nest.axes)
-        work = accumulators * found["vector_efficiency"] * self.lanes
-        cycles = iterations / work * step
-        memory = found["traffic_l1"] / L2_BYTES_PER_CYCLE + found["traffic_l2"] / L3_BYTES_PER_CYCLE
-        found["cycles"] = (cycles + memory) / (float(self.info.cores) * found["balance"])
-
-
-def common_model(models: Sequence[NestModel | None]) -> NestModel | None:
-    """The model of all sketches if they differ only in where outputs are staged, else None."""
+def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:
+    """One model of all sketches if they differ only in where outputs are staged, else None."""
     bare = [
         None
         if model is None
         else attrs.evolve(model, nest=attrs.evolve(model.nest, staged_at=None))
         for model in models
     ]
-    return bare[0] if bare and all(model == bare[0] for model in bare) else None
+    if not bare or bare[0] is None or any(model != bare[0] for model in bare):
+        return None
+    nowhere = len(bare[0].nest.loops)
+    staged = [None if model is None else model.nest.staged_at for model in models]
+    stages = tuple(nowhere if stage is None else int(stage) for stage in staged)
+    return attrs.evolve(bare[0], stages=stages)
 
 
 def _product(extents: list[Extents]) -> Any:

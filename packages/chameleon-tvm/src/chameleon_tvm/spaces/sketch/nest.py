@@ -8,6 +8,7 @@ tiles, footprints, threads and legal compute locations follow for many configura
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -19,6 +20,11 @@ from chameleon_tvm.quick_tvm import Schedule, tvm
 from chameleon_tvm.spaces.sketch.expressions import evaluate
 
 Extents = NDArray[np.float64]
+
+_ONE: Extents = np.ones(1)
+
+MOST_COPIES = 64
+"""Statements of a register tile beyond which it is left as loops."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,13 +60,16 @@ class Access:
 
     def footprint(self, tile: Mapping[str, Extents]) -> Extents:
         """Bytes touched by a tile (axis name to extents of shape (n,)); shape (n,)."""
-        size: Extents = np.float64(self.itemsize) * np.ones(1)
+        size: Any = _ONE * self.itemsize
         for extent, dimension in zip(self.shape, self.strides, strict=True):
-            span: Any = 1.0
+            if extent == 1 or not dimension:
+                continue
+            span: Any = 1 - sum(map(abs, dimension.values()))
             for axis, stride in dimension.items():
-                span = span + abs(stride) * (tile[axis] - 1)
-            size = size * np.minimum(span, extent)
-        return size
+                span = span + (tile[axis] if abs(stride) == 1 else abs(stride) * tile[axis])
+            size = size * (span if len(dimension) == 1 else np.minimum(span, extent))
+        made: Extents = size
+        return made
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +113,7 @@ class Nest:
     max_parallel: int | None = None
     max_vector: int | None = None
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """All loops with fused ones taken apart, outermost first."""
         return tuple(part for loop in self.loops for part in loop)
@@ -122,6 +131,7 @@ class Nest:
             for part in self.parts
         ]
 
+    @cached_property
     def levels(self) -> list[int]:
         """Where each tile level starts in ``parts``: runs of spatial or reduction loops."""
         starts: list[int] = []
@@ -132,6 +142,12 @@ class Nest:
                 starts.append(position)
             previous = level
         return starts
+
+    @cached_property
+    def first_reduction_part(self) -> int:
+        """The position in ``parts`` of the outermost reduction loop."""
+        found = (p for p, part in enumerate(self.parts) if part.axis.reduction)
+        return next(found, len(self.parts))
 
     def position_of_first_reduction(self) -> int:
         """The position in ``loops`` of the outermost reduction loop."""
@@ -149,9 +165,11 @@ class Nest:
 
     def tile(self, start: int, extents: list[Extents]) -> dict[str, Extents]:
         """Extents per axis of what the parts from ``start`` inwards cover."""
-        tile: dict[str, Extents] = {axis.name: np.ones(1) for axis in self.axes}
+        tile: dict[str, Extents] = {axis.name: _ONE for axis in self.axes}
         for part, extent in zip(self.parts[start:], extents[start:], strict=True):
-            tile[part.axis.name] = tile[part.axis.name] * extent
+            if part.knob is not None or part.extent > 1:
+                known = tile[part.axis.name]
+                tile[part.axis.name] = extent if known is _ONE else known * extent
         return tile
 
     def split_at(

@@ -14,6 +14,8 @@ class SketchOptions:
         rules: which of TVM's schedule rules generate the sketches.
         prune: whether points that cannot be fast are left out of the space.
         rewrite_layout: whether constant inputs are packed to suit the schedule.
+        rewrite_sums: whether, on CPUs, tiles of sums are kept in registers and products of padded
+            zeros are skipped, which MetaSchedule's own programs do not do.
         start: how many analytically ranked configurations are offered to be measured first.
         max_choices: the largest number of factorisations one tile knob may have.
         seed: of the generator, which samples what its rules leave open.
@@ -31,6 +33,10 @@ class SketchOptions:
     rewrite_layout: bool = attrs.field(
         default=True,
         metadata={"help": "pack constant inputs (weights) into the layout the schedule reads"},
+    )
+    rewrite_sums: bool = attrs.field(
+        default=True,
+        metadata={"help": "on CPUs, keep sums in registers and skip products of padded zeros"},
     )
     start: int = attrs.field(
         default=32,

@@ -23,6 +23,7 @@ from chameleon_tvm.spaces.sketch.constraints import (
 from chameleon_tvm.spaces.sketch.features import feature_block, first_guesses
 from chameleon_tvm.spaces.sketch.generator import Generated, generate
 from chameleon_tvm.spaces.sketch.gpu_constraints import gpu_constraints
+from chameleon_tvm.spaces.sketch.lowered import PLAIN_DTYPES, loops_of
 from chameleon_tvm.spaces.sketch.model import NestModel
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.packing import pack
@@ -80,7 +81,10 @@ class SketchPlan:
         if self._target.kind.name == "llvm":
             info = target_info(task.target)
             self.models = [
-                None if nest is None else NestModel(nest=nest, info=info) for nest in self.nests
+                None
+                if nest is None
+                else NestModel(nest=nest, info=info, rewritten=options.rewrite_sums)
+                for nest in self.nests
             ]
         if options.prune:
             self._knobs = with_whole_vectors(self._knobs, self.models)
@@ -151,6 +155,9 @@ class SketchBuilder(TVMBuilder):
         super().__init__(task, threads=threads)
         self._plan = SketchPlan(task, self.operator, options)
         self._physical = self.operator.arrange(self.inputs)
+        dtypes = {str(parameter.dtype) for parameter in self.operator.prim_func().params}
+        on_cpu = tvm_target(task.target).kind.name == "llvm"
+        self._short = options.rewrite_sums and on_cpu and dtypes <= PLAIN_DTYPES
 
     def program(self, config: Sequence[int]) -> Program:
         made = self.scheduled(config)
@@ -159,7 +166,14 @@ class SketchBuilder(TVMBuilder):
             pack(array, made.layouts[name]) if name in made.layouts else array
             for name, array in zip(names, self._physical, strict=False)
         ]
-        return Program(function=made.function, inputs=inputs, unpack=self.operator.logical)
+        if not self._short:
+            return Program(function=made.function, inputs=inputs, unpack=self.operator.logical)
+        return Program(
+            function=loops_of(made.function),
+            inputs=inputs,
+            unpack=self.operator.logical,
+            plain_loops=True,
+        )
 
     def scheduled(self, config: Sequence[int]) -> Scheduled:
         """The scheduled function, for those who want the code and not the kernel."""

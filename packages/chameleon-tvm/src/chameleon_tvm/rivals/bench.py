@@ -1,0 +1,74 @@
+"""TVM's MetaSchedule as a rival in ``chameleon bench``; imports no TVM itself."""
+
+from __future__ import annotations
+
+import os
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Rival, RivalTrace
+from chameleon_core.task import Task
+
+from chameleon_tvm.rivals.launch import tune_with_metaschedule
+from chameleon_tvm.rivals.options import MetaScheduleOptions
+
+
+class MetaSchedule(Rival):
+    """``ms.tune_tir`` in a process of its own, its best kernel timed by our clock.
+
+    Args:
+        options: how it is run.
+    """
+
+    def __init__(self, options: MetaScheduleOptions) -> None:
+        self._options = options
+
+    def tune(
+        self, task: Task, *, measurements: int, wall_seconds: float | None, seed: int
+    ) -> RivalTrace:
+        """Tune a task; every point is the end of one of its batches.
+
+        Its own timings rank its kernels; they are scaled so that the last is what our clock says
+        of the same kernel, since two clocks of one machine differ by how they warm up.
+
+        Raises:
+            ConfigError: the task is no operator of this package.
+            ChameleonError: it ended with an error.
+        """
+        if task.location:
+            raise ConfigError(
+                f"MetaSchedule cannot tune {task.name!r}, which is a recorded table",
+                hint="use it in suites whose tasks are operators or models",
+            )
+        answer = tune_with_metaschedule(
+            task,
+            threads=self._options.threads or _cores(),
+            wall_seconds=wall_seconds or 0.0,
+            trials=measurements,
+            as_shipped=self._options.as_shipped,
+            seed=seed,
+        )
+        ours, theirs = answer["kernel_seconds"], answer["best_seconds"]
+        clocks = ours / theirs if ours and theirs else 1.0
+        points = answer["history"]
+        return RivalTrace(
+            at_seconds=tuple(point["seconds"] for point in points),
+            measurements=tuple(point["trials"] for point in points),
+            best_seconds=tuple(
+                float("inf") if point["best_seconds"] is None else point["best_seconds"] * clocks
+                for point in points
+            ),
+            failed=answer["failed"],
+            final_seconds=ours,
+            details={
+                "wall_seconds": answer["seconds"],
+                "own_best_seconds": theirs,
+                "failed": answer["failed"],
+                "as_shipped": self._options.as_shipped,
+            },
+        )
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

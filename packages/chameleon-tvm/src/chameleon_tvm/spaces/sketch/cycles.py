@@ -1,0 +1,68 @@
+"""Estimated cycles of loop nests, for ranking first guesses: rough, but they order well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FMA_LATENCY = 4
+"""Cycles until a fused multiply-add's result can be added to again, on today's CPUs."""
+FMA_UNITS = 2
+"""Vector multiply-adds, and vector loads, that today's CPUs start in a cycle."""
+L2_BYTES_PER_CYCLE = 64.0
+L3_BYTES_PER_CYCLE = 16.0
+"""Sustained bytes per cycle and core from the second and third level: orders of magnitude."""
+
+MANY_INSTRUCTIONS = 256
+"""Vector multiply-adds in one unrolled block beyond which compilers do badly."""
+CONDITIONAL = 2.5
+"""Factor by which a condition in the innermost loop slows it down."""
+SKIPPED = 0.93
+"""Factor by which reading an input in place, its padding skipped, beats a padded copy."""
+MOVED = 1.03
+"""Factor by which sums that move between memory and registers slow a kernel down."""
+EXPOSED = 0.2
+"""Share of the transfers between caches that arithmetic does not hide."""
+SLOWER = 1.2
+"""Factor by which each known nuisance slows a kernel down: a guess that orders well."""
+
+
+def cycles_of(
+    found: Mapping[str, Any], *, iterations: int, lanes: int, cores: int, rewritten: bool
+) -> NDArray[np.float64]:
+    """Estimated cycles per core.
+
+    Args:
+        found: the quantities of ``NestModel``.
+        iterations: multiply-adds of the whole operator.
+        lanes: of a vector register.
+        cores: that share the work.
+        rewritten: see ``NestModel``.
+    """
+    accumulators = found["accumulators"]
+    step = np.maximum(np.maximum(accumulators, found["loads"]) / FMA_UNITS, float(FMA_LATENCY))
+    # Accumulators go to memory and back once per innermost run of reduction loops; stores
+    # and loads overlap with arithmetic.
+    step = step + accumulators / found["reduction_in_registers"] / FMA_UNITS
+    step = step + found["registers_over"] / FMA_UNITS
+    for slow in (
+        found["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
+        found["instructions"] > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
+    ):
+        step = step * np.where(slow, SLOWER, 1.0)
+    conditional = (found["inlined"] > 0) & (found["skips_padding"] == 0)
+    step = step * np.where(conditional, CONDITIONAL if rewritten else SLOWER, 1.0)
+    step = step * np.where(found["skips_padding"] > 0, SKIPPED, 1.0)
+    step = step * np.where(found["sums_kept"] > 0, 1.0, MOVED)
+    work = accumulators * found["vector_efficiency"] * lanes
+    cycles = iterations / work * step
+    # Prefetching overlaps transfers with arithmetic: the slower of them counts, the others
+    # in small part.
+    near = found["traffic_l1"] / L2_BYTES_PER_CYCLE
+    far = found["traffic_l2"] / L3_BYTES_PER_CYCLE
+    busy = np.maximum(np.maximum(cycles, near), far) + EXPOSED * (near + far)
+    cycles_per_core: NDArray[np.float64] = busy / (float(cores) * found["balance"])
+    return cycles_per_core

@@ -1,0 +1,124 @@
+"""What a tiled reduction looks like once blocks have become loops, and loops with other bodies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.sketch.expressions import variables_of
+
+Loops = tuple[Any, ...]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Reduction:
+    """A tile of sums: what it starts with and what is added to it.
+
+    Attributes:
+        start: the initial value, a scalar.
+        loops: around the addition, outermost first, one inside of the other.
+        store: the addition.
+        added: what it adds.
+    """
+
+    start: Any
+    loops: Loops
+    store: Any
+    added: Any
+
+    @property
+    def spatial(self) -> frozenset[str]:
+        """Names of the variables that the sum's place depends on."""
+        return frozenset().union(*(variables_of(index) for index in self.store.indices))
+
+    @property
+    def first_tile_loop(self) -> int:
+        """The position behind the last reduction loop."""
+        spatial = self.spatial
+        summed = [p for p, loop in enumerate(self.loops) if name_of(loop) not in spatial]
+        return 1 + max(summed, default=-1)
+
+    @property
+    def tile(self) -> Loops:
+        """The loops inside of all reduction loops."""
+        return self.loops[self.first_tile_loop :]
+
+
+def reduction_of(before: Any, statement: Any) -> Reduction | None:
+    """The reduction that two neighbouring statements are, or None."""
+    initial, first = _chain(before)
+    loops, store = _chain(statement)
+    if not (loops and isinstance(first, tirx.BufferStore) and isinstance(store, tirx.BufferStore)):
+        return None
+    alike = first.buffer.same_as(store.buffer)
+    constant = isinstance(first.value, tirx.FloatImm | tirx.IntImm)
+    if not (alike and constant and isinstance(store.value, tirx.Add)):
+        return None
+    reduction = Reduction(start=first.value, loops=loops, store=store, added=store.value.b)
+    if "?" in reduction.spatial or not _reads(store.value.a, store):
+        return None
+    covered = math.prod(int(loop.extent) for loop in loops if name_of(loop) in reduction.spatial)
+    same_size = covered == math.prod(int(loop.extent) for loop in initial)
+    return reduction if same_size else None
+
+
+def with_body(
+    loop: Any, body: Any, *, start: int = 0, extent: int | None = None, unroll: bool = False
+) -> Any:
+    """A loop around another body, perhaps over another range."""
+    kind, dtype = tirx.ForKind(int(loop.kind)), str(loop.loop_var.ty)
+    if unroll and kind == tirx.ForKind.SERIAL:
+        kind = tirx.ForKind.UNROLLED
+    return tirx.For(
+        loop.loop_var,
+        tirx.IntImm(dtype, start),
+        tirx.IntImm(dtype, int(loop.extent) if extent is None else extent),
+        kind,
+        body,
+        loop.thread_binding,
+        dict(loop.annotations),
+    )
+
+
+def _chain(statement: Any) -> tuple[Loops, Any]:
+    """The loops that are nested one inside of the other, and what is inside of them all."""
+    loops: list[Any] = []
+    while isinstance(statement, tirx.For) and counts_from_zero(statement):
+        loops.append(statement)
+        statement = statement.body
+    return tuple(loops), statement
+
+
+def counts_from_zero(loop: Any) -> bool:
+    """Whether a loop runs from 0 to a constant."""
+    return (
+        isinstance(loop.min, tirx.IntImm)
+        and int(loop.min) == 0
+        and isinstance(loop.extent, tirx.IntImm)
+    )
+
+
+def _reads(value: Any, store: Any) -> bool:
+    """Whether a value is the element that a store writes."""
+    return (
+        isinstance(value, tvm.ir.TensorLoad)
+        and value.source.same_as(store.buffer)
+        and len(value.indices) == len(store.indices)
+        and all(
+            str(mine) == str(other)
+            for mine, other in zip(value.indices, store.indices, strict=True)
+        )
+    )
+
+
+def name_of(loop: Any) -> str:
+    """The name of a loop's variable."""
+    return str(loop.loop_var.name)
+
+
+def is_vectorized(loop: Any) -> bool:
+    """Whether a loop's iterations are the lanes of vectors."""
+    return int(loop.kind) == int(tirx.ForKind.VECTORIZED)

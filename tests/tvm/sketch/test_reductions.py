@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.sketch.borders import guards_of, holds
+from chameleon_tvm.spaces.sketch.lowered import loops_of
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.plan import INLINE
+from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FILTERS = 32
+EVERYTHING = SketchOptions(start=0, prune=False)
+CONVOLUTIONS = {
+    "three": {
+        "input": (1, 8, 6, 6),
+        "filters": FILTERS,
+        "kernel": 3,
+        "padding": 1,
+        "layout": "NHWC",
+    },
+    "strided": {
+        "input": (1, 8, 8, 8),
+        "filters": FILTERS,
+        "kernel": 3,
+        "stride": 2,
+        "padding": 1,
+        "layout": "NHWC",
+    },
+    "wide": {
+        "input": (1, 4, 9, 9),
+        "filters": FILTERS,
+        "kernel": 5,
+        "padding": 2,
+        "layout": "NHWC",
+    },
+    "dilated": {
+        "input": (1, 4, 9, 9),
+        "filters": FILTERS,
+        "kernel": 3,
+        "padding": 2,
+        "dilation": 2,
+        "layout": "NHWC",
+    },
+    "NCHW": {
+        "input": (1, 8, 6, 16),
+        "filters": FILTERS,
+        "kernel": 3,
+        "padding": 1,
+        "layout": "NCHW",
+    },
+}
+
+
+def inlined(space, count):
+    """Configurations whose padding is inlined."""
+    column = space.index["compute_location_padded"]
+    configs = space.sample(40 * count, np.random.default_rng(1))
+    configs[:, column] = list(space.knobs[column].options).index(INLINE)
+    configs = space.distinct(configs[space.legal(configs)])
+    # Where vectors go on over the next loop, TVM's own programs read weights out of bounds.
+    lanes = space.values(configs)["tile_oc"][:, -1]
+    return configs[lanes < FILTERS][:count]
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_inlined_padding_computes_the_same_numbers(name, target):
+    task = Conv2dSpec(**CONVOLUTIONS[name], name=name).task(name, target)
+    provider = SketchSpace(EVERYTHING)
+    space, builder = provider.design_space(task), provider.builder(task, threads=1)
+    expected, tolerance = builder.reference()
+    configs = inlined(space, 6)
+    assert len(configs)
+    for config in configs:
+        got = builder.build(config.tolist()).outputs()
+        assert np.abs(got[0] - expected[0]).max() <= tolerance * np.abs(expected[0]).max()
+
+
+def described(task, *, skips):
+    """The loops of inlined configurations that skip padding by the model, or do not."""
+    options = SketchOptions(start=0, prune=skips)
+    space = SketchSpace(options).design_space(task)
+    builder = SketchBuilder(task, options, threads=1)
+    configs = inlined(space, 400)
+    feature = space.features(configs)[:, space.feature_names.index("nest.skips_padding")]
+    chosen = configs[(feature > 0) == skips][:8]
+    assert len(chosen)
+    return [loops_of(builder.scheduled(config).function).script() for config in chosen]
+
+
+def test_the_model_knows_where_no_condition_is_left_in_the_innermost_loops(task):
+    for script in described(task, skips=True):
+        assert "if_then_else" not in script
+        assert "if " in script  # Rows are still told apart, further out.
+
+
+def test_the_model_knows_where_conditions_stay(task):
+    assert any("if_then_else" in script for script in described(task, skips=False))
+
+
+def test_conditions_in_the_innermost_loops_are_no_choice_unless_asked_for(task):
+    everything = SketchSpace(EVERYTHING).design_space(task)
+    configs = inlined(everything, 400)
+    names = everything.feature_names
+    conditional = everything.features(configs)[:, names.index("nest.skips_padding")] == 0
+    assert conditional.any()
+    pruned = SketchSpace(SketchOptions(start=0)).design_space(task)
+    drawn = inlined(pruned, 400)
+    assert len(drawn)
+    skips = pruned.features(drawn)[:, pruned.feature_names.index("nest.skips_padding")]
+    assert (skips > 0).all()
+
+
+def test_sums_are_indexed_by_constants_alone(target):
+    task = DenseSpec(input=(4, 32), units=64, name="dense").task("dense", target)
+    space = SketchSpace(SketchOptions(start=0)).design_space(task)
+    builder = SketchBuilder(task, SketchOptions(), threads=1)
+    configs = space.sample(60, np.random.default_rng(1))
+    features = space.features(configs)
+    configs = configs[features[:, space.feature_names.index("nest.inner_reduction")] > 1]
+    kept = space.features(configs)[:, space.feature_names.index("nest.sums_kept")] > 0
+    assert kept.any()
+    assert not kept.all()
+    for config in configs[kept][:6]:
+        script = loops_of(builder.scheduled(config).function).script()
+        used = [line for line in script.splitlines() if "sums_1[" in line or "sums[" in line]
+        assert used
+    for config in configs[~kept][:6]:
+        assert "sums" not in loops_of(builder.scheduled(config).function).script()
+
+
+def test_metaschedules_own_programs_are_an_option(task):
+    options = SketchOptions(rewrite_sums=False)
+    program = SketchBuilder(task, options, threads=1).program([0] * 9)
+    assert not program.plain_loops
+    space = SketchSpace(SketchOptions(rewrite_sums=False, start=0)).design_space(task)
+    names = space.feature_names
+    features = space.features(space.sample(20, np.random.default_rng(0)))
+    assert not features[:, names.index("nest.sums_kept")].any()
+    assert not features[:, names.index("nest.skips_padding")].any()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.tuples(
+        st.integers(1, 6),
+        st.integers(1, 6),
+        st.integers(1, 5),
+        st.integers(1, 2),
+        st.integers(1, 2),
+        st.integers(0, 4),
+        st.integers(1, 20),
+    )
+)
+def test_versions_and_runs_cover_what_is_inside_and_nothing_else(
+    sizes,
+):
+    width, tiles, taps, stride, dilation, pad, size = sizes
+    o, i, r = (tirx.Var(name, "int32") for name in ("o", "i", "r"))
+    place = (o * width + i) * stride + r * dilation
+    conjuncts = [pad <= place, place < pad + size]
+    ranges = {"o": tiles, "r": taps, "i": width}
+    guards = guards_of(
+        conjuncts, ranges, reductions=["r"], tile=["i"], available={"r": frozenset({"o"})}
+    )
+    assert not guards.hoisted
+    where = dict(zip(("o", "r", "i"), np.ogrid[:tiles, :taps, :width], strict=True))
+    inside = np.ones((tiles, taps, width), bool)
+    for conjunct in conjuncts:
+        inside &= holds(conjunct, where)
+    if not guards.borders:
+        assert len(guards.kept) == len(conjuncts)
+        return
+    (border,) = guards.borders
+    covered = np.zeros_like(inside, int)
+    for tile in range(tiles):
+        for version in border.versions:
+            if version.condition is None or _true(version.condition, tile):
+                for start, count, first, length in version.runs:
+                    covered[tile, start : start + count, first : first + length] += 1
+                break
+    np.testing.assert_array_equal(covered, inside)
+
+
+def _true(condition, o):
+    if isinstance(condition, tirx.And):
+        return _true(condition.a, o) and _true(condition.b, o)
+    return bool(holds(condition, {"o": o}))
+
+
+def test_a_border_of_four_kinds_is_left_alone():
+    o, i, r = (tirx.Var(name, "int32") for name in ("o", "i", "r"))
+    # Tiles of one column under a wide window: many different beginnings and ends.
+    place = o * 2 + i + r
+    guards = guards_of(
+        [place >= 6, place < 8],
+        {"o": 8, "r": 9, "i": 2},
+        reductions=["r"],
+        tile=["i"],
+        available={"r": frozenset({"o"})},
+    )
+    assert not guards.borders
+    assert len(guards.kept) == 2
+
+
+def test_conditions_on_outer_loops_are_moved_out():
+    o, r, i = (tirx.Var(name, "int32") for name in ("o", "r", "i"))
+    guards = guards_of(
+        [o + r >= 1, i + r >= 1, o + i >= 1],
+        {"o": 4, "r": 3, "i": 2},
+        reductions=["r"],
+        tile=["i"],
+        available={"r": frozenset({"o"})},
+    )
+    assert len(guards.hoisted) == 1
+    assert len(guards.borders) == 1
+    assert len(guards.kept) == 1  # No loop of the reduction can be split for it.
