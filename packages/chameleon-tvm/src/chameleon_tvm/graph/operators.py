@@ -103,11 +103,15 @@ def _product(call: Any) -> OperatorSpec | None:
     if _dtype(left) != "float32" or len(a) < _MATRIX or len(b) < _MATRIX:
         return None
     if len(b) == _MATRIX:
-        return DenseSpec(input=(math.prod(a[:-1]), a[-1]), units=b[-1])
+        return _made(DenseSpec, input=(math.prod(a[:-1]), a[-1]), units=b[-1])
     if a[:-2] != b[:-2]:
         return None  # broadcast: no template of ours, and rare
     batch = math.prod(a[:-2])
-    return BatchMatmulSpec(a=(batch, *a[-2:]), b=(batch, *b[-2:]))
+    return _made(BatchMatmulSpec, a=(batch, *a[-2:]), b=(batch, *b[-2:]))
+
+
+def _made(kind: type[OperatorSpec], **arguments: Any) -> OperatorSpec:
+    return kind(**arguments)
 
 
 def _shape(argument: Any) -> tuple[int, ...]:
