@@ -4,17 +4,23 @@ import subprocess
 import sys
 
 import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.testing.conformance_cases import context_of, observe, tiled_space
 from chameleon_cost_models import hooks as cost_models
 from chameleon_explorers import hooks as explorers
+from chameleon_explorers.no_model import NoCostModel
 from chameleon_explorers.presets import AUTOTVM, DEFAULT, PRESETS
+from chameleon_explorers.presets_rivals import RIVALS
 from chameleon_samplers import hooks as samplers
 
 RECORDS = {
     "explorer": explorers.chameleon_explorers(),
-    "cost_model": cost_models.chameleon_cost_models(),
+    "cost_model": [*cost_models.chameleon_cost_models(), *explorers.chameleon_cost_models()],
     "sampler": samplers.chameleon_samplers(),
     "synthesizer": samplers.chameleon_synthesizers(),
 }
+
+EVERY = explorers.chameleon_presets()
 
 
 def stage(preset, section):
@@ -24,7 +30,7 @@ def stage(preset, section):
     return named.pop("name"), named
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("preset", EVERY, ids=lambda preset: preset.name)
 @pytest.mark.parametrize("section", RECORDS)
 def test_stages_exist_and_take_the_options(preset, section):
     name, values = stage(preset, section)
@@ -34,9 +40,24 @@ def test_stages_exist_and_take_the_options(preset, section):
 
 
 def test_presets_have_names_of_their_own():
-    assert len({preset.name for preset in PRESETS}) == len(PRESETS)
-    assert {"default", "autotvm"} <= {preset.name for preset in PRESETS}
-    assert explorers.chameleon_presets() == PRESETS
+    names = {preset.name for preset in EVERY}
+    assert len(names) == len(EVERY)
+    assert {"default", "autotvm", "local", "droplet", "genetic"} <= names
+    assert all(preset in EVERY for preset in PRESETS)
+
+
+def test_searches_without_a_model_pay_for_none_and_measure_in_their_own_order():
+    for preset in RIVALS:
+        assert preset.pipeline["cost_model"] == "none"
+        assert stage(preset, "sampler") == ("greedy", {"epsilon": 0.0})
+
+
+def test_no_model_never_says_anything():
+    model = NoCostModel(NoOptions(), context_of(tiled_space()))
+    model.fit(observe(tiled_space(), tiled_space().start))
+    assert not model.trained
+    with pytest.raises(RuntimeError, match="no model"):
+        model.predict(tiled_space().start)
 
 
 def test_autotvm_is_what_was_published():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chameleon_core.plugins.hookspecs import hookimpl
-from chameleon_core.plugins.records import NoOptions, PluginRecord
+from chameleon_core.plugins.records import CommandRecord, NoOptions, PluginRecord
 
 
 @hookimpl
@@ -16,4 +16,14 @@ def chameleon_schedulers() -> Iterable[PluginRecord]:
         summary="one batch each in turn",
         options=NoOptions,
         factory="chameleon_core.loop.scheduler:RoundRobin",
+    )
+
+
+@hookimpl
+def chameleon_commands() -> Iterable[CommandRecord]:
+    """The commands of core that not everyone needs."""
+    yield CommandRecord(
+        name="bench",
+        summary="Compare pipelines on tasks over seeds, and write a report.",
+        factory="chameleon_core.cli.bench:command",
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from enum import StrEnum
+from functools import cached_property
 
 import attrs
-import numpy as np
 
 
 class FailureKind(StrEnum):
@@ -54,7 +55,7 @@ class Measurement:
         """Whether the configuration was built, checked and timed."""
         return self.failure is None
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """Median of the repeats in seconds; infinity for a failure."""
-        return float(np.median(self.seconds)) if self.seconds else float("inf")
+        return statistics.median(self.seconds) if self.seconds else float("inf")

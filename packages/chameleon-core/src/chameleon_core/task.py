@@ -25,6 +25,9 @@ class Task:
         flop: floating-point operations of one evaluation, counted on the mathematical
             definition (direct convolution), so that GFLOP/s of any algorithm compare.
         weight: how often the operator occurs in the network.
+        location: where the data lies that the arguments name by its digest, such as a recorded
+            table; empty for tasks that need none. No part of the identity: a moved file is the
+            same work.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Task:
     target: str
     flop: float
     weight: int = 1
+    location: str = ""
 
     @property
     def key(self) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 from attrs import validators
+from chameleon_core.pipeline.schema import StageSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -37,4 +40,96 @@ class AnnealingOptions:
     exhaustive: bool = attrs.field(
         default=False,
         metadata={"help": "score all of a space that is smaller than what a walk would look at"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LocalOptions:
+    """Options of ``local``."""
+
+    share: float = attrs.field(
+        default=0.5,
+        validator=[validators.ge(0.0), validators.le(1.0)],
+        metadata={"help": "part of a batch given to climbs away from the best configuration"},
+    )
+    climbs: int = attrs.field(
+        default=1, validator=validators.ge(1), metadata={"help": "climbs that share this part"}
+    )
+    kick: int = attrs.field(
+        default=2,
+        validator=validators.ge(1),
+        metadata={"help": "knobs drawn anew where a climb leaves a local optimum"},
+    )
+    restart: float = attrs.field(
+        default=1.0,
+        validator=[validators.ge(0.0), validators.le(1.0)],
+        metadata={"help": "probability that a climb restarts anywhere, not near the best"},
+    )
+    guided: bool = attrs.field(
+        default=False,
+        metadata={"help": "order the neighbours of the best by the cost model, where there is one"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class DropletOptions:
+    """Options of ``droplet``."""
+
+    kick: int = attrs.field(
+        default=2,
+        validator=validators.ge(1),
+        metadata={"help": "knobs drawn anew where no step of any length helps"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class GeneticOptions:
+    """Options of ``genetic``; the defaults are AutoTVM's numbers."""
+
+    population: int = attrs.field(
+        default=100, validator=validators.ge(2), metadata={"help": "size of a generation"}
+    )
+    elites: int = attrs.field(
+        default=3,
+        validator=validators.ge(0),
+        metadata={"help": "best of all that stay parents"},
+    )
+    mutation: float = attrs.field(
+        default=0.1,
+        validator=[validators.ge(0.0), validators.le(1.0)],
+        metadata={"help": "probability that a knob of a child is drawn anew"},
+    )
+    fitness: Literal["measured", "model"] = attrs.field(
+        default="measured",
+        validator=validators.in_(("measured", "model")),
+        metadata={"help": "what selects parents: measurements, or the cost model's scores"},
+    )
+    generations: int = attrs.field(
+        default=20,
+        validator=validators.ge(1),
+        metadata={"help": "generations a round where the cost model is the fitness"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class PortfolioOptions:
+    """Options of ``portfolio``."""
+
+    explorers: tuple[StageSpec | str, ...] = attrs.field(
+        default=("annealing", "local", "genetic"),
+        validator=validators.min_len(1),
+        metadata={
+            "stages": "explorers",
+            "help": "what it chooses among, each a name or a mapping with a name and options",
+        },
+    )
+    curiosity: float = attrs.field(
+        default=0.5,
+        validator=validators.ge(0.0),
+        metadata={"help": "how much rounds go to explorers that had few, not to the best one"},
+    )
+    discount: float = attrs.field(
+        default=0.95,
+        validator=[validators.gt(0.0), validators.le(1.0)],
+        metadata={"help": "what a round counts relative to the one after it"},
     )

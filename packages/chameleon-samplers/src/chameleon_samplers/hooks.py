@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 
-from chameleon_samplers.options import GreedyOptions
+from chameleon_samplers.options import (
+    CrossoverOptions,
+    DiversityOptions,
+    GreedyOptions,
+    KMeansKneeOptions,
+    ModeOptions,
+)
 
 
 @hookimpl
@@ -16,6 +22,18 @@ def chameleon_samplers() -> list[PluginRecord]:
             summary="The best-scored candidates with an epsilon of random picks (AutoTVM's)",
             factory="chameleon_samplers.greedy:GreedySampler",
             options=GreedyOptions,
+        ),
+        PluginRecord(
+            name="kmeans-knee",
+            summary="One candidate per cluster, as many as the knee says (adaptive sampling)",
+            factory="chameleon_samplers.kmeans_knee:KMeansKneeSampler",
+            options=KMeansKneeOptions,
+        ),
+        PluginRecord(
+            name="diversity",
+            summary="Good scores and knob values not in the batch yet (AutoTVM's submodular pick)",
+            factory="chameleon_samplers.diversity:DiversitySampler",
+            options=DiversityOptions,
         ),
         PluginRecord(
             name="random",
@@ -30,6 +48,18 @@ def chameleon_samplers() -> list[PluginRecord]:
 def chameleon_synthesizers() -> list[PluginRecord]:
     """Synthesizers of this package."""
     return [
+        PluginRecord(
+            name="mode",
+            summary="Unusable samples become the most frequent choices (sample synthesis)",
+            factory="chameleon_samplers.mode:ModeSynthesizer",
+            options=ModeOptions,
+        ),
+        PluginRecord(
+            name="crossover",
+            summary="Part of a batch recombines the best configurations measured",
+            factory="chameleon_samplers.crossover:CrossoverSynthesizer",
+            options=CrossoverOptions,
+        ),
         PluginRecord(
             name="none",
             summary="Measures what the sampler chose",

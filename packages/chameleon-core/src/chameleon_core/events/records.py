@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
+
+if TYPE_CHECKING:  # the store needs numpy, which naming the hooks must not
+    from chameleon_core.store.spending import Spending
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +68,8 @@ class BatchProposed:
         count: configurations in the batch.
         stored: how many of them the store already answers.
         steps: search steps the explorer took to find them.
+        converged: the step after which the best surrogate score rose no more (figures 2 and 7).
+        score: that surrogate score, or None where no trained cost model guided the walk.
     """
 
     task: str
@@ -72,6 +77,8 @@ class BatchProposed:
     count: int
     stored: int
     steps: int
+    converged: int = 0
+    score: float | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -83,12 +90,14 @@ class Measured:
         config: knob indices.
         seconds: its cost in seconds, or None for a failure.
         failure: the kind of failure, or None.
+        spent: the seconds its task has taken by then, or None where nobody counts.
     """
 
     task: str
     config: Sequence[int]
     seconds: float | None
     failure: str | None
+    spent: Spending | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -100,12 +109,14 @@ class BatchMeasured:
         round: number of the task's batch, from 0.
         count: configurations in the batch.
         seconds: wall-clock of measuring the batch in seconds.
+        spent: the seconds its task has taken, learning from the batch included, or None.
     """
 
     task: TaskSummary
     round: int
     count: int
     seconds: float
+    spent: Spending | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -65,6 +65,11 @@ class Guard:
             raise self.broken(f"returned {array.dtype} values instead of knob indices")
         return array
 
+    def in_range(self, value: Any, space: DesignSpace) -> Configs:
+        """The rows whose indices all name a choice; they may be illegal, repeated or visited."""
+        configs = self.configs(value, space)
+        return configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
+
     def usable(self, value: Any, space: DesignSpace, visited: Visited) -> Configs:
         """The legal, distinct, unvisited rows in their order; the others are dropped and logged."""
         return self._usable(self.configs(value, space), space, visited)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
@@ -58,6 +59,14 @@ class LazyRunner:
                 self._started(runner.describe())
         return self._runner
 
+    def now(self) -> float:
+        """Seconds on the runner's clock, or on this machine's while there is no runner.
+
+        A runner's clock may only run ahead of this machine's by what it measured, so the two
+        agree at the moment when it starts.
+        """
+        return time.perf_counter() if self._runner is None else self._runner.now()
+
     def __enter__(self) -> Self:
         return self
 
@@ -73,6 +82,11 @@ class Measuring:
 
     runner: LazyRunner
     interruption: Interruption
+
+    @property
+    def live(self) -> bool:
+        """Whether measurements cost something to repeat (``Runner.live``)."""
+        return self.runner.get().live
 
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
         """Yield one measurement per configuration of the job, as they arrive.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 
 import attrs
@@ -59,7 +58,7 @@ class Session:
         self._interruption = interruption
         self._runner = runner
         self._allowance = Allowance(budget=pipeline.budget)
-        self._started = time.perf_counter()
+        self._started = runner.now()
         self._seconds_before = float(self._store.fact("seconds") or 0.0)
         self._archive = Archive()
         target, tasks = tasks_of(pipeline)
@@ -96,12 +95,13 @@ class Session:
             store=self._store,
             stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
             publish=self._bus.publish,
+            now=self._runner.now,
         )
 
     @property
     def seconds(self) -> float:
         """Wall-clock of the run in seconds, earlier processes included."""
-        return self._seconds_before + time.perf_counter() - self._started
+        return self._seconds_before + self._runner.now() - self._started
 
     def run(self) -> RunResult:
         """Tune, compare, and write ``best.json``.

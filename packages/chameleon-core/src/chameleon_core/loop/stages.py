@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from chameleon_core.loop.guard import Guard
+from chameleon_core.loop.watch import ScoreWatch
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
@@ -129,16 +130,22 @@ class SearchStages:
     def explore(self, visited: Visited, count: int) -> Candidates:
         """The explorer's candidates, usable ones only."""
         guard = self.guards["explorers"]
+        score = self.score
+        watch = None if score is None else ScoreWatch(score, visited)
         with guard.call("explore"):
-            found = self.explorer.explore(self.score, visited, count)
-            return guard.candidates(found, self.space, visited)
+            found = guard.candidates(
+                self.explorer.explore(watch, visited, count), self.space, visited
+            )
+        if found.converged is None and watch is not None:
+            return attrs.evolve(found, converged=watch.converged(found.steps))
+        return found
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """The sampler's choice, usable rows only, at most ``count``."""
+        """The sampler's choice, at most ``count`` rows; the synthesizer mends unusable ones."""
         guard = self.guards["samplers"]
         with guard.call("select"):
             chosen = self.sampler.select(candidates, visited, count)
-            return guard.usable(chosen, self.space, visited)[:count]
+            return guard.in_range(chosen, self.space)[:count]
 
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
         """The synthesizer's batch, usable rows only, at most as many as came in."""

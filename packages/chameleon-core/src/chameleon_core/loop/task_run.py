@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import Counter
@@ -54,6 +55,8 @@ class TaskRun:
         store: the run's records.
         stored: the task's row in it.
         publish: tells an event.
+        now: the clock, in seconds; the runner's, so that replayed measurements take the seconds
+            they took when they were made.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class TaskRun:
         store: RecordStore,
         stored: StoredTask,
         publish: Callable[[Event], None],
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.task = task
         self.space = space
@@ -76,6 +80,7 @@ class TaskRun:
         self.ended: str | None = None
         self._store = store
         self._publish = publish
+        self._now = now
         self._known = {m.config: m for m in store.measurements(stored.id)}
         self._pending = dict(self._known)
         self._history: list[float] = []
@@ -132,12 +137,12 @@ class TaskRun:
 
     def propose(self, limit: int) -> Batch:
         """Ask the tuner for at most ``limit`` configurations."""
-        started = time.perf_counter()
+        started = self._now()
         configs = plain(self.tuner.ask(limit).tolist())
         return Batch(
             configs=tuple(configs),
             missing=tuple(config for config in configs if config not in self._known),
-            search_seconds=time.perf_counter() - started,
+            search_seconds=self._now() - started,
         )
 
     def replay(self, batch: Batch) -> None:
@@ -160,6 +165,8 @@ class TaskRun:
                 count=len(batch.configs),
                 stored=len(batch.configs) - len(batch.missing),
                 steps=self.tuner.steps,
+                converged=self.tuner.converged,
+                score=self.tuner.score,
             )
         )
         self.spending = self.spending.plus(search=batch.search_seconds)
@@ -169,24 +176,30 @@ class TaskRun:
             configs=list(batch.missing),
             best_seconds=self.tuner.best_cost,
         )
-        started = mark = time.perf_counter()
-        for measurement in measuring.measure(job):
-            now = time.perf_counter()
-            self.spending = self.spending.plus(
-                measure=now - mark,
-                build=measurement.build_seconds,
-                run=measurement.run_seconds,
-            )
-            mark = now
-            self._save(measurement)
-        seconds = time.perf_counter() - started
+        started = mark = self._now()
+        # One commit for all of them only where losing them would cost nothing.
+        with contextlib.nullcontext() if measuring.live else self._store.transaction():
+            for measurement in measuring.measure(job):
+                now = self._now()
+                self.spending = self.spending.plus(
+                    measure=now - mark,
+                    build=measurement.build_seconds,
+                    run=measurement.run_seconds,
+                )
+                mark = now
+                self._save(measurement)
+        seconds = self._now() - started
         model_before = self.tuner.model_seconds
         self._tell(batch)
         self.spending = self.spending.plus(model=self.tuner.model_seconds - model_before)
         self._store.set_spending(self.row, self.spending)
         self._publish(
             BatchMeasured(
-                task=self.summary(limit), round=number, count=len(batch.configs), seconds=seconds
+                task=self.summary(limit),
+                round=number,
+                count=len(batch.configs),
+                seconds=seconds,
+                spent=self.spending,
             )
         )
 
@@ -231,6 +244,7 @@ class TaskRun:
                 config=measurement.config,
                 seconds=measurement.cost if measurement.ok else None,
                 failure=None if measurement.failure is None else measurement.failure.value,
+                spent=self.spending,
             )
         )
         if measurement.cost < self._best:

@@ -37,6 +37,8 @@ class TaskTuner:
         best_cost: its cost in seconds; infinity where there is none.
         rounds: batches told.
         steps: search steps of the explorer for the last batch.
+        converged: the step of these after which the best surrogate score rose no more.
+        score: that surrogate score, or None where no trained cost model guided the walk.
         model_seconds: wall-clock spent learning.
     """
 
@@ -55,6 +57,8 @@ class TaskTuner:
         self.measurements: list[Measurement] = []
         self.rounds = 0
         self.steps = 0
+        self.converged = 0
+        self.score: float | None = None
         self.model_seconds = 0.0
         self.best: Measurement | None = None
         self.best_cost = math.inf
@@ -93,6 +97,9 @@ class TaskTuner:
     def _search(self) -> tuple[Configs, int]:
         candidates = self.stages.explore(self.visited, self._plan_size)
         self.steps = candidates.steps
+        self.converged = candidates.steps if candidates.converged is None else candidates.converged
+        guided = self.stages.score is not None and len(candidates.scores)
+        self.score = float(candidates.scores.max()) if guided else None
         if not len(candidates.configs):
             return candidates.configs, self._batch_size
         selected = self.stages.select(candidates, self.visited, self._batch_size)

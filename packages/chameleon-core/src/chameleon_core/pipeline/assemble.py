@@ -35,7 +35,9 @@ class Assembler:
 
     def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
         self._registry = registry
-        self._structurer = Structurer()
+        self._structurer = Structurer(
+            lambda kind, node: self._chosen(f"a {KINDS[kind].noun} in a list", kind, node)
+        )
         self._problems = problems
         self._hints: list[str] = []
         self._preset = self._known_preset(root)

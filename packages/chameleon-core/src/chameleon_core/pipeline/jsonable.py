@@ -18,6 +18,8 @@ def to_json(value: Any, tags: Mapping[str, type] | None = None) -> Any:
         tags: the names of a tagged field's classes; an instance of one of them becomes a
             mapping with that name as its only key.
     """
+    # A stage among the options of another one says itself how a pipeline writes it.
+    value = value.to_json() if hasattr(value, "to_json") else value
     if attrs.has(type(value)):
         plain = {
             field.alias: to_json(getattr(value, field.name), field.metadata.get("tagged"))

@@ -103,6 +103,10 @@ class StageSpec:
     options: Any
     options_json: dict[str, Any] = attrs.field(factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """The stage as a pipeline file names it, in full."""
+        return {"name": self.name, **self.options_json}
+
     @property
     def factory(self) -> str:
         """``"module:Class"``; with ``options_json`` the stage as data (a ``StageRef``)."""

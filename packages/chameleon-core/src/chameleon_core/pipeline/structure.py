@@ -30,11 +30,16 @@ class Structurer(Scalars):
 
     A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
     ``source`` (relative file names become absolute), and ``tagged`` (a mapping of names to attrs
-    classes: the value, or each entry of a list, is a mapping whose only key picks the class).
+    classes: the value, or each entry of a list, is a mapping whose only key picks the class), or
+    ``stages`` (a kind of plugin: the value is a list of stages, each written as in a pipeline).
+
+    Args:
+        stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stage: Callable[[str, Node], Any] | None = None) -> None:
         super().__init__()
+        self._stage = stage
         converter = BaseConverter(detailed_validation=False)
         by_type: dict[Any, Callable[[Any, Any], Any]] = {
             int: self.integer,
@@ -179,13 +184,10 @@ class Structurer(Scalars):
             source = bool(field.metadata.get("source"))
             node = absolute(node, source=source)
             if source and (missing := missing_sources(node)):
-                raise PipelineError(
-                    [
-                        problem
-                        for one, file in missing
-                        for problem in self._failed(one.mark, f"there is no file {file}").problems
-                    ]
-                )
+                said = [self._failed(one.mark, f"there is no file {file}") for one, file in missing]
+                raise PipelineError([problem for error in said for problem in error.problems])
+        if self._stage is not None and "stages" in field.metadata:
+            return self._stages(node, partial(self._stage, field.metadata["stages"]))
         tags = field.metadata.get("tagged")
         if tags is None:
             return self._structure(node, Any if field.type is None else field.type)
@@ -195,6 +197,16 @@ class Structurer(Scalars):
             (f"[{index}]", partial(self._tagged, one, tags)) for index, one in enumerate(node.value)
         )
         return made if get_origin(field.type) is list else tuple(made)
+
+    def _stages(self, node: Node, make: Callable[[Node], Any]) -> tuple[Any, ...]:
+        if not node.is_sequence:
+            raise self._wrong(node, "a list")
+        around = self._owner, self._path
+        made = tuple(make(one) for one in node.value)
+        self._owner, self._path = around
+        if None in made:
+            raise PipelineError([])
+        return made
 
     def _tagged(self, node: Node, tags: Mapping[str, type]) -> Any:
         known = listing(list(tags))

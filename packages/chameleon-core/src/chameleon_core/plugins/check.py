@@ -48,7 +48,11 @@ def complaint(kind: Kind, record: Any) -> str | None:
     else:
         wrong = _wrong_factory(record.factory)
         if wrong is None and isinstance(record, PluginRecord):
-            wrong = _wrong_version(record.api_version) or _wrong_options(kind, record.options)
+            wrong = (
+                _wrong_version(record.api_version)
+                or _wrong_operators(record.operators)
+                or _wrong_options(kind, record.options)
+            )
     return None if wrong is None else f"{about} with {wrong}"
 
 
@@ -67,6 +71,12 @@ def _wrong_version(version: Any) -> str | None:
             "chameleon-tuner-core"
         )
     return None
+
+
+def _wrong_operators(operators: Any) -> str | None:
+    if isinstance(operators, tuple) and all(isinstance(one, str) for one in operators):
+        return None
+    return f"the operators {operators!r}, which must be a tuple of texts"
 
 
 def _wrong_options(kind: Kind, options: Any) -> str | None:

@@ -67,6 +67,11 @@ class RegistrationHooks:
         return ()
 
     @hookspec
+    def chameleon_rivals(self) -> Iterable[PluginRecord]:
+        """Other tuners, for ``chameleon bench``: ``Class(options)`` is a ``stages.Rival``."""
+        return ()
+
+    @hookspec
     def chameleon_schedulers(self) -> Iterable[PluginRecord]:
         """Schedulers of tasks: ``Class(options, context)`` is a ``loop.Scheduler``."""
         return ()

@@ -93,6 +93,12 @@ _KINDS = (
         distribution="chameleon-tuner-tvm",
     ),
     Kind(
+        name="rivals",
+        noun="rival",
+        contract="chameleon_core.stages:Rival",
+        distribution="chameleon-tuner-tvm",
+    ),
+    Kind(
         name="schedulers",
         noun="scheduler",
         takes_context=True,

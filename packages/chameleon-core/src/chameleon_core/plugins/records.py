@@ -24,6 +24,8 @@ class PluginRecord:
             as ``Class(options, context)`` for search stages (explorer, cost model, sampler,
             synthesizer, scheduler) and as ``Class(options)`` for the others.
         api_version: the contract version it was written for.
+        operators: of a space provider, the kinds of operators (``Task.operator``) that it alone
+            knows; a provider that chooses among others, such as ``auto``, leaves them to it.
     """
 
     name: str
@@ -31,6 +33,7 @@ class PluginRecord:
     factory: str
     options: type
     api_version: int = API_VERSION
+    operators: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

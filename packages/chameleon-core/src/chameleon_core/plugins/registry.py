@@ -135,6 +135,14 @@ class Registry:
         """The record of a name; raises as ``find`` does."""
         return self.find(kind, name).record
 
+    def space_of(self, operator: str) -> PluginRecord | None:
+        """The space provider that alone knows a kind of operator, or None where none claims it."""
+        for entry in self.entries("spaces"):
+            record: PluginRecord = entry.record
+            if operator in record.operators:
+                return record
+        return None
+
     def create(self, kind: str, name: str, options: Any = None, context: Any = None) -> Any:
         """Import and make an implementation.
 

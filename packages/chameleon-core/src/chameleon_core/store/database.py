@@ -123,6 +123,9 @@ class Database:
     def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], object]]:
         """Several statements as one commit: yields the function that executes one."""
         with self._sentences("write to"):
+            if self._connection.in_transaction:
+                yield self._connection.execute
+                return
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute
@@ -131,6 +134,23 @@ class Database:
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
                 raise
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """One commit for everything written inside, made even where the inside raises.
+
+        What was written before an interruption is a result; only a file that cannot be written
+        loses it.
+        """
+        with self._sentences("write to"):
+            self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            with self._sentences("write to"):
+                # SQLite itself ends the transaction where the disk is full.
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file; safe to call twice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -123,6 +124,14 @@ class RecordStore:
 
     # -- measurements -------------------------------------------------------------------------
 
+    def transaction(self) -> contextlib.AbstractContextManager[None]:
+        """Everything written inside is committed together, at the end, however that comes.
+
+        Raises:
+            RunFolderError: it cannot be committed; then nothing of it is.
+        """
+        return self._database.together()
+
     def add(
         self,
         task_id: int,
@@ -179,6 +188,13 @@ class RecordStore:
             (task_id,),
         )
         return [_measurement(row) for row in rows]
+
+    def decoded(self, task_id: int) -> list[dict[str, Any]]:
+        """A task's measured configurations decoded, in the order of ``measurements``."""
+        rows = self._database.read(
+            "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
+        )
+        return [json.loads(knobs) for (knobs,) in rows]
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
         """A measured configuration decoded, or None where it was not measured."""
