@@ -1,0 +1,109 @@
+"""Coordinate descent with growing steps, in the manner of Droplet search."""
+
+from __future__ import annotations
+
+import numpy as np
+from chameleon_core.space import Configs
+from chameleon_core.stages import (
+    Candidates,
+    Explorer,
+    Observations,
+    ScoreFunction,
+    StageContext,
+    Visited,
+)
+
+from chameleon_explorers.known import Known
+from chameleon_explorers.moves import kicked, neighbourhoods, ranked, usable
+from chameleon_explorers.options import DropletOptions
+
+
+class DropletExplorer(Explorer):
+    """Walks down from the best configuration along one knob at a time; needs no cost model.
+
+    A round looks one step either way along every knob, and further along the direction that
+    helped last. Where no step of that length helps, the next are twice as long; after the longest
+    the droplet is shaken: it goes on from a kicked configuration, and what that leads to is kept
+    where it is better.
+    """
+
+    def __init__(self, options: DropletOptions, context: StageContext) -> None:
+        self._options = options
+        self._space = context.space
+        self._rng = context.rng
+        self._batch = context.batch_size
+        self._known = Known.nothing(context.space)
+        self._at: Configs | None = None
+        self._step = 1
+        self._direction = np.zeros(len(context.space.knobs), np.int32)
+        self._starts: Configs | None = None
+
+    def observe(self, observations: Observations) -> None:
+        """Take in what was measured."""
+        self._known = Known(self._space, observations)
+
+    def explore(
+        self,
+        score: ScoreFunction | None,  # noqa: ARG002 - part of the contract
+        visited: Visited,
+        count: int,
+    ) -> Candidates:
+        """The next batch's configurations first; scores are ranks."""
+        if not len(self._known.best):
+            return ranked(visited.sample(count, self._rng), visited, count)
+        steps = self._next_steps(visited)
+        # What a batch has room for beside the steps: around the best, then anywhere.
+        near = neighbourhoods(self._space, self._known.best[: self._batch], self._rng)
+        proposed = self._space.distinct(np.concatenate([steps, near]))
+        proposed = proposed[visited.fresh(proposed)]
+        if len(proposed) < min(count, self._batch):
+            proposed = np.concatenate([proposed, visited.sample(count, self._rng)])
+            proposed = self._space.distinct(proposed)
+        return ranked(proposed, visited, count)
+
+    def _next_steps(self, visited: Visited) -> Configs:
+        """Unmeasured steps from where the droplet stands, once it stands somewhere."""
+        longest = int(self._space.cardinalities.max()) - 1
+        at = self._landed()
+        while True:
+            steps = self._around(at)
+            costs = self._known.cost_of(steps)
+            if (costs < self._known.cost_of(at[None])[0]).any():
+                better = steps[int(np.nanargmin(costs))]
+                self._direction, self._step, at = better - at, 1, better
+                continue
+            fresh = steps[visited.fresh(steps)]
+            if len(fresh):
+                self._at = at
+                return fresh
+            if self._step >= longest:
+                break
+            self._step, self._direction = 2 * self._step, np.zeros_like(self._direction)
+        self._at, self._step = None, 1
+        self._starts = kicked(
+            self._space, self._known.best[0], self._options.kick, 8 * self._batch, self._rng
+        )
+        self._starts = self._starts[visited.fresh(self._starts)][: self._batch]
+        return self._starts
+
+    def _landed(self) -> Configs:
+        """Where the droplet stands, shape (knobs,)."""
+        if self._at is None:
+            self._direction = np.zeros_like(self._direction)
+            self._at = self._known.best[0]
+            if self._starts is not None:
+                costs = self._known.cost_of(self._starts)
+                if np.isfinite(costs).any():
+                    self._at = self._starts[int(np.nanargmin(costs))]
+        return self._at
+
+    def _around(self, at: Configs) -> Configs:
+        """Steps of the present length along every knob, those along the last direction first.
+
+        The direction that helped is tried at one, two and four times its length.
+        """
+        unit = np.eye(len(at), dtype=np.int32) * self._step
+        along = at + np.outer([1, 2, 4], self._direction) if self._direction.any() else at[None]
+        every = self._rng.permutation(np.concatenate([at + unit, at - unit]))
+        moved = np.concatenate([along, every]).astype(np.int32)
+        return usable(self._space, moved)

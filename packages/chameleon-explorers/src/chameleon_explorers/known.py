@@ -1,0 +1,50 @@
+"""What was measured, ready to be asked: the best first, and the cost of any configuration."""
+
+from __future__ import annotations
+
+import numpy as np
+from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.stages import Observations
+from numpy.typing import NDArray
+
+
+class Known:
+    """The measurements of one task as an explorer without a model needs them.
+
+    Args:
+        space: the task's design space.
+        observations: everything measured so far.
+
+    Attributes:
+        best: the configurations that were timed, fastest first, shape (n, knobs).
+        costs: their costs in seconds, shape (n,).
+    """
+
+    def __init__(self, space: DesignSpace, observations: Observations) -> None:
+        self._space = space
+        costs = observations.costs
+        # A cost of zero or not-a-number comes from a broken clock, not from a fast kernel.
+        usable = np.isfinite(costs) & (costs > 0)
+        costs = np.where(usable, costs, np.inf)
+        keys = space.keys(observations.configs)
+        sorting = np.argsort(keys, kind="stable")
+        self._keys, self._costs = keys[sorting], costs[sorting]
+        timed = np.flatnonzero(usable)
+        order = timed[np.argsort(costs[timed], kind="stable")]
+        self.best: Configs = observations.configs[order]
+        self.costs: NDArray[np.float64] = costs[order]
+
+    @classmethod
+    def nothing(cls, space: DesignSpace) -> Known:
+        """Before the first measurement."""
+        return cls(space, Observations.of(space, []))
+
+    def cost_of(self, configs: Configs) -> NDArray[np.float64]:
+        """Costs in seconds: infinity for failures, not-a-number where unmeasured; shape (n,)."""
+        found = np.full(len(configs), np.nan)
+        if len(configs) and len(self._keys):
+            keys = self._space.keys(configs)
+            place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            same = np.asarray(self._keys[place] == keys, np.bool_)
+            found[same] = self._costs[place[same]]
+        return found

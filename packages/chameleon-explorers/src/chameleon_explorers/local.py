@@ -1,0 +1,132 @@
+"""Iterated local search on measurements alone, a batch at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+from chameleon_core.space import Configs
+from chameleon_core.stages import (
+    Candidates,
+    Explorer,
+    Observations,
+    ScoreFunction,
+    StageContext,
+    Visited,
+)
+
+from chameleon_explorers.known import Known
+from chameleon_explorers.moves import kicked, neighbourhoods, nothing, ranked
+from chameleon_explorers.options import LocalOptions
+
+_PARENTS = 16
+"""Configurations whose neighbourhoods are made at a time."""
+
+_TRIES = 8
+"""Kicks tried per start wanted: many of them are illegal or were measured."""
+
+
+class Climb:
+    """One hill climb: where it stands, or the starts it waits for.
+
+    Attributes:
+        at: the configuration it stands on, shape (knobs,), or None between two climbs.
+        starts: configurations that were proposed as starts, shape (n, knobs).
+    """
+
+    def __init__(self, starts: Configs) -> None:
+        self.at: Configs | None = None
+        self.starts = starts
+
+
+class LocalExplorer(Explorer):
+    """Plus-or-minus-one-knob local search with kicks and restarts; needs no cost model.
+
+    With ``guided``, a trained model says which neighbours of the best are measured first.
+
+    A sequential search looks at one neighbour after the other, and a batch has to be known
+    beforehand. So one part of each batch is spent around the best that was measured, neighbours
+    of the fastest configuration first, then those of the second, so that no slot waits; the rest
+    belongs to climbs, each of which walks its neighbourhoods down to a local optimum and then
+    begins anew, anywhere or from a kick of the best configuration.
+    """
+
+    def __init__(self, options: LocalOptions, context: StageContext) -> None:
+        self._options = options
+        self._space = context.space
+        self._rng = context.rng
+        self._batch = context.batch_size
+        self._known = Known.nothing(context.space)
+        self._climbs = [Climb(nothing(context.space)) for _ in range(options.climbs)]
+
+    def observe(self, observations: Observations) -> None:
+        """Take in what was measured."""
+        self._known = Known(self._space, observations)
+
+    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+        """The next batch's configurations first, then what would come after them.
+
+        Scores are ranks, whether there is a cost model or not.
+        """
+        if not len(self._known.best):
+            return ranked(visited.sample(count, self._rng), visited, count)
+        around = self._around_the_best(visited, count)
+        if self._options.guided and score is not None and len(around):
+            around = around[np.argsort(-score(around), kind="stable")]
+        # Rounded up or down at random, so that batches of one take part in the climbs too.
+        slots = min(self._batch, int(self._options.share * self._batch + self._rng.random()))
+        head = around[: self._batch - slots]
+        parts = [head]
+        for index, climb in enumerate(self._climbs):
+            own = slots // len(self._climbs) + (index < slots % len(self._climbs))
+            if own:
+                parts.append(self._continued(climb, visited, own))
+        proposed = self._space.distinct(np.concatenate([*parts, around[len(head) :]]))
+        if len(proposed) < min(count, self._batch):
+            proposed = np.concatenate([proposed, visited.sample(count, self._rng)])
+            proposed = self._space.distinct(proposed)
+        return ranked(proposed, visited, count)
+
+    def _around_the_best(self, visited: Visited, count: int) -> Configs:
+        """Unmeasured neighbours of the best configurations, best parents first."""
+        found = nothing(self._space)
+        for begin in range(0, len(self._known.best), _PARENTS):
+            parents = self._known.best[begin : begin + _PARENTS]
+            near = neighbourhoods(self._space, parents, self._rng)
+            near = near[visited.fresh(near)]
+            found = self._space.distinct(np.concatenate([found, near]))
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    def _continued(self, climb: Climb, visited: Visited, slots: int) -> Configs:
+        """What a climb wants measured next: neighbours, or starts where it is at its end."""
+        if climb.at is None:
+            costs = self._known.cost_of(climb.starts)
+            if np.isfinite(costs).any():
+                climb.at = climb.starts[int(np.nanargmin(costs))]
+        while climb.at is not None:
+            near = neighbourhoods(self._space, climb.at[None], self._rng)
+            costs = self._known.cost_of(near)
+            here = self._known.cost_of(climb.at[None])[0]
+            if (costs < here).any():
+                climb.at = near[int(np.nanargmin(costs))]
+                continue
+            near = near[visited.fresh(near)]
+            if len(near):
+                return near[:slots]
+            climb.at = None
+        climb.starts = self._starts(visited, slots)
+        return climb.starts
+
+    def _starts(self, visited: Visited, count: int) -> Configs:
+        """Where a climb begins anew: kicks of the best, or random configurations."""
+        starts = nothing(self._space)
+        if self._rng.random() >= self._options.restart:
+            starts = kicked(
+                self._space,
+                self._known.best[0],
+                self._options.kick,
+                _TRIES * count,
+                self._rng,
+            )
+            starts = starts[visited.fresh(starts)][:count]
+        return starts if len(starts) else visited.sample(count, self._rng)

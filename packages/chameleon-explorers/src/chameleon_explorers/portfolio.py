@@ -1,0 +1,103 @@
+"""A bandit that shares the rounds among explorers by the improvement they brought."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+from chameleon_core.pipeline.schema import StageSpec
+from chameleon_core.plugins import default_registry
+from chameleon_core.stages import (
+    Candidates,
+    Explorer,
+    Observations,
+    ScoreFunction,
+    StageContext,
+    Visited,
+)
+
+from chameleon_explorers.options import PortfolioOptions
+
+
+@attrs.define(kw_only=True)
+class Arm:
+    """One explorer of the portfolio and its record.
+
+    Attributes:
+        explorer: the explorer.
+        rounds: rounds it was given, old ones counting less.
+        improvement: what they brought, in the same way: per round the share by which the best
+            cost fell, between 0 and 1.
+    """
+
+    explorer: Explorer
+    rounds: float = 0.0
+    improvement: float = 0.0
+
+
+class PortfolioExplorer(Explorer):
+    """Gives each round to one of several explorers, all of which learn from every measurement.
+
+    The choice is a discounted upper confidence bound (Garivier and Moulines, 2011, section 2.1):
+    the explorer that lately brought most, and now and then one that was not heard for long, since
+    what helps at the beginning of a search is not what helps at its end.
+    """
+
+    def __init__(self, options: PortfolioOptions, context: StageContext) -> None:
+        self._options = options
+        generators = context.rng.spawn(len(options.explorers))
+        self._arms = [
+            Arm(explorer=_made(member, attrs.evolve(context, rng=rng)))
+            for member, rng in zip(options.explorers, generators, strict=True)
+        ]
+        self._chosen: Arm | None = None
+        self._best_cost = math.inf
+
+    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+        """The candidates of the explorer whose turn it is, the next one's where it has none."""
+        for arm in sorted(self._arms, key=self._promise, reverse=True):
+            found = arm.explorer.explore(score, visited, count)
+            self._chosen = arm
+            if len(found.configs):
+                break
+        return found
+
+    def observe(self, observations: Observations) -> None:
+        """Credit the explorer of the last round, and let all of them learn."""
+        best = observations.best_cost
+        if self._chosen is not None:
+            for arm in self._arms:
+                arm.rounds *= self._options.discount
+                arm.improvement *= self._options.discount
+            self._chosen.rounds += 1.0
+            self._chosen.improvement += self._gain(best)
+            self._chosen = None
+        self._best_cost = best
+        for arm in self._arms:
+            arm.explorer.observe(observations)
+
+    def _gain(self, best: float) -> float:
+        """The share by which the best cost fell; 0 where there was none to compare with."""
+        if not math.isfinite(self._best_cost) or not math.isfinite(best):
+            return 0.0
+        return 1.0 - best / self._best_cost
+
+    def _promise(self, arm: Arm) -> float:
+        """The upper confidence bound of what an explorer will bring."""
+        if not arm.rounds:
+            return math.inf
+        # Gains shrink as a search goes on: what counts is how they compare with one another.
+        scale = max(arm.improvement / arm.rounds for arm in self._arms if arm.rounds) or 1.0
+        total = sum(arm.rounds for arm in self._arms)
+        doubt = math.sqrt(math.log(1.0 + total) / arm.rounds)
+        return arm.improvement / arm.rounds / scale + self._options.curiosity * doubt
+
+
+def _made(member: StageSpec | str, context: StageContext) -> Explorer:
+    """An explorer of the portfolio, through the registry like any stage."""
+    made: Explorer = (
+        default_registry().create("explorers", member, context=context)
+        if isinstance(member, str)
+        else member.create(context)
+    )
+    return made

@@ -1,0 +1,54 @@
+"""The synthesizer that recombines the best configurations measured, knob by knob."""
+
+from __future__ import annotations
+
+import numpy as np
+from chameleon_core.space import Configs
+from chameleon_core.stages import Candidates, Observations, StageContext, Synthesizer, Visited
+
+from chameleon_samplers.mending import joined, kept_rows, measurable
+from chameleon_samplers.options import CrossoverOptions
+
+
+class CrossoverSynthesizer(Synthesizer):
+    """Gives a part of each batch to children of the fastest configurations.
+
+    Every knob of a child is that of one of two parents, each equally likely.
+    """
+
+    def __init__(self, options: CrossoverOptions, context: StageContext) -> None:
+        self._options = options
+        self._space = context.space
+        self._rng = context.rng
+        self._parents: Configs = np.empty((0, len(context.space.knobs)), np.int32)
+
+    def observe(self, observations: Observations) -> None:
+        """Keep the fastest as parents."""
+        timed = np.flatnonzero(np.isfinite(observations.costs))
+        order = timed[np.argsort(observations.costs[timed], kind="stable")]
+        self._parents = observations.configs[order[: self._options.parents]]
+
+    def refine(
+        self,
+        batch: Configs,
+        candidates: Candidates,  # noqa: ARG002 - part of the contract
+        visited: Visited,
+    ) -> Configs:
+        usable = measurable(self._space, batch, visited)
+        share = self._options.share if len(self._parents) > 1 else 0.0
+        kept = kept_rows(batch, usable, share)
+        children = self._children(len(batch) - len(kept))
+        children = measurable(self._space, children, visited)
+        children = self._space.distinct(np.concatenate([kept, children]))[len(kept) : len(batch)]
+        return joined(self._space, kept, children, usable, len(batch))
+
+    def _children(self, wanted: int) -> Configs:
+        """More children than wanted, shape (n, knobs), since many will not do."""
+        parents = self._parents
+        if not wanted or len(parents) < 2:  # noqa: PLR2004 - a mother and a father
+            return parents[:0]
+        count = self._options.tries * wanted
+        mothers, fathers = self._rng.integers(0, len(parents), (2, count))
+        from_mother = self._rng.random((count, parents.shape[1])) < 0.5  # noqa: PLR2004 - even
+        children = np.where(from_mother, parents[mothers], parents[fathers])
+        return self._space.canonical(children.astype(np.int32))

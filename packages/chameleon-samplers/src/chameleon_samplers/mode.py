@@ -1,0 +1,102 @@
+"""CHAMELEON's sample synthesis: the most frequent choice of every knob."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+from chameleon_core.space import Configs
+from chameleon_core.stages import Candidates, Observations, StageContext, Synthesizer, Visited
+from numpy.typing import NDArray
+
+from chameleon_samplers.mending import joined, kept_rows, measurable
+from chameleon_samplers.options import ModeOptions
+
+_CHUNK = 64
+"""Combinations whose legality is asked for at a time."""
+
+
+class ModeSynthesizer(Synthesizer):
+    """Replaces samples that cannot be measured by combinations of the most frequent choices.
+
+    Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The paper has one such
+    combination; where it was measured or is illegal, the next most frequent one takes its place.
+    """
+
+    def __init__(self, options: ModeOptions, context: StageContext) -> None:
+        self._options = options
+        self._space = context.space
+        # How often each choice of each knob was measured, and how often that failed.
+        self._worked = [np.zeros(c, np.int64) for c in context.space.cardinalities.tolist()]
+        self._failed = [counts.copy() for counts in self._worked]
+
+    def observe(self, observations: Observations) -> None:
+        """Count the choices that worked and those that failed."""
+        working = np.isfinite(observations.costs)
+        for column, cardinality in enumerate(self._space.cardinalities.tolist()):
+            chosen = observations.configs[:, column]
+            self._worked[column] = np.bincount(chosen[working], minlength=cardinality)
+            self._failed[column] = np.bincount(chosen[~working], minlength=cardinality)
+
+    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
+        usable = measurable(self._space, batch, visited)
+        kept = kept_rows(batch, usable, self._options.share)
+        missing = len(batch) - len(kept)
+        if not missing:
+            return kept
+        new = self._frequent(candidates.configs, kept, visited, missing)
+        return joined(self._space, kept, new, usable, len(batch))
+
+    def _frequent(
+        self, candidates: Configs, kept: Configs, visited: Visited, wanted: int
+    ) -> Configs:
+        """The most frequent combinations that can be measured and are not kept already."""
+        found = kept
+        tables = [
+            self._preference(column, candidates[:, column]) for column in range(kept.shape[1])
+        ]
+        combinations = _by_frequency(tables)
+        for _ in range(-(-self._options.tries // _CHUNK)):
+            chunk = [row for row, _ in zip(combinations, range(_CHUNK), strict=False)]
+            if not chunk:
+                break
+            rows = self._space.canonical(np.array(chunk, np.int32))
+            new = measurable(self._space, rows, visited)
+            found = self._space.distinct(np.concatenate([found, new]))
+            if len(found) >= len(kept) + wanted:
+                break
+        return found[len(kept) : len(kept) + wanted]
+
+    def _preference(self, column: int, chosen: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Log frequency of each choice of a knob among the candidates; shape (cardinality,).
+
+        Choices that were measured and never worked come last, whatever their frequency.
+        """
+        counts = np.bincount(chosen, minlength=len(self._worked[column])).astype(np.float64)
+        counts[(self._failed[column] > 0) & (self._worked[column] == 0)] = 0.0
+        # One more than counted, over all: also what no candidate has can be combined.
+        share: NDArray[np.float64] = np.log(counts + 0.5) - np.log(counts.sum() + 1.0)
+        return share
+
+
+def _by_frequency(tables: list[NDArray[np.float64]]) -> Iterator[tuple[int, ...]]:
+    """All combinations of choices, the largest sum of preferences first.
+
+    A queue holds the combinations that may come next; each one that leaves it brings in those
+    with the next choice of one knob, at or after the last knob moved, so that none comes twice.
+    """
+    orders = [np.argsort(-table, kind="stable") for table in tables]
+    sorted_tables = [table[order].tolist() for table, order in zip(tables, orders, strict=True)]
+    choices = [order.tolist() for order in orders]
+    start = (0,) * len(tables)
+    queue = [(-sum(table[0] for table in sorted_tables), start, 0)]
+    while queue:
+        cost, ranks, moved = heapq.heappop(queue)
+        yield tuple(choice[rank] for choice, rank in zip(choices, ranks, strict=True))
+        for column in range(moved, len(ranks)):
+            rank = ranks[column] + 1
+            if rank < len(choices[column]):
+                table = sorted_tables[column]
+                further = (*ranks[:column], rank, *ranks[column + 1 :])
+                heapq.heappush(queue, (cost + table[rank - 1] - table[rank], further, column))

@@ -1,0 +1,92 @@
+"""What is known of ``ppo`` without importing torch."""
+
+import subprocess
+import sys
+
+import pytest
+from chameleon_cost_models.hooks import chameleon_cost_models
+from chameleon_explorers.hooks import chameleon_explorers, chameleon_presets
+from chameleon_explorers.ppo.options import PPOOptions
+from chameleon_explorers.presets_paper import PAPER, PPO_PAPER, PPO_RELEASE, PUBLISHED, RELEASE
+from chameleon_samplers.hooks import chameleon_samplers, chameleon_synthesizers
+
+RECORDS = {
+    "explorer": chameleon_explorers(),
+    "cost_model": chameleon_cost_models(),
+    "sampler": chameleon_samplers(),
+    "synthesizer": chameleon_synthesizers(),
+}
+
+
+@pytest.mark.parametrize("preset", PUBLISHED, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("section", RECORDS)
+def test_stages_of_the_presets_exist_and_take_the_options(preset, section):
+    value = preset.pipeline[section]
+    named = {"name": value} if isinstance(value, str) else dict(value)
+    name = named.pop("name")
+    (record,) = (record for record in RECORDS[section] if record.name == name)
+    made = record.options(**named)
+    assert all(getattr(made, key) == value for key, value in named.items())
+
+
+def test_the_presets_are_registered_and_differ():
+    assert all(preset in chameleon_presets() for preset in PUBLISHED)
+    assert PAPER.pipeline["sampler"]["step"] == 1
+    assert RELEASE.pipeline["sampler"]["knobs"] == "widest"
+    assert PPO_RELEASE["clip"] == 0.2
+
+
+def test_hooks_options_and_presets_import_no_numerical_library():
+    code = (
+        "import sys, chameleon_explorers.hooks, chameleon_explorers.presets_paper\n"
+        "print(*{'numpy', 'torch'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []
+
+
+def test_the_record_names_what_exists():
+    (record,) = (record for record in chameleon_explorers() if record.name == "ppo")
+    assert record.options is PPOOptions
+    assert record.factory == "chameleon_explorers.ppo.explorer:PPOExplorer"
+
+
+@pytest.mark.parametrize("preset", [PPO_PAPER, PPO_RELEASE], ids=["paper", "release"])
+def test_presets_name_every_option(preset):
+    named = {key: value for key, value in preset.items() if key != "name"}
+    made = PPOOptions(**named)
+    assert set(named) == {field.name for field in PPOOptions.__attrs_attrs__}
+    assert all(getattr(made, key) == value for key, value in named.items())
+
+
+def test_the_paper_preset_is_table_9():
+    expected = {
+        "learning_rate": 1e-3,
+        "discount": 0.9,
+        "gae": 0.99,
+        "epochs": 3,
+        "clip": 0.3,
+        "value_coefficient": 1.0,
+        "entropy": 0.1,
+        "episodes": 128,
+        "steps": 500,
+    }
+    assert expected.items() <= PPO_PAPER.items()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"episodes": 0},
+        {"horizon": 0},
+        {"reward": "speed"},
+        {"network": "transformer"},
+        {"discount": 1.5},
+        {"clip": 0.0},
+        {"minibatch": 0},
+        {"restarts": 2.0},
+    ],
+)
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        PPOOptions(**wrong)

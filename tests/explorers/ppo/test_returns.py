@@ -1,0 +1,86 @@
+"""Generalised advantage estimation against what is counted by hand and by a slow definition."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from chameleon_explorers.ppo.returns import advantages, standardised  # noqa: E402
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+
+def column(*values):
+    return torch.tensor([[value] for value in values], dtype=torch.float64)
+
+
+def test_three_steps_counted_by_hand():
+    # Differences: 1 + .5 * 2 - 1 = 1; 0 + .5 * 4 - 2 = 0; 2 + .5 * 6 - 4 = 1.
+    # Advantages, from the end, fading by .5 * .5: 1; 0 + .25 = .25; 1 + .0625 = 1.0625.
+    found = advantages(
+        column(1, 0, 2), column(1, 2, 4, 6), column(1, 1, 1), discount=0.5, decay=0.5
+    )
+    assert found.flatten().tolist() == [1.0625, 0.25, 1.0]
+
+
+def test_nothing_counts_after_the_end_of_an_episode():
+    # The second step ends it: 0 - 2 = -2; before that 1 + .5 * 2 - 1 + .25 * -2 = .5.
+    found = advantages(
+        column(1, 0, 2), column(1, 2, 4, 6), column(1, 0, 1), discount=0.5, decay=0.5
+    )
+    assert found.flatten().tolist() == [0.5, -2.0, 1.0]
+
+
+def by_definition(rewards, values, goes_on, discount, decay):
+    """Equation 16 as it stands: a sum over the steps ahead, cut where the episode ends."""
+    steps, episodes = rewards.shape
+    out = np.zeros((steps, episodes))
+    for episode in range(episodes):
+        for begin in range(steps):
+            weight = 1.0
+            for step in range(begin, steps):
+                after = values[step + 1, episode] * goes_on[step, episode]
+                difference = rewards[step, episode] + discount * after - values[step, episode]
+                out[begin, episode] += weight * difference
+                weight *= discount * decay
+                if not goes_on[step, episode]:
+                    break
+    return out
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(1, 5),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.integers(0, 2**32 - 1),
+)
+def test_it_agrees_with_its_definition(steps, episodes, discount, decay, seed):
+    rng = np.random.default_rng(seed)
+    rewards = rng.normal(size=(steps, episodes))
+    values = rng.normal(size=(steps + 1, episodes))
+    goes_on = (rng.random((steps, episodes)) < 0.8).astype(float)
+    found = advantages(
+        *map(torch.from_numpy, (rewards, values, goes_on)), discount=discount, decay=decay
+    )
+    assert np.allclose(found.numpy(), by_definition(rewards, values, goes_on, discount, decay))
+
+
+def test_with_no_decay_it_is_the_return_minus_the_value():
+    rewards, values = column(1, 2, 3), column(5, 6, 7, 8)
+    found = advantages(rewards, values, torch.ones(3, 1), discount=1.0, decay=1.0)
+    assert (found + values[:-1]).flatten().tolist() == [14.0, 13.0, 11.0]
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=20))
+def test_standardised_has_mean_0_and_deviation_1(values):
+    found = standardised(torch.tensor(values, dtype=torch.float64))
+    assert torch.isfinite(found).all()
+    assert abs(float(found.mean())) < 1e-6
+    if np.std(values) > 1e-3:
+        assert float(found.square().mean()) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_equal_advantages_say_nothing():
+    assert standardised(torch.full((7,), 3.0)).tolist() == [0.0] * 7
+    assert standardised(torch.tensor([2.0])).tolist() == [0.0]

@@ -1,0 +1,176 @@
+"""Iterated local search: what it proposes, in which order, and that it gets there."""
+
+import numpy as np
+import pytest
+from chameleon_core.space import Choice, Constraint, DesignSpace
+from chameleon_core.stages import Visited
+from chameleon_core.testing.conformance_cases import context_of, observe, quality
+from chameleon_explorers.local import LocalExplorer
+from chameleon_explorers.moves import kicked, neighbourhoods
+from chameleon_explorers.options import LocalOptions
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def grid(*cardinalities, holds=None):
+    knobs = [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
+    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
+    return DesignSpace(knobs, constraints=constraints)
+
+
+class Search:
+    """An explorer in a loop that measures the first ``batch`` of what it proposes."""
+
+    def __init__(self, space, options, *, seed=0, batch=8, measured=None):
+        self.space, self.batch = space, batch
+        self.explorer = LocalExplorer(options, context_of(space, seed=seed))
+        self.visited = Visited(space)
+        self.seen = np.empty((0, len(space.knobs)), np.int32)
+        self.tell(
+            space.sample(batch, np.random.default_rng(seed)) if measured is None else measured
+        )
+
+    def tell(self, configs):
+        self.visited.add(configs)
+        self.seen = np.concatenate([self.seen, configs])
+        self.explorer.observe(observe(self.space, self.seen))
+
+    def round(self):
+        batch = self.explorer.explore(None, self.visited, 8 * self.batch).configs[: self.batch]
+        self.tell(batch)
+        return batch
+
+
+def test_neighbours_of_the_best_come_first():
+    space = grid(9, 9, 9, 9)
+    best, second = np.array([[4, 4, 4, 3], [0, 0, 8, 8]], np.int32)
+    search = Search(space, LocalOptions(share=0.0), measured=np.array([second, best]))
+    proposed = search.explorer.explore(None, search.visited, 16).configs
+    assert (np.abs(proposed[:8] - best).sum(axis=1) == 1).all()
+    assert (np.abs(proposed[8:12] - second).sum(axis=1) == 1).all()
+
+
+def test_scores_are_ranks():
+    space = grid(9, 9, 9, 9)
+    search = Search(space, LocalOptions())
+    found = search.explorer.explore(None, search.visited, 64)
+    assert (np.diff(found.scores) < 0).all()
+    assert found.scores.max() <= 1.0
+    assert found.scores.min() > 0.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_climbs_a_single_hill_to_the_top(seed):
+    space = grid(15, 15, 15)
+    search = Search(space, LocalOptions(), seed=seed)
+    for _ in range(30):
+        search.round()
+    assert quality(space, search.seen).max() == quality(space, np.array([[7, 7, 7]]))[0]
+    # The hill has 21 steps at most; a random search would need half of 3375 measurements.
+    assert len(search.seen) <= 31 * 8
+
+
+def test_a_model_is_not_asked():
+    def score(configs):
+        raise AssertionError(f"{len(configs)} configurations to score")
+
+    space = grid(9, 9)
+    search = Search(space, LocalOptions())
+    assert len(search.explorer.explore(score, search.visited, 8).configs) == 8
+
+
+def test_where_guided_the_model_orders_the_neighbours_of_the_best():
+    space = grid(9, 9, 9, 9)
+    search = Search(space, LocalOptions(share=0.0, guided=True))
+    free = LocalExplorer(LocalOptions(share=0.0), context_of(space, seed=0))
+    free.observe(observe(space, search.seen))
+    wanted = free.explore(None, search.visited, 32).configs
+    found = search.explorer.explore(lambda c: -quality(space, c), search.visited, 32).configs
+    assert (np.diff(quality(space, found)) >= 0).all()
+    assert {tuple(row) for row in found.tolist()} == {tuple(row) for row in wanted.tolist()}
+
+
+def test_climbs_leave_a_hill_whose_top_is_known():
+    # The hill below holds everything that was measured; the higher one is five steps away.
+    space = grid(20, 20)
+
+    def height(configs):
+        low = 1.0 - 0.1 * np.abs(configs - 3).sum(axis=1)
+        high = 3.0 - 0.5 * np.abs(configs - 15).sum(axis=1)
+        return np.maximum(np.maximum(low, high), 0.01)
+
+    reached = 0
+    for seed in range(10):
+        explorer = LocalExplorer(LocalOptions(), context_of(space, seed=seed))
+        visited = Visited(space)
+        seen = np.array([[x, y] for x in range(1, 6) for y in range(1, 6)], np.int32)
+        for _ in range(12):
+            visited.add(seen)
+            observations = observe(space, seen)
+            observations.costs[:] = 1.0 / height(seen)
+            explorer.observe(observations)
+            seen = np.concatenate([seen, explorer.explore(None, visited, 64).configs[:8]])
+        reached += height(seen).max() == 3.0
+    assert reached >= 9
+
+
+def test_everything_is_found_in_the_end():
+    space = grid(3, 4, 2)
+    search = Search(space, LocalOptions(), batch=4)
+    while len(search.round()):
+        pass
+    assert len(search.seen) == 24
+
+
+def test_isolated_configurations_are_reached_too():
+    # No two legal configurations are neighbours: only kicks and restarts find the next one.
+    space = grid(6, 6, holds=lambda v: (v["k0"] % 2 == 0) & (v["k1"] % 2 == 0))
+    search = Search(space, LocalOptions(), batch=2)
+    while len(search.round()):
+        pass
+    assert len(search.seen) == 9
+
+
+def test_where_everything_fails_it_draws_at_random():
+    space = grid(9, 9)
+    search = Search(space, LocalOptions())
+    search.explorer.observe(observe(space, search.seen, failing=np.ones(8, np.bool_)))
+    assert len(search.explorer.explore(None, search.visited, 16).configs) == 16
+
+
+def test_batches_of_one_climb_too():
+    space = grid(15, 15, 15)
+    search = Search(space, LocalOptions(), batch=1)
+    for _ in range(150):
+        assert len(search.round()) == 1
+    assert quality(space, search.seen).max() > quality(space, np.array([[6, 7, 6]]))[0]
+
+
+configurations = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 0), st.integers(0, 4)), min_size=1, max_size=6
+)
+
+
+@given(configurations, st.integers(0, 2**32 - 1))
+def test_neighbourhoods_are_those_of_the_space(rows, seed):
+    space = grid(4, 1, 5, holds=lambda v: v["k0"] != v["k2"])
+    configs = np.array(rows, np.int32)
+    near = neighbourhoods(space, configs, np.random.default_rng(seed))
+    expected = {tuple(n) for row in configs for n in space.neighbours(row).tolist()}
+    assert len(near) == len(expected)
+    assert {tuple(n) for n in near.tolist()} == expected
+    # Those of the first configuration come first.
+    first = {tuple(n) for n in space.neighbours(configs[0]).tolist()}
+    assert {tuple(n) for n in near[: len(first)].tolist()} == first
+
+
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_a_kick_moves_so_many_knobs_at_most(knobs, seed):
+    space = grid(7, 1, 7, 7)
+    config = np.array([3, 0, 3, 3], np.int32)
+    moved = kicked(space, config, knobs, 50, np.random.default_rng(seed))
+    assert len(moved)
+    assert ((moved != config).sum(axis=1) <= knobs).all()
+    assert len(space.distinct(moved)) == len(moved)
+    if knobs == 1:
+        assert {tuple(np.flatnonzero(row != config)) for row in moved} <= {(), (0,), (2,), (3,)}

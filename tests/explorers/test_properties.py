@@ -1,0 +1,99 @@
+"""What holds for every explorer that needs no model, in any small space, to its exhaustion."""
+
+import numpy as np
+import pytest
+from chameleon_core.space import Choice, Constraint, DesignSpace
+from chameleon_core.stages import Visited
+from chameleon_core.testing.conformance_cases import context_of, observe
+from chameleon_explorers.droplet import DropletExplorer
+from chameleon_explorers.genetic import GeneticExplorer
+from chameleon_explorers.local import LocalExplorer
+from chameleon_explorers.options import (
+    DropletOptions,
+    GeneticOptions,
+    LocalOptions,
+    PortfolioOptions,
+)
+from chameleon_explorers.portfolio import PortfolioExplorer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+EXPLORERS = {
+    "local": lambda context: LocalExplorer(LocalOptions(), context),
+    "droplet": lambda context: DropletExplorer(DropletOptions(), context),
+    "genetic": lambda context: GeneticExplorer(GeneticOptions(population=6), context),
+    "portfolio": lambda context: PortfolioExplorer(
+        PortfolioOptions(explorers=("local", "genetic", "random")), context
+    ),
+}
+
+
+def searched(make, space, batch, seed):
+    """Everything that a search of the whole space measures, in order; every third one fails."""
+    explorer, visited = make(context_of(space, seed=seed)), Visited(space)
+    seen = np.empty((0, len(space.knobs)), np.int32)
+    while len(seen) <= space.size:
+        found = explorer.explore(None, visited, 3 * batch)
+        assert len(found.configs) <= 3 * batch
+        assert space.legal(found.configs).all()
+        assert visited.fresh(found.configs).all()
+        assert len(space.distinct(found.configs)) == len(found.configs)
+        assert (np.diff(found.scores) <= 0).all()
+        measured = found.configs[:batch]
+        if not len(measured):
+            break
+        visited.add(measured)
+        seen = np.concatenate([seen, measured])
+        explorer.observe(observe(space, seen, failing=np.arange(len(seen)) % 3 == 1))
+    return seen
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+@settings(max_examples=15, deadline=None)
+@given(
+    cardinalities=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    modulus=st.sampled_from([1, 2, 3]),
+    batch=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_a_whole_space_is_searched_without_repeats(name, cardinalities, modulus, batch, seed):
+    space = DesignSpace(
+        [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)],
+        constraints=[
+            Constraint(
+                reason="scripted",
+                holds=lambda v: sum(v[f"k{i}"] for i in range(len(cardinalities))) % modulus == 0,
+            )
+        ],
+    )
+    seen = searched(EXPLORERS[name], space, batch, seed)
+    assert len(seen) == len(space.everything)
+    assert (seen == searched(EXPLORERS[name], space, batch, seed)).all()
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_a_space_of_a_quadrillion_takes_no_longer(name):
+    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(32))) for i in range(10)])
+    explorer, visited = EXPLORERS[name](context_of(space)), Visited(space)
+    seen = space.sample(16, np.random.default_rng(0))
+    for _ in range(5):
+        visited.add(seen)
+        explorer.observe(observe(space, seen))
+        found = explorer.explore(None, visited, 64)
+        assert len(found.configs) >= 6
+        seen = np.concatenate([seen, found.configs[:16]])
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_configurations_that_are_all_equally_fast(name):
+    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(9))) for i in range(4)])
+    explorer, visited = EXPLORERS[name](context_of(space)), Visited(space)
+    seen = space.sample(8, np.random.default_rng(0))
+    for _ in range(20):
+        visited.add(seen)
+        observations = observe(space, seen)
+        observations.costs[:] = 1e-3
+        explorer.observe(observations)
+        batch = explorer.explore(None, visited, 32).configs[:8]
+        assert len(batch)
+        seen = np.concatenate([seen, batch])

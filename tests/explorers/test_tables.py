@@ -1,0 +1,79 @@
+"""Searches without a model on real measurements, against figures published with these tables."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chameleon_core.loop import SearchStages, TaskTuner
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import StageContext
+from chameleon_core.task import Task
+from chameleon_explorers.genetic import GeneticExplorer
+from chameleon_explorers.local import LocalExplorer
+from chameleon_explorers.no_model import NoCostModel
+from chameleon_explorers.options import GeneticOptions, LocalOptions
+from chameleon_runners.replay.reading import tables_at
+from chameleon_samplers.greedy import GreedySampler
+from chameleon_samplers.none import NoSynthesizer
+from chameleon_samplers.options import GreedyOptions
+
+TABLES = Path(__file__).parents[3] / "shared" / "data" / "kernel_tuner"
+SEEDS = 30
+TASK = Task(name="table", operator="table", arguments={}, target="recorded", flop=1.0)
+
+
+def mean_quality(make, table, after, *, batch):
+    """Best time over found time after so many measurements, mean over the seeds."""
+    space = table.space()
+    curves = []
+    for seed in range(SEEDS):
+        contexts = [
+            StageContext(space=space, task=TASK, rng=rng, batch_size=batch, threads=1)
+            for rng in np.random.default_rng(seed).spawn(3)
+        ]
+        stages = SearchStages(
+            explorer=make(contexts[0]),
+            cost_model=NoCostModel(NoOptions(), contexts[0]),
+            sampler=GreedySampler(GreedyOptions(epsilon=0.0), contexts[1]),
+            synthesizer=NoSynthesizer(NoOptions(), contexts[1]),
+            space=space,
+            task=TASK,
+        )
+        tuner = TaskTuner(space, stages, rng=contexts[2].rng, batch_size=batch)
+        while len(tuner.measurements) < max(after):
+            asked = tuner.ask(max(after) - len(tuner.measurements))
+            tuner.tell(
+                [table.outcome(config).measurement(config) for config in map(tuple, asked.tolist())]
+            )
+        costs = np.minimum.accumulate([measurement.cost for measurement in tuner.measurements])
+        curves.append(table.best_seconds / costs[np.array(after) - 1])
+    return np.mean(curves, axis=0)
+
+
+@pytest.fixture(scope="module")
+def a100():
+    path = TABLES / "convolution_A100.json.gz"
+    if not path.exists():
+        pytest.skip(f"the recorded tables are not at {TABLES}")
+    (table,) = tables_at(str(path))
+    return table
+
+
+@pytest.mark.long
+def test_local_search_is_as_good_as_a_sequential_one(a100):
+    # A plain sequential +-1-knob iterated local search: .897 and .951 after 256 and 512. The
+    # margin is two standard errors of a mean over 30 seeds.
+    quality = mean_quality(
+        lambda context: LocalExplorer(LocalOptions(), context), a100, (256, 512), batch=16
+    )
+    assert quality[0] > 0.897 - 0.03
+    assert quality[1] > 0.951 - 0.02
+
+
+@pytest.mark.long
+def test_the_genetic_algorithm_is_as_good_as_autotvm_s(a100):
+    # AutoTVM's GA on this table: .692, .830, .904.
+    quality = mean_quality(
+        lambda context: GeneticExplorer(GeneticOptions(), context), a100, (64, 256, 512), batch=16
+    )
+    assert np.abs(quality - [0.692, 0.830, 0.904]).max() < 0.05

@@ -1,0 +1,95 @@
+"""What holds for every sampler with every synthesizer, on any plan."""
+
+import numpy as np
+from chameleon_core.plugins import NoOptions
+from chameleon_core.space import Choice, Constraint, DesignSpace
+from chameleon_core.stages import Candidates, Visited
+from chameleon_core.testing.conformance_cases import context_of, observe
+from chameleon_samplers.crossover import CrossoverSynthesizer
+from chameleon_samplers.diversity import DiversitySampler
+from chameleon_samplers.greedy import GreedySampler
+from chameleon_samplers.kmeans_knee import KMeansKneeSampler
+from chameleon_samplers.mode import ModeSynthesizer
+from chameleon_samplers.none import NoSynthesizer
+from chameleon_samplers.options import (
+    CrossoverOptions,
+    DiversityOptions,
+    GreedyOptions,
+    KMeansKneeOptions,
+    ModeOptions,
+)
+from chameleon_samplers.random_pick import RandomSampler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SAMPLERS = {
+    "greedy": lambda context: GreedySampler(GreedyOptions(), context),
+    "random": lambda context: RandomSampler(NoOptions(), context),
+    "diversity": lambda context: DiversitySampler(DiversityOptions(), context),
+    "knee": lambda context: KMeansKneeSampler(KMeansKneeOptions(smallest=2, step=2), context),
+    "knee-literal": lambda context: KMeansKneeSampler(KMeansKneeOptions.literal(), context),
+    "knee-release": lambda context: KMeansKneeSampler(KMeansKneeOptions.release(), context),
+}
+SYNTHESIZERS = {
+    "none": lambda context: NoSynthesizer(NoOptions(), context),
+    "mode": lambda context: ModeSynthesizer(ModeOptions(), context),
+    "mode-half": lambda context: ModeSynthesizer(ModeOptions(share=0.5), context),
+    "crossover": lambda context: CrossoverSynthesizer(CrossoverOptions(share=0.5), context),
+}
+
+
+@st.composite
+def situations(draw):
+    """A space, the configurations of a plan with scores, and those that were measured."""
+    cardinalities = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
+    modulus = draw(st.sampled_from([1, 2, 3]))
+    space = DesignSpace(
+        [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)],
+        constraints=[
+            Constraint(
+                reason="scripted",
+                holds=lambda v: sum(v[f"k{i}"] for i in range(len(cardinalities))) % modulus == 0,
+            )
+        ],
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    configs = space.sample(draw(st.integers(0, 40)), rng)
+    levels = draw(st.integers(1, 5))
+    scores = np.sort(rng.integers(0, levels, len(configs)))[::-1].astype(float)
+    measured = space.sample(draw(st.integers(0, 20)), rng)
+    return space, Candidates(configs=configs, scores=scores), measured
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    situations(),
+    st.sampled_from(sorted(SAMPLERS)),
+    st.sampled_from(sorted(SYNTHESIZERS)),
+    st.integers(1, 12),
+    st.integers(0, 3),
+)
+def test_a_batch_can_be_measured_whoever_made_it(situation, sampler, synthesizer, count, seed):
+    space, candidates, measured = situation
+
+    def batch():
+        visited = Visited(space)
+        visited.add(measured)
+        selected = SAMPLERS[sampler](context_of(space, seed=seed)).select(
+            candidates, visited, count
+        )
+        assert len(selected) <= count
+        assert ((selected >= 0) & (selected < space.cardinalities)).all()
+        mending = SYNTHESIZERS[synthesizer](context_of(space, seed=seed))
+        failing = np.arange(len(measured)) % 3 == 0
+        mending.observe(observe(space, measured, failing=failing))
+        return selected, mending.refine(selected, candidates, visited), visited
+
+    selected, refined, visited = batch()
+    assert len(refined) <= len(selected)
+    assert space.legal(refined).all()
+    assert visited.fresh(refined).all()
+    assert len(space.distinct(refined)) == len(refined)
+    # Nothing that could be measured is lost on the way.
+    good = space.distinct(selected[space.legal(selected) & visited.fresh(selected)])
+    assert len(refined) >= len(good)
+    assert (refined == batch()[1]).all()

@@ -1,0 +1,175 @@
+"""What takes the place of samples that cannot be measured."""
+
+import itertools
+
+import numpy as np
+import pytest
+from chameleon_core.measurement import FailureKind
+from chameleon_core.space import Choice, Constraint, DesignSpace
+from chameleon_core.stages import Candidates, Observations, Visited
+from chameleon_core.testing.conformance_cases import context_of, observe
+from chameleon_samplers.crossover import CrossoverSynthesizer
+from chameleon_samplers.mode import ModeSynthesizer
+from chameleon_samplers.options import CrossoverOptions, ModeOptions
+
+
+def space_of(*cardinalities, holds=None):
+    knobs = [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
+    constraints = [] if holds is None else [Constraint(reason="scripted", holds=holds)]
+    return DesignSpace(knobs, constraints=constraints)
+
+
+def rows(*configs):
+    return np.array(configs, np.int32)
+
+
+CANDIDATES = rows([1, 2, 0], [1, 2, 3], [1, 0, 3], [4, 2, 3], [1, 4, 1])
+"""The most frequent choices are 1, 2 and 3."""
+
+
+def refine(synthesizer, space, batch, *, visited=()):
+    seen = Visited(space)
+    if len(visited):
+        seen.add(rows(*visited))
+    plan = Candidates(configs=CANDIDATES, scores=np.zeros(len(CANDIDATES)))
+    return synthesizer.refine(batch, plan, seen).tolist()
+
+
+def mode(space, **options):
+    return ModeSynthesizer(ModeOptions(**options), context_of(space))
+
+
+def test_a_visited_sample_becomes_the_mode():
+    space = space_of(5, 5, 5)
+    refined = refine(mode(space), space, rows([0, 0, 0], [4, 4, 4]), visited=[[4, 4, 4]])
+    assert refined == [[0, 0, 0], [1, 2, 3]]
+
+
+def test_an_illegal_sample_becomes_the_mode():
+    space = space_of(5, 5, 5, holds=lambda v: v["k0"] + v["k1"] < 8)
+    assert refine(mode(space), space, rows([4, 4, 0])) == [[1, 2, 3]]
+
+
+def test_a_repeated_sample_becomes_the_mode():
+    space = space_of(5, 5, 5)
+    assert refine(mode(space), space, rows([0, 0, 0], [0, 0, 0])) == [[0, 0, 0], [1, 2, 3]]
+
+
+def test_a_good_batch_stays_as_it_is():
+    space = space_of(5, 5, 5)
+    batch = rows([3, 3, 3], [0, 0, 0])
+    assert refine(mode(space), space, batch) == batch.tolist()
+
+
+def test_where_the_mode_was_measured_the_next_most_frequent_comes():
+    space = space_of(5, 5, 5)
+    (refined,) = refine(mode(space), space, rows([4, 4, 4]), visited=[[4, 4, 4], [1, 2, 3]])
+    # One knob moved to its second most frequent choice, each of which one candidate has.
+    assert (np.array(refined) != [1, 2, 3]).sum() == 1
+    assert refined in ([4, 2, 3], [1, 0, 3], [1, 4, 3], [1, 2, 0], [1, 2, 1])
+
+
+def test_where_the_mode_is_illegal_the_next_most_frequent_comes():
+    space = space_of(5, 5, 5, holds=lambda v: (v["k0"] != 1) | (v["k1"] != 2))
+    (refined,) = refine(mode(space), space, rows([1, 2, 4]))
+    assert refined in ([4, 2, 3], [1, 0, 3], [1, 4, 3])
+
+
+def test_a_choice_that_never_worked_is_no_mode():
+    space = space_of(5, 5, 5)
+    synthesizer = mode(space)
+    measured = rows([1, 0, 0], [1, 3, 3], [0, 2, 3])
+    synthesizer.observe(observe(space, measured, failing=np.array([True, True, False])))
+    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[4, 2, 3]]
+
+
+def test_a_choice_that_sometimes_worked_may_be_the_mode():
+    space = space_of(5, 5, 5)
+    synthesizer = mode(space)
+    measured = rows([1, 0, 0], [1, 3, 3])
+    synthesizer.observe(observe(space, measured, failing=np.array([True, False])))
+    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[1, 2, 3]]
+
+
+def test_several_replacements_differ_and_come_in_order_of_frequency():
+    space = space_of(5, 5, 5)
+    batch = rows([0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0])
+    refined = refine(mode(space), space, batch)
+    assert refined[:2] == [[0, 0, 0], [1, 2, 3]]
+    assert len({tuple(row) for row in refined}) == 4
+
+
+def test_a_share_of_the_batch_can_be_given_up():
+    space = space_of(5, 5, 5)
+    batch = rows([3, 3, 3], [0, 0, 0], [2, 1, 0], [0, 4, 2])
+    refined = refine(mode(space, share=0.5), space, batch)
+    assert refined[:3] == [[3, 3, 3], [0, 0, 0], [1, 2, 3]]
+    assert len(refined) == 4
+
+
+def test_the_search_for_combinations_is_bounded():
+    asked = 0
+
+    def nothing_but_zero(values):
+        nonlocal asked
+        asked += len(values["k0"])
+        return values["k0"] + values["k1"] + values["k2"] == 0
+
+    space = space_of(50, 50, 50, holds=nothing_but_zero)
+    asked = 0
+    refined = refine(mode(space, tries=128), space, rows([0, 0, 0], [1, 1, 1]))
+    assert refined == [[0, 0, 0]]
+    assert asked < 2 * 128
+
+
+def test_a_space_with_nothing_left_gives_a_smaller_batch():
+    space = space_of(1)
+    synthesizer = ModeSynthesizer(ModeOptions(), context_of(space))
+    seen = Visited(space)
+    seen.add(rows([0]))
+    plan = Candidates(configs=rows([0]), scores=np.zeros(1))
+    assert synthesizer.refine(rows([0]), plan, seen).shape == (0, 1)
+
+
+def measured(space, configs, costs):
+    failures = tuple(None if np.isfinite(c) else FailureKind.RUN_ERROR for c in costs)
+    return Observations(
+        configs=configs,
+        costs=np.array(costs),
+        failures=failures,
+        build_seconds=np.zeros(len(costs)),
+    )
+
+
+def test_children_have_the_knobs_of_the_fastest():
+    space = space_of(9, 9, 9, 9)
+    fast = rows([1, 1, 1, 1], [2, 2, 2, 2])
+    slow = rows([7, 7, 7, 7], [8, 8, 8, 8])
+    synthesizer = CrossoverSynthesizer(CrossoverOptions(share=0.5, parents=2), context_of(space))
+    synthesizer.observe(
+        measured(space, np.concatenate([slow, fast]), [2.0, np.inf, 1.0, 1.1]),
+    )
+    batch = rows(*[[0, 0, 0, i] for i in range(8)])
+    refined = refine(synthesizer, space, batch, visited=np.concatenate([fast, slow]).tolist())
+    assert refined[:4] == batch[:4].tolist()
+    assert len(refined) == 8
+    mixed = {c for c in itertools.product((1, 2), repeat=4) if len(set(c)) > 1}
+    assert {tuple(row) for row in refined[4:]} <= mixed
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_without_two_parents_the_batch_stays(known):
+    space = space_of(5, 5, 5)
+    synthesizer = CrossoverSynthesizer(CrossoverOptions(share=1.0), context_of(space))
+    synthesizer.observe(measured(space, rows(*[[1, 1, 1]] * known).reshape(-1, 3), [1.0] * known))
+    batch = rows([3, 3, 3], [0, 0, 0])
+    assert refine(synthesizer, space, batch) == batch.tolist()
+
+
+def test_parents_too_alike_leave_the_batch_as_large_as_it_was():
+    space = space_of(5, 5, 5)
+    synthesizer = CrossoverSynthesizer(CrossoverOptions(share=1.0), context_of(space))
+    synthesizer.observe(measured(space, rows([1, 1, 1], [1, 1, 2]), [1.0, 1.1]))
+    batch = rows([3, 3, 3], [0, 0, 0])
+    refined = refine(synthesizer, space, batch, visited=[[1, 1, 1], [1, 1, 2]])
+    assert refined == batch.tolist()
