@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class ActorCritic(nn.Module):  # type: ignore[misc]  # torch's types are not looked at
+class ActorCritic(nn.Module):
     """A policy and a value of states.
 
     Calling it with states of shape (n, ...) gives logits of shape (n, knobs, actions) and values

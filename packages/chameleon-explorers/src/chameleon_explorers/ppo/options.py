@@ -15,8 +15,9 @@ _SHARE = validators.and_(validators.ge(0.0), validators.le(1.0))
 class PPOOptions:
     """Options of ``ppo``.
 
-    The defaults are what measured best (``benchmarks/search_steps.py``); the presets ``paper``
-    and ``release`` hold the published numbers and those of the code published with them.
+    The defaults are those of ``benchmarks/search_steps.py``'s "ppo default"; the presets ``paper``
+    and ``release`` hold the published numbers and those of the code published with them. Keeping
+    the best and restarting at the best candidates shorten the walk far more than learning does.
     """
 
     episodes: int = attrs.field(
