@@ -52,10 +52,18 @@ SAME = 1e-6
 
 NEVER_LEARNS = {"learning_rate": 0.0}
 
+SAME_START = {"elites": 32}
+"""Annealing that starts as many chains at the best measured as PPO starts episodes there."""
+
 
 def explorers() -> dict[str, tuple[type, Any]]:
     """What is compared: class and options by name; the control walks as PPO and never learns."""
     found: dict[str, tuple[type, Any]] = {"annealing": (AnnealingExplorer, AnnealingOptions())}
+    found["annealing elites"] = AnnealingExplorer, AnnealingOptions(**SAME_START)
+    found["annealing elites, cold"] = (
+        AnnealingExplorer,
+        AnnealingOptions(**SAME_START, temperature=0.0),
+    )
     for name, preset in {"paper": PPO_PAPER, "release": PPO_RELEASE}.items():
         options = {key: value for key, value in preset.items() if key != "name"}
         found[f"ppo {name}"] = PPOExplorer, PPOOptions(**options)
