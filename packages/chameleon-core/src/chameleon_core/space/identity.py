@@ -110,8 +110,10 @@ class Listed:
 
     def holds(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         """Which identities are members', shape (n,)."""
+        found: NDArray[np.bool_]
         if self._flags is not None:
-            return self._flags[keys]
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        found: NDArray[np.bool_] = np.asarray(self.keys[place] == keys, np.bool_)
+            found = self._flags[keys]
+        else:
+            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            found = np.asarray(self.keys[place] == keys, np.bool_)
         return found

@@ -1,0 +1,258 @@
+"""The report as one HTML page that needs nothing else: tables, inline plots, the suite's text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from chameleon_core.bench.contrasts import METRICS
+from chameleon_core.bench.plots import curves_figure, seconds_figure
+from chameleon_core.bench.summary import CHECKPOINTS, LEVELS
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem;
+       color: #1b1b1b; background: #fff; }
+h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
+table { border-collapse: collapse; font-size: 13px; margin: .8rem 0; display: block;
+        overflow-x: auto; }
+th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap;
+         border-bottom: 1px solid #e4e4e4; font-variant-numeric: tabular-nums; }
+th { background: #f4f4f4; } th:first-child, td:first-child { text-align: left; }
+small, .note { color: #666; } pre { background: #f7f7f7; padding: .8rem; overflow-x: auto; }
+svg { max-width: 100%; height: auto; }
+"""
+
+_LEGEND = (
+    "Medians over seeds with 95 % bootstrap intervals in brackets. A search that never reached a "
+    "goal counts as infinite (∞), and a count such as 47/50 says how many did. Shares are of the "
+    "best known speed."
+)
+
+Row = Mapping[str, Any]
+
+
+def page_of(report: Row) -> str:
+    """The page.
+
+    Args:
+        report: as ``report_of`` makes it.
+    """
+    cells = report["cells"]
+    parts = [
+        f"<h1>{escape(report['suite'])}</h1>",
+        (
+            f"<p>{len(report['pipelines'])} pipelines, {len(report['tasks'])} tasks, "
+            f"{len(report['seeds'])} seeds; {cells['ended']} of {cells['all']} cells have ended, "
+            f"{cells['failed']} of them failed.</p>"
+        ),
+        f"<p class=note>{_LEGEND}</p>",
+    ]
+    parts += ["<h2>Over all tasks</h2>", *_ratios(report)]
+    for task in report["tasks"]:
+        parts += _task(report, task)
+    parts += ["<h2>Paired tests</h2>", *_tests(report)]
+    parts += ["<h2>Catching up</h2>", *_catching_up(report)]
+    parts += _origin(report)
+    return (
+        "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>"
+        f"<title>{escape(report['suite'])}</title><style>{_STYLE}</style></head><body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def _task(report: Row, task: str) -> list[str]:
+    rows = [row for row in report["results"] if row["task"] == task]
+    best = rows[0]["best_known_seconds"]
+    source = "of the whole table" if rows[0]["best_known_is_exhaustive"] else "any cell has found"
+    parts = [f"<h2>{escape(task)}</h2>", f"<p>Best known: {_time(best)}, the best {source}.</p>"]
+    curves = [one for one in report["curves"] if one["task"] == task]
+    parts += [figure for figure in (curves_figure(task, curves, best),) if figure]
+    run = [row for row in rows if row["seeds"]]
+    for kind, unit in (("measurements", _count), ("seconds", _seconds)):
+        parts.append(f"<h3>{kind.capitalize()} to a share of the best known</h3>")
+        header = ["pipeline", *(f"{level} %" for level in LEVELS)]
+        parts.append(
+            _table(
+                header,
+                [
+                    [row["pipeline"], *(_cell(row[f"{kind}_to"][str(x)], unit) for x in LEVELS)]
+                    for row in run
+                ],
+            )
+        )
+    parts.append("<h3>Quality after so many measurements, and at the end</h3>")
+    parts.append(
+        _table(
+            ["pipeline", *map(str, CHECKPOINTS), "end", "best", "re-measured", "measured"],
+            [
+                [
+                    row["pipeline"],
+                    *(_cell(row["quality_at"][str(count)], _share) for count in CHECKPOINTS),
+                    _cell(row["final_quality"], _share),
+                    _cell(row["best_seconds"], _time),
+                    _cell(row["remeasured_seconds"], _time),
+                    _cell(row["measurements"], _count),
+                ]
+                for row in run
+            ],
+        )
+    )
+    parts.append("<h3>Search steps, invalid measurements, seconds</h3>")
+    parts += [figure for figure in (seconds_figure(task, run),) if figure]
+    parts.append(
+        _table(
+            [
+                *("pipeline", "steps", "steps to convergence", "a round", "invalid"),
+                *("search s", "model s", "build s", "run s", "total s"),
+            ],
+            [
+                [
+                    row["pipeline"],
+                    _cell(row["search_steps"]["total"], _count),
+                    _cell(row["search_steps"]["converged"], _count),
+                    _cell(row["search_steps"]["converged_per_round"], _count),
+                    _cell(row["invalid_share"], _share),
+                    *(
+                        _cell(row["seconds"][part], _seconds)
+                        for part in ("search", "model", "build", "run", "total")
+                    ),
+                ]
+                for row in run
+            ],
+        )
+    )
+    failed = [(row["pipeline"], *one) for row in rows for one in row["failed_cells"].items()]
+    if failed:
+        parts.append("<h3>Failed cells</h3>")
+        parts.append(_table(["pipeline", "seed", "why"], failed))
+    return parts
+
+
+def _ratios(report: Row) -> Iterable[str]:
+    yield (
+        "<p class=note>Geometric mean over tasks of first / second median; below 1 the first needs "
+        "less. Tasks in which a median is infinite have no ratio and are left out.</p>"
+    )
+    yield _table(
+        ["first / second", "metric", "ratio", "tasks", "left out"],
+        [
+            [
+                f"{row['first']} / {row['second']}",
+                row["metric"],
+                _cell({**row, "median": row["ratio"]}, _ratio, missing="-"),
+                str(row["tasks"]),
+                ", ".join(row["left_out"]) or "-",
+            ]
+            for metric in METRICS
+            for row in report["ratios"]
+            if row["metric"] == metric
+        ],
+    )
+
+
+def _tests(report: Row) -> Iterable[str]:
+    yield (
+        "<p class=note>Wilcoxon's signed-rank test between runs with the same seed, two-sided; "
+        "adjusted by Holm's method over all pairs and tasks of a metric.</p>"
+    )
+    yield _table(
+        ["first, second", "task", "metric", "medians", "seeds", "p", "p adjusted"],
+        [
+            [
+                f"{row['first']}, {row['second']}",
+                row["task"],
+                row["metric"],
+                f"{_ratio(row['first_median'])}, {_ratio(row['second_median'])}",
+                str(row["seeds"]),
+                _p(row["p"]),
+                _p(row["p_holm"]),
+            ]
+            for row in report["tests"]
+        ],
+    )
+
+
+def _catching_up(report: Row) -> Iterable[str]:
+    yield (
+        "<p class=note>What a pipeline needed to be as fast as the other one at its end, as a "
+        "share of all that the other one spent.</p>"
+    )
+    yield _table(
+        ["pipeline reaches", "task", "share of measurements", "share of seconds"],
+        [
+            [
+                f"{row['pipeline']} → {row['reaches']}",
+                row["task"],
+                _cell(row["share_of_measurements"], _ratio),
+                _cell(row["share_of_seconds"], _ratio),
+            ]
+            for row in report["catching_up"]
+        ],
+    )
+
+
+def _origin(report: Row) -> Iterable[str]:
+    about = report["environment"]
+    yield "<h2>Where this comes from</h2>"
+    rows = [[key, str(value)] for key, value in about.items() if key != "versions"]
+    rows += [[name, version] for name, version in about["versions"].items()]
+    rows += [["runner", json.dumps(one)] for one in report["runners"]]
+    yield _table(["what", "value"], rows)
+    if report["overrides"]:
+        yield f"<p>Overrides: <code>{escape(' '.join(report['overrides']))}</code></p>"
+    yield f"<pre>{escape(report['text'])}</pre>"
+
+
+# ----- words and numbers ---------------------------------------------------------------------
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def _cell(value: Row | None, words: Callable[[float | None], str], missing: str = "∞") -> str:
+    if value is None:
+        return "-"
+    middle = missing if value["median"] is None else words(value["median"])
+    ends = ""
+    if value["low"] is not None:
+        high = missing if value["high"] is None else words(value["high"])
+        ends = f" [{words(value['low'])}, {high}]"
+    some = f" {value['reached']}/{value['of']}" if value.get("reached") != value.get("of") else ""
+    return f"{middle}{ends}{some}"
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "∞" if value is None else f"{value:.3g}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _time(value: float | None) -> str:
+    if value is None:
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if value >= scale:
+            return f"{value / scale:.4g} {unit}"
+    return f"{value * 1e6:.4g} µs"
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2g}"

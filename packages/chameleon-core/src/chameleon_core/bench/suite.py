@@ -1,0 +1,137 @@
+"""What a suite is once it is read: pipelines, tasks, seeds, and the cells they make."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+CELLS = "cells"
+"""Folder of the cells below a suite's output."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Cell:
+    """One pipeline on one task with one seed: an ordinary run in a folder of its own.
+
+    Attributes:
+        pipeline: the pipeline's name in the suite.
+        task: the task's name in the suite; a model may hold several operators.
+        seed: the run's seed.
+        document: the expanded pipeline as JSON values, seed and run folder included.
+        rival: another tuner instead of the pipeline's stages, ``{"name": ..., options}``, or None.
+        live: whether it times real hardware, so that nothing may run beside it.
+        folder: its run folder; the result lies beside it.
+    """
+
+    pipeline: str
+    task: str
+    seed: int
+    document: Mapping[str, Any]
+    rival: Mapping[str, Any] | None = None
+    live: bool
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Pipeline, task and seed for people."""
+        return f"{self.pipeline} / {self.task} / seed {self.seed}"
+
+    @property
+    def result(self) -> Path:
+        """The file that holds the result once the cell has ended."""
+        return self.folder.with_name(f"{self.folder.name}.json")
+
+    @property
+    def identity(self) -> str:
+        """Digest of everything but the folder: a result of another identity does not count."""
+        kept = {key: value for key, value in self.document.items() if key != "output"}
+        text = json.dumps([kept, self.rival], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, for worker processes."""
+        return {**attrs.asdict(self, recurse=False), "folder": str(self.folder)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Cell:
+        """The inverse of ``to_json``."""
+        return cls(**{**value, "folder": Path(value["folder"])})
+
+
+@attrs.frozen(kw_only=True)
+class Pairing:
+    """One pipeline on one task, before seeds are dealt.
+
+    Attributes:
+        pipeline: the pipeline's name.
+        task: the task's name.
+        document: the expanded pipeline as JSON values.
+        rival: as for ``Cell``.
+        live: as for ``Cell``.
+    """
+
+    pipeline: str
+    task: str
+    document: Mapping[str, Any]
+    rival: Mapping[str, Any] | None = None
+    live: bool
+
+    @property
+    def measurements(self) -> int:
+        """Configurations that the budget lets it measure."""
+        measurements: int = self.document["budget"]["measurements"]
+        return measurements
+
+
+@attrs.frozen(kw_only=True)
+class Suite:
+    """A suite that can be run.
+
+    Attributes:
+        title: what it is called.
+        pairings: every pipeline with every task, pipelines in the file's order within each task.
+        seeds: one cell of every pairing for each.
+        output: the suite's folder, absolute.
+        text: the file as it was written.
+        source: the file.
+        overrides: what ``--set`` changed.
+    """
+
+    title: str
+    pairings: tuple[Pairing, ...]
+    seeds: tuple[int, ...]
+    output: Path
+    text: str = ""
+    source: Path | None = None
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def pipelines(self) -> list[str]:
+        """Names of the pipelines in the file's order."""
+        return list(dict.fromkeys(pairing.pipeline for pairing in self.pairings))
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks in the file's order."""
+        return list(dict.fromkeys(pairing.task for pairing in self.pairings))
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell. Seeds come outermost: an interrupted suite has compared all pipelines."""
+        for seed in self.seeds:
+            for pairing in self.pairings:
+                folder = self.output / CELLS / pairing.task / pairing.pipeline / f"seed-{seed}"
+                document = {**pairing.document, "seed": seed, "output": str(folder)}
+                yield Cell(
+                    pipeline=pairing.pipeline,
+                    task=pairing.task,
+                    seed=seed,
+                    document=document,
+                    rival=pairing.rival,
+                    live=pairing.live,
+                    folder=folder,
+                )

@@ -1,0 +1,96 @@
+"""What a search did with one task, measurement by measurement and round by round, as arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+ROUND_FIELDS = ("measured", "steps", "converged", "score", "search", "model", "build", "run")
+"""Columns of ``Trajectory.rounds``; seconds and measurements are totals since the start."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Trajectory:
+    """One search on one task.
+
+    Attributes:
+        operator: the task's name in the run.
+        flop: floating-point operations of one evaluation.
+        costs: kernel time of every measurement in seconds, infinity for failures, in order of
+            arrival, shape (n,). For a rival the best of each batch.
+        failures: the kind of failure of each, empty where there is none.
+        at: seconds on the run's clock at which each was known, rising, shape (n,).
+        count: measurements made by then, rising, shape (n,); 1, 2, 3, ... but for rivals.
+        rounds: one row per round, columns as in ``ROUND_FIELDS``, shape (rounds, 8); NaN for a
+            score where no trained cost model guided the walk.
+        best_known: the lowest cost that any configuration has, where the runner knows, in seconds.
+        final_seconds: the winner measured again at the end of the run, or None.
+    """
+
+    operator: str
+    flop: float
+    costs: Floats
+    failures: tuple[str, ...]
+    at: Floats
+    count: Floats
+    rounds: Floats
+    best_known: float | None = None
+    final_seconds: float | None = None
+
+    @property
+    def best_so_far(self) -> Floats:
+        """The lowest cost after each measurement, shape (n,)."""
+        best: Floats = np.minimum.accumulate(self.costs) if len(self.costs) else self.costs
+        return best
+
+    @property
+    def best(self) -> float:
+        """The lowest cost in seconds; infinity where nothing succeeded."""
+        return float(np.min(self.costs, initial=np.inf))
+
+    @property
+    def measurements(self) -> int:
+        """How many configurations were measured."""
+        return int(self.count[-1]) if len(self.count) else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, null for infinity and NaN."""
+        return {
+            "operator": self.operator,
+            "flop": self.flop,
+            "costs": _written(self.costs, 9),
+            "failures": {str(i): kind for i, kind in enumerate(self.failures) if kind},
+            "at": _written(self.at, 7),
+            "count": self.count.astype(int).tolist(),
+            "rounds": [_written(row, 7) for row in self.rounds],
+            "best_known": self.best_known,
+            "final_seconds": self.final_seconds,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Trajectory:
+        """The inverse of ``to_json``."""
+        count = len(value["costs"])
+        rounds = [[math.nan if x is None else x for x in row] for row in value["rounds"]]
+        return cls(
+            operator=value["operator"],
+            flop=value["flop"],
+            costs=np.array([math.inf if x is None else x for x in value["costs"]], float),
+            failures=tuple(value["failures"].get(str(index), "") for index in range(count)),
+            at=np.array(value["at"], float),
+            count=np.array(value["count"], float),
+            rounds=np.array(rounds, float).reshape(-1, len(ROUND_FIELDS)),
+            best_known=value["best_known"],
+            final_seconds=value["final_seconds"],
+        )
+
+
+def _written(values: Floats, digits: int) -> list[float | None]:
+    return [float(f"{x:.{digits}g}") if math.isfinite(x) else None for x in values.tolist()]

@@ -1,0 +1,1 @@
+"""Recorded tables that stand in for hardware: frontend, space and runner."""

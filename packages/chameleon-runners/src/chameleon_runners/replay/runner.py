@@ -1,0 +1,106 @@
+"""The runner ``replay``: answers from recorded tables, on a clock that knows what it would cost."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Contender, MeasureJob, Runner
+from chameleon_core.task import Task
+
+from chameleon_runners.replay.options import Noise, ReplayOptions
+from chameleon_runners.replay.reading import table_of_task
+from chameleon_runners.replay.table import Table
+
+
+class ReplayRunner(Runner):
+    """Looks configurations up in the table that a task stands for.
+
+    One after the other, as Kernel Tuner measures them: a measurement takes the recorded seconds
+    of compiling and of benchmarking, which the runner's clock adds to real time.
+
+    Args:
+        options: how measurements are made of the recorded repeats.
+    """
+
+    live: ClassVar[bool] = False
+
+    def __init__(self, options: ReplayOptions) -> None:
+        self._options = options
+        self._replayed = 0.0
+        self._stopped = False
+        self._tables: dict[str, Table] = {}
+
+    def now(self) -> float:
+        """Real time and the recorded seconds of everything replayed, in seconds."""
+        return time.perf_counter() + self._replayed
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        table = self._table(job.task)
+        for config in job.configs:
+            if self._stopped:
+                return
+            measurement = self._look_up(table, tuple(config))
+            self._replayed += measurement.build_seconds + measurement.run_seconds
+            yield measurement
+
+    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        """The recorded times of all repeats: there is nothing to interleave, and no noise.
+
+        Contenders that are no configurations of the table were not recorded.
+        """
+        table = self._table(task)
+        return [
+            self._recorded(table, contender.config)
+            if contender.config
+            else Measurement(
+                config=(),
+                failure=FailureKind.INVALID,
+                message=f"{contender.name} was not recorded in the table {table.name!r}",
+            )
+            for contender in contenders
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        return {"device": "recorded tables", "noise": self._options.noise.value}
+
+    def best_known(self, task: Task) -> float | None:
+        """The lowest cost in the table in seconds; None where nothing in it succeeded."""
+        best = self._table(task).best_seconds
+        return best if math.isfinite(best) else None
+
+    def interrupt(self) -> None:
+        self._stopped = True
+
+    def _table(self, task: Task) -> Table:
+        table = self._tables.get(task.key)
+        if table is None:
+            table = self._tables[task.key] = table_of_task(task)
+        return table
+
+    def _look_up(self, table: Table, config: tuple[int, ...]) -> Measurement:
+        measurement = self._recorded(table, config)
+        if self._options.noise is Noise.NONE or not measurement.ok:
+            return measurement
+        # Seeded by what is measured: neither the order of a batch nor another draw matters.
+        rng = np.random.default_rng([self._options.seed, int(table.digest[:8], 16), *config])
+        return attrs.evolve(
+            measurement,
+            seconds=tuple(rng.choice(measurement.seconds, self._options.draws).tolist()),
+        )
+
+    @staticmethod
+    def _recorded(table: Table, config: tuple[int, ...]) -> Measurement:
+        outcome = table.outcome(config)
+        if outcome is None:
+            return Measurement(
+                config=config,
+                failure=FailureKind.INVALID,
+                message=f"the table {table.name!r} has no row for this configuration",
+            )
+        return outcome.measurement(config)

@@ -1,0 +1,186 @@
+"""A recorded table: knobs, the configurations that were tried, and what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.space import Choice, Configs, DesignSpace, Knob
+from numpy.typing import NDArray
+
+Config = tuple[int, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What was recorded of one configuration.
+
+    Attributes:
+        seconds: one kernel time per repeat in seconds; empty where it failed.
+        failure: the kind of failure, or None.
+        message: the failure in words.
+        build_seconds: seconds that compiling it took.
+        run_seconds: seconds that everything else about it took: benchmarking, verifying, the
+            tuner's own overhead per configuration.
+    """
+
+    seconds: tuple[float, ...] = ()
+    failure: FailureKind | None = None
+    message: str = ""
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+
+    def measurement(self, config: Config) -> Measurement:
+        """The outcome as a measurement of a configuration."""
+        return Measurement(
+            config=config,
+            seconds=self.seconds,
+            failure=self.failure,
+            message=self.message,
+            build_seconds=self.build_seconds,
+            run_seconds=self.run_seconds,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class RecordedTuples(Knob):
+    """A choice among equally long tuples of integers, such as the tiles of a recorded run.
+
+    Attributes:
+        options: the tuples, in the order of the recorded knob's indices.
+    """
+
+    options: tuple[tuple[int, ...], ...]
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.options)
+
+    def decode(self, index: int) -> tuple[int, ...]:
+        return self.options[index]
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return np.asarray(self.options)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}.{part}" for part in range(len(self.options[0])))
+
+    @property
+    def feature_table(self) -> NDArray[np.float32]:
+        values = self.values.astype(np.float32)
+        table: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
+        return table
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Table:
+    """Everything recorded of one tuning problem.
+
+    Attributes:
+        name: for people.
+        digest: of the content, wherever it lies.
+        knobs: one per parameter with more than one value.
+        configs: the recorded configurations as knob indices, distinct, shape (m, knobs).
+        outcomes: one per row of ``configs``.
+        flop: floating-point operations of one evaluation; 0 where the table does not say.
+    """
+
+    name: str
+    digest: str
+    knobs: tuple[Knob, ...]
+    configs: Configs
+    outcomes: Sequence[Outcome]
+    flop: float = 0.0
+
+    @cached_property
+    def _rows(self) -> Mapping[Config, int]:
+        return {tuple(config): row for row, config in enumerate(self.configs.tolist())}
+
+    def outcome(self, config: Config) -> Outcome | None:
+        """What was recorded of a configuration, or None where it is not in the table."""
+        row = self._rows.get(tuple(config))
+        return None if row is None else self.outcomes[row]
+
+    @cached_property
+    def costs(self) -> NDArray[np.float64]:
+        """Median seconds of every configuration, infinity for failures, shape (m,)."""
+        rows = zip(self.configs.tolist(), self.outcomes, strict=True)
+        return np.array([outcome.measurement(tuple(config)).cost for config, outcome in rows])
+
+    @property
+    def best_seconds(self) -> float:
+        """The lowest cost in the table in seconds; infinity where everything failed."""
+        return float(self.costs.min())
+
+    def space(self) -> DesignSpace:
+        """The design space: the knobs, with the recorded configurations as the legal ones."""
+        return DesignSpace(self.knobs, only=self.configs)
+
+
+def table_of(
+    name: str,
+    digest: str,
+    columns: Mapping[str, Sequence[Any]],
+    outcomes: Sequence[Outcome],
+    *,
+    ranks: Mapping[str, Sequence[int]] | None = None,
+    flop: float = 0.0,
+) -> Table:
+    """A table of parameter values.
+
+    Args:
+        name: for people.
+        digest: of the content.
+        columns: parameter to its value in every row: numbers, texts or tuples of integers.
+        outcomes: one per row.
+        ranks: parameter to the place of each row's value among its options; without it values
+            are ordered by size, so that a step of one index is a small change.
+        flop: floating-point operations of one evaluation.
+
+    Returns:
+        The table. A parameter with one value is no knob. Of several rows of one configuration the
+        first counts.
+    """
+    ranks = ranks or {}
+    chosen = {key: _indexed(values, ranks.get(key)) for key, values in columns.items()}
+    varying = {key: pair for key, pair in chosen.items() if len(pair[0]) > 1}
+    # A design space has a knob, even where there is nothing to choose.
+    kept = varying or dict(list(chosen.items())[:1])
+    configs = np.array([indices for _, indices in kept.values()], np.int32).T
+    _, first = np.unique(configs, axis=0, return_index=True)
+    rows = np.sort(first)
+    return Table(
+        name=name,
+        digest=digest,
+        knobs=tuple(_knob(key, options) for key, (options, _) in kept.items()),
+        configs=configs[rows],
+        outcomes=[outcomes[row] for row in rows.tolist()],
+        flop=flop,
+    )
+
+
+def _indexed(
+    values: Sequence[Any], ranks: Sequence[int] | None
+) -> tuple[tuple[Any, ...], list[int]]:
+    """The distinct values in order, and the index of each row's."""
+    if len({type(value) in (str, tuple) and type(value) for value in values}) > 1:
+        values = [str(value) for value in values]
+    if ranks is None:
+        options = tuple(sorted(set(values)))
+    else:
+        rank_of = dict(zip(values, ranks, strict=True))
+        options = tuple(sorted(rank_of, key=lambda value: rank_of[value]))
+    place = {value: index for index, value in enumerate(options)}
+    return options, [place[value] for value in values]
+
+
+def _knob(name: str, options: tuple[Any, ...]) -> Knob:
+    if isinstance(options[0], tuple):
+        return RecordedTuples(name=name, options=options)
+    return Choice(name=name, options=options)

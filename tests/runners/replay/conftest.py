@@ -1,0 +1,96 @@
+"""A tiny recorded table, and the real ones where they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.task import Task
+from chameleon_runners.replay.frontend import TableFrontend
+from chameleon_runners.replay.options import TableOptions
+
+RECORDED = Path(__file__).parents[3].parent / "shared" / "data" / "kernel_tuner"
+
+
+def tiny_cache() -> dict[str, Any]:
+    """A cache of 4 x 3 parameter values and one constant, two rows of it absent, two failed."""
+    cache: dict[str, Any] = {}
+    for x in (8, 16, 32, 4):
+        for y in (1, 2, 4):
+            if (x, y) in {(4, 4), (8, 1)}:
+                continue
+            row: dict[str, Any] = {"x": x, "y": y, "constant": 15}
+            if (x, y) == (32, 4):
+                row |= {"time": "CompilationFailedConfig", "compile_time": 500.0}
+            elif (x, y) == (32, 2):
+                row |= {"time": "RuntimeFailedConfig", "compile_time": 250.0}
+            else:
+                times = [x / y + repeat / 10 for repeat in range(5)]
+                row |= {
+                    "time": sum(times) / 5,
+                    "times": times,
+                    "compile_time": 1000.0,
+                    "benchmark_time": 100.0,
+                    "verification_time": 10.0,
+                    "framework_time": 1.0,
+                    "strategy_time": 7e9,
+                    "GFLOP/s": 2.0 / (sum(times) / 5) * 1e3 / 1e9,
+                }
+            cache[f"{x},{y},15"] = row
+    return {
+        "tune_params_keys": ["x", "y", "constant"],
+        "tune_params": {"x": [8, 16, 32, 4], "y": [1, 2, 4], "constant": [15]},
+        "cache": cache,
+    }
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """The tiny cache as a compressed file."""
+    file = tmp_path / "tiny.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(tiny_cache()).encode()))
+    return file
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[[str], Path]:
+    """Finds a real table, or skips the test."""
+
+    def find(name: str) -> Path:
+        file = RECORDED / f"{name}.json.gz"
+        if not file.is_file():
+            pytest.skip(f"the recorded table {name} is not beside the repository ({RECORDED})")
+        return file
+
+    return find
+
+
+def tasks_of(*paths: Path) -> list[Task]:
+    """The tasks that the frontend makes of some files."""
+    return TableFrontend(TableOptions(paths=tuple(map(str, paths)))).tasks("native")
+
+
+def pipeline(table: Path, output: Path, **more: Any) -> ResolvedPipeline:
+    """A pipeline that replays a table and needs no TVM, except for reading the target."""
+    return from_dict(
+        {
+            "model": {"table": str(table)},
+            "target": "llvm",
+            "space": "table",
+            "explorer": "random",
+            "cost_model": "xgboost",
+            "sampler": "greedy",
+            "synthesizer": "none",
+            "runner": "replay",
+            "baselines": [],
+            "budget": {"measurements": 48, "batch_size": 16},
+            "output": str(output),
+            **more,
+        }
+    )

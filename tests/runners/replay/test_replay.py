@@ -1,0 +1,176 @@
+"""Runs on recorded tables: the clock, the noise, repeatability, our own runs as tables."""
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.measurement import FailureKind
+from chameleon_core.plugins import hookimpl
+from chameleon_core.run_folder import read_store
+from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.stages import Contender, MeasureJob, StageRef
+from chameleon_core.task import Task
+from chameleon_core.testing.conformance_hardware import check_runner
+from chameleon_runners.replay.options import Noise, ReplayOptions
+from chameleon_runners.replay.reading import table_of_task, tables_at
+from chameleon_runners.replay.runner import ReplayRunner
+
+from .conftest import pipeline, tasks_of
+
+SPACE = StageRef(factory="chameleon_runners.replay.space:TableSpace")
+
+
+def _job(task, configs=None):
+    chosen = table_of_task(task).configs.tolist() if configs is None else configs
+    return MeasureJob(task=task, space=SPACE, configs=[tuple(config) for config in chosen])
+
+
+def _best(file):
+    (table,) = tables_at(str(file))
+    return table.best_seconds
+
+
+def _records(folder):
+    with read_store(folder) as store:
+        return [m for stored in store.tasks() for m in store.measurements(stored.id)]
+
+
+def test_it_conforms_and_answers_from_the_table(tiny):
+    (task,) = tasks_of(tiny)
+    measurements = check_runner(lambda: ReplayRunner(ReplayOptions()), _job(task))
+    assert sum(not m.ok for m in measurements) == 2
+
+
+def test_a_row_that_is_missing_is_an_invalid_configuration(tiny):
+    (task,) = tasks_of(tiny)
+    with ReplayRunner(ReplayOptions()) as runner:
+        (measurement,) = runner.measure(_job(task, [(0, 2)]))
+    assert measurement.failure is FailureKind.INVALID
+    assert "no row" in measurement.message
+
+
+def test_other_tasks_are_refused_with_a_sentence():
+    task = Task(name="a", operator="conv2d", arguments={}, target="llvm", flop=1.0)
+    with pytest.raises(ConfigError, match="not a recorded table"):
+        list(ReplayRunner(ReplayOptions()).measure(_job(task, [(0,)])))
+
+
+def test_the_clock_runs_ahead_by_what_was_replayed(tiny):
+    (task,) = tasks_of(tiny)
+    with ReplayRunner(ReplayOptions()) as runner:
+        before = runner.now()
+        measurements = list(runner.measure(_job(task)))
+        passed = runner.now() - before
+    recorded = sum(m.build_seconds + m.run_seconds for m in measurements)
+    # 8 valid rows of 1.111 s, one compile failure of 0.5 s, one run failure of 0.25 s.
+    assert recorded == pytest.approx(9.638)
+    assert passed >= recorded
+
+
+def test_noise_is_drawn_from_the_repeats_and_repeatable(tiny):
+    (task,) = tasks_of(tiny)
+    options = ReplayOptions(noise=Noise.REPEATS, draws=2, seed=3)
+    exact = {m.config: m for m in ReplayRunner(ReplayOptions()).measure(_job(task))}
+    configs = list(exact)
+    noisy = {m.config: m for m in ReplayRunner(options).measure(_job(task, configs))}
+    again = {m.config: m for m in ReplayRunner(options).measure(_job(task, configs[::-1]))}
+    assert noisy == again
+    for config, measurement in noisy.items():
+        assert set(measurement.seconds) <= set(exact[config].seconds)
+        assert len(measurement.seconds) == (2 if measurement.ok else 0)
+    other = ReplayRunner(ReplayOptions(noise=Noise.REPEATS, draws=2, seed=4))
+    assert {m.config: m for m in other.measure(_job(task))} != noisy
+
+
+def test_comparing_gives_the_recorded_times(tiny):
+    (task,) = tasks_of(tiny)
+    tuned = Contender(name="tuned", stage=SPACE, config=(2, 1))
+    rival = Contender(name="untuned", stage=SPACE)
+    one, other = ReplayRunner(ReplayOptions(noise=Noise.REPEATS)).compare(task, [tuned, rival])
+    assert one.cost == pytest.approx(8.2e-3)
+    assert other.failure is FailureKind.INVALID
+
+
+def test_two_runs_with_one_seed_are_identical(tiny, tmp_path):
+    for folder in ("one", "two"):
+        run_pipeline(pipeline(tiny, tmp_path / folder, budget={"measurements": 10}))
+    assert _records(tmp_path / "one") == _records(tmp_path / "two")
+
+
+def test_two_runs_on_a_recorded_table_are_identical(recorded, tmp_path):
+    table = recorded("convolution_A100")
+    for folder in ("one", "two"):
+        run_pipeline(pipeline(table, tmp_path / folder, explorer="annealing", seed=5))
+    first = _records(tmp_path / "one")
+    assert len(first) == 48
+    assert first == _records(tmp_path / "two")
+    run_pipeline(pipeline(table, tmp_path / "three", explorer="annealing", seed=6))
+    assert first != _records(tmp_path / "three")
+
+
+def test_a_run_knows_the_seconds_it_would_have_taken(tiny, tmp_path):
+    result = run_pipeline(pipeline(tiny, tmp_path / "run"))
+    spending = result.operators[0].spending
+    assert spending.build + spending.run == pytest.approx(9.638)
+    assert spending.measure >= spending.build + spending.run
+    assert result.seconds >= spending.total
+    assert result.operators[0].tuned_seconds == pytest.approx(_best(tiny))
+
+
+def test_the_wall_clock_budget_is_read_from_the_simulated_clock(tiny, tmp_path):
+    budget = {"measurements": 10, "batch_size": 1, "wall_time": 3.0}
+    result = run_pipeline(pipeline(tiny, tmp_path / "run", budget=budget))
+    # At 1.1 s a measurement and less for failures, three seconds end it before ten.
+    assert 3 <= result.operators[0].measurements < 9
+
+
+def test_an_interrupted_batch_is_kept(tiny, tmp_path):
+    interruption = Interruption()
+
+    class StopAtThree:
+        seen = 0
+
+        @hookimpl
+        def chameleon_measured(self, event):
+            self.seen += 1
+            if self.seen == 3:
+                interruption.request()
+                interruption.soft()
+
+    with pytest.raises(RunInterrupted):
+        run_pipeline(
+            pipeline(tiny, tmp_path / "run"), listeners=[StopAtThree()], interruption=interruption
+        )
+    assert len(_records(tmp_path / "run")) == 3
+    resumed = run_pipeline(pipeline(tiny, tmp_path / "run"))
+    assert resumed.operators[0].measurements == 10
+
+
+def test_our_own_run_folder_is_a_table(tiny, tmp_path):
+    run_pipeline(pipeline(tiny, tmp_path / "run", budget={"measurements": 7, "batch_size": 4}))
+    first = {m.config: m for m in _records(tmp_path / "run")}
+    (task,) = tasks_of(tmp_path / "run")
+    space = table_of_task(task).space()
+    assert {knob.name for knob in space.knobs} <= {"x", "y"}
+    assert len(space.everything) == 7
+    run_pipeline(pipeline(tmp_path / "run", tmp_path / "again"))
+    second = _records(tmp_path / "again")
+    assert sorted(m.seconds for m in second) == sorted(m.seconds for m in first.values())
+
+
+def test_auto_finds_the_space_of_a_table(tiny, tmp_path):
+    pytest.importorskip("tvm")
+    result = run_pipeline(pipeline(tiny, tmp_path / "run", space="auto"))
+    assert result.operators[0].measurements == 10
+
+
+def test_membership_is_exact_in_spaces_too_large_for_flags():
+    rng = np.random.default_rng(0)
+    knobs = [Choice(name=f"k{i}", options=tuple(range(9))) for i in range(30)]
+    members = rng.integers(0, 9, (50, 30)).astype(np.int32)
+    space = DesignSpace(knobs, only=members)
+    others = rng.integers(0, 9, (50, 30)).astype(np.int32)
+    assert space.legal(members).all()
+    assert not space.legal(others).any()
+    assert len(space.sample(100, rng)) == 50
+    assert space.fingerprint != DesignSpace(knobs, only=members[1:]).fingerprint
