@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
-from chameleon_core.testing.conformance_cases import context_of, observe, quality, spaces
+from chameleon_core.testing.conformance_cases import (
+    context_of,
+    observe,
+    quality,
+    spaces,
+    tiled_space,
+)
 from chameleon_explorers.annealing import AnnealingExplorer
 from chameleon_explorers.options import AnnealingOptions
 
@@ -118,13 +124,17 @@ def test_it_does_not_change_what_the_model_returned(space):
 
 def test_a_small_space_is_scored_as_a_whole_where_it_is_to():
     space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(10))) for i in range(3)])
-    _, scorer, found = explore(space, AnnealingOptions(chains=8, steps=125, exhaustive=True))
+    _, scorer, found = explore(space, AnnealingOptions(chains=8, steps=5, exhaustive=True))
     assert [len(configs) for configs in scorer.calls] == [1000]
     everything = np.sort(quality(space, space.everything))
     assert found.scores.tolist() == everything[::-1][:16].tolist()
-    # One step less, and a walk looks at less than there is.
+
+
+def test_a_large_space_is_walked_in_all_the_same():
+    space = DesignSpace([Choice(name=f"k{i}", options=tuple(range(33))) for i in range(3)])
+    assert len(space.everything) > 1 << 15
     _, scorer, _ = explore(space, AnnealingOptions(chains=8, steps=124, exhaustive=True))
-    assert len(scorer.calls) > 1
+    assert [len(configs) for configs in scorer.calls][:2] == [8, 8]
 
 
 def test_without_a_model_it_proposes_at_random(space):
@@ -141,3 +151,30 @@ def test_without_a_model_it_proposes_at_random(space):
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         AnnealingOptions(**wrong)
+
+
+def test_neighbours_of_the_best_come_first_whatever_the_model_thinks_of_them():
+    space = tiled_space()
+    context = context_of(space)
+    options = AnnealingOptions(chains=8, steps=5, exhaustive=True, neighbours=1.0)
+    explorer = AnnealingExplorer(options, context)
+    measured = space.sample(5, np.random.default_rng(0))
+    observations = observe(space, measured)
+    explorer.observe(observations)
+    visited = Visited(space)
+    visited.add(measured)
+    leaders = measured[np.argsort(observations.costs)[:3]]
+    near = np.concatenate([space.neighbours(leader) for leader in leaders])
+    near_keys = set(space.keys(near).tolist())
+
+    def score(configs):
+        # The model likes everything but the neighbours.
+        return np.array([0.0 if key in near_keys else 1.0 for key in space.keys(configs).tolist()])
+
+    found = explorer.explore(score, visited, 64)
+    first = found.configs[: context.batch_size]
+    expected = min(context.batch_size, len(near_keys - set(space.keys(measured).tolist())))
+    assert set(space.keys(first).tolist()[:expected]) <= near_keys
+    assert (np.diff(found.scores) <= 0).all()
+    assert len(space.distinct(found.configs)) == len(found.configs)
+    assert visited.fresh(found.configs).all()

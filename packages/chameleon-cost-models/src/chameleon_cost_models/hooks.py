@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chameleon_core.plugins import PluginRecord, hookimpl
 
+from chameleon_cost_models.mixed_options import MixedOptions
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
 
 
@@ -28,5 +29,11 @@ def chameleon_cost_models() -> list[PluginRecord]:
             summary="Bagged boosted trees that know their uncertainty and explore by it",
             factory="chameleon_cost_models.ensemble:Ensemble",
             options=EnsembleOptions,
+        ),
+        PluginRecord(
+            name="mixed",
+            summary="An ensemble on throughput and its logarithm, validity apart",
+            factory="chameleon_cost_models.mixed:MixedEnsemble",
+            options=MixedOptions,
         ),
     ]

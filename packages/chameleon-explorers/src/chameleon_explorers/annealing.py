@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 from chameleon_core.space import Configs
 from chameleon_core.stages import (
@@ -21,6 +22,13 @@ from chameleon_explorers.options import AnnealingOptions
 _COLD = 1e-5
 """Added to the temperature, which ends at 0."""
 
+_SCORED_AT_ONCE = 1 << 15
+"""A space of at most this many configurations is scored as a whole where ``exhaustive`` is set:
+one large call of a model takes less than the hundred small ones of a walk."""
+
+_LEADERS = 3
+"""Best configurations measured whose neighbours are looked at."""
+
 
 class AnnealingExplorer(Explorer):
     """Parallel chains of single-knob moves under a falling temperature.
@@ -33,23 +41,33 @@ class AnnealingExplorer(Explorer):
         self._options = options
         self._space = context.space
         self._rng = context.rng
+        self._batch = context.batch_size
         self._chains: Configs = np.empty((0, len(context.space.knobs)), np.int32)
-        self._elites = self._chains
+        self._elites = self._leaders = self._chains
 
     def observe(self, observations: Observations) -> None:
         """Remember the best configurations measured, where chains are to start from them."""
         timed = np.flatnonzero(np.isfinite(observations.costs))
         order = timed[np.argsort(observations.costs[timed], kind="stable")]
-        self._elites = observations.configs[order[: self._options.elites]]
+        ranked = observations.configs[order]
+        self._elites = ranked[: self._options.elites]
+        self._leaders = ranked[:_LEADERS]
 
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
-        options = self._options
         if score is None:
             configs = visited.sample(count, self._rng)
             return Candidates(configs=configs, scores=np.zeros(len(configs)))
+        found = self._walk(score, visited, count)
+        if not self._options.neighbours or not len(self._leaders):
+            return found
+        return self._with_nearby(found, score, visited, count)
+
+    def _walk(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
+        """What the model thinks best: by scoring everything, or by annealing."""
+        options = self._options
         best = BestSet(self._space, visited, count)
         everything = self._space.everything if options.exhaustive else None
-        if everything is not None and 0 < len(everything) <= options.chains * options.steps:
+        if everything is not None and 0 < len(everything) <= _SCORED_AT_ONCE:
             # Shuffled, since trees give equal scores to neighbours, of which the first are kept.
             shuffled = self._rng.permutation(everything)
             best.offer(shuffled, score(shuffled))
@@ -74,6 +92,35 @@ class AnnealingExplorer(Explorer):
                 break
         self._chains = chains
         return self._filled(best, score, visited, count, step)
+
+    def _with_nearby(
+        self, found: Candidates, score: ScoreFunction, visited: Visited, count: int
+    ) -> Candidates:
+        """The walk's candidates with some neighbours of the leaders put first.
+
+        A model that is wrong about the surroundings of the best configuration would otherwise
+        never look there, and stay at a place that one step would improve.
+        """
+        # Rounded up or down at random, so that small batches look there too.
+        wanted = int(self._options.neighbours * self._batch + self._rng.random())
+        if not wanted:
+            return found
+        near = np.concatenate([self._space.neighbours(leader) for leader in self._leaders])
+        near = self._space.distinct(near)
+        near = near[visited.fresh(near)]
+        if not len(near):
+            return found
+        near = near[np.argsort(-score(near), kind="stable")[:wanted]]
+        configs = self._space.distinct(np.concatenate([near, found.configs]))
+        known = self._space.keys(near)
+        rest = found.scores[~np.isin(self._space.keys(found.configs), known)]
+        # Samplers go by the score, so the neighbours' must be above the others'.
+        above = rest.max(initial=0.0) + np.arange(len(near), 0, -1)
+        return attrs.evolve(
+            found,
+            configs=configs[:count],
+            scores=np.concatenate([above, rest])[:count],
+        )
 
     def _starting_points(self) -> Configs:
         """The chains where they were left, or new ones, the first of them at the elites."""

@@ -39,7 +39,14 @@ class AnnealingOptions:
     )
     exhaustive: bool = attrs.field(
         default=False,
-        metadata={"help": "score all of a space that is smaller than what a walk would look at"},
+        metadata={
+            "help": "score all of a space of at most 32768 configurations instead of walking in it"
+        },
+    )
+    neighbours: float = attrs.field(
+        default=0.0,
+        validator=[validators.ge(0.0), validators.le(1.0)],
+        metadata={"help": "part of a batch for the best-scored neighbours of what measured best"},
     )
 
 

@@ -1,0 +1,127 @@
+"""An ensemble that looks at throughput on two scales, and at validity on its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from chameleon_core.space import Configs
+from chameleon_core.stages import CostModel, Observations, Scores, StageContext
+from numpy.typing import NDArray
+
+from chameleon_cost_models.inputs import Features, features_of, teaches
+from chameleon_cost_models.mixed_options import MixedOptions
+
+_LEAST_VALID = 3
+"""Timed configurations below which a spread over members means nothing."""
+
+_LEAST_SCALE = 1e-9
+"""Targets that spread less than this are not blown up."""
+
+_HOPELESS = -3.0
+"""Score of a configuration that will certainly fail, in standard deviations of what was timed."""
+
+_VALIDITY_ROUNDS = 30
+
+Gradient = NDArray[np.float32]
+
+
+class MixedEnsemble(CostModel):
+    """Bagged boosted trees, half on relative throughput and half on its logarithm.
+
+    Throughput tells the best configurations apart and hardly sees the others, which all are near
+    0 where the best is many times as fast; the logarithm orders those and hardly sees the best.
+    The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010,
+    equation 6), over the members, each scale standardised. Failures have no throughput: a
+    classifier learns which configurations fail, and its probability pulls a score towards
+    that of a hopeless one.
+    """
+
+    def __init__(self, options: MixedOptions, context: StageContext) -> None:
+        self._options = options
+        self._space = context.space
+        self._threads = context.threads
+        # The same draw for every fit: a refit that learns nothing new changes nothing.
+        self._seed = int(context.rng.integers(2**31))
+        self._members: Any = None
+        self._validity: Any = None
+
+    @property
+    def trained(self) -> bool:
+        return self._members is not None
+
+    def fit(self, observations: Observations) -> None:
+        quality = observations.relative_throughput
+        valid = quality > 0.0
+        self._members = self._validity = None
+        if not teaches(observations) or np.count_nonzero(valid) < _LEAST_VALID:
+            return
+        features = features_of(self._space, observations.configs)
+        self._members = self._grown(features[valid], quality[valid])
+        if not valid.all():
+            self._validity = self._classifier(features, valid)
+
+    def predict(self, configs: Configs) -> Scores:
+        """Upper confidence bounds in standard deviations of what was timed, shape (n,)."""
+        if not len(configs):
+            return np.zeros(0)
+        features = features_of(self._space, configs)
+        votes = self._members.inplace_predict(features, validate_features=False)
+        votes = np.asarray(votes, np.float64).reshape(len(features), -1)
+        # Members disagree about a scale; that the scales differ is no uncertainty.
+        variance: Scores = 0.5 * (
+            votes[:, ::2].var(axis=1, ddof=1) + votes[:, 1::2].var(axis=1, ddof=1)
+        )
+        scores: Scores = votes.mean(axis=1) + self._options.kappa * np.sqrt(variance)
+        if self._validity is not None:
+            chance = self._validity.inplace_predict(features, validate_features=False)
+            scores = _HOPELESS + (scores - _HOPELESS) * np.asarray(chance, np.float64)
+        return scores
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "max_depth": self._options.max_depth,
+            "eta": self._options.learning_rate,
+            "nthread": self._threads,
+            "tree_method": "hist",
+            "verbosity": 0,
+            "seed": self._seed,
+        }
+
+    def _grown(self, features: Features, quality: Scores) -> Any:
+        # Imported here: it takes a second, which the first batch need not wait for.
+        import xgboost  # noqa: PLC0415
+
+        shape = (len(quality), self._options.members)
+        scales = (_standardised(quality), _standardised(np.log(quality)))
+        columns = [scales[member % 2] for member in range(shape[1])]
+        targets = np.stack(columns, axis=1).astype(np.float32)
+        # The Bayesian bootstrap (Rubin 1981): smoother than drawing rows.
+        weights = np.random.default_rng(self._seed).exponential(size=shape).astype(np.float32)
+
+        def squared_error(predicted: Gradient, _data: object) -> tuple[Gradient, Gradient]:
+            gradient: Gradient = (predicted.reshape(shape) - targets) * weights
+            return gradient, weights
+
+        data = xgboost.DMatrix(features, label=targets, nthread=self._threads)
+        return xgboost.train(
+            {**self._parameters(), "min_child_weight": 0.0, "base_score": 0.0},
+            data,
+            num_boost_round=self._options.rounds,
+            obj=squared_error,
+        )
+
+    def _classifier(self, features: Features, valid: NDArray[np.bool_]) -> Any:
+        import xgboost  # noqa: PLC0415
+
+        data = xgboost.DMatrix(features, label=valid.astype(np.float32), nthread=self._threads)
+        return xgboost.train(
+            {**self._parameters(), "objective": "binary:logistic"},
+            data,
+            num_boost_round=_VALIDITY_ROUNDS,
+        )
+
+
+def _standardised(values: Scores) -> Scores:
+    scaled: Scores = (values - values.mean()) / max(float(values.std()), _LEAST_SCALE)
+    return scaled
