@@ -1,5 +1,7 @@
 """Random legal configurations of every template compute the reference's numbers."""
 
+import platform
+
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
@@ -11,20 +13,21 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
 )
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.targets import TVMTargets
+from chameleon_tvm.targets import TVMTargets, target_info
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
+HASWELL = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
 PROVIDER = TemplateSpace(NoOptions())
 FEW = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 
-def check(spec, seed, count=2):
+def check(spec, seed, count=2, target=NATIVE):
     """Build random legal configurations and the first guess, and compare their outputs."""
-    task = spec.task("t", NATIVE)
+    task = spec.task("t", target)
     builder = PROVIDER.builder(task, threads=2)
     (expected,), tolerance = builder.reference()
     space = PROVIDER.design_space(task)
@@ -124,3 +127,15 @@ def test_an_illegal_configuration_is_refused_with_its_reason():
     illegal = everything[~space.legal(everything)][0]
     with pytest.raises(InvalidConfigurationError, match=space.why_illegal(illegal)):
         PROVIDER.builder(task, threads=2).build(illegal.tolist())
+
+
+@pytest.mark.skipif(
+    platform.machine() not in {"x86_64", "AMD64"} or target_info(NATIVE).vector_bytes < 32,
+    reason="this machine cannot run AVX2 code",
+)
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW8c"])
+def test_code_for_avx2_computes_the_same(layout):
+    info = target_info(HASWELL)
+    assert (info.lanes("float32"), info.vector_registers) == (8, 16)
+    spec = Conv2dSpec(input=[1, 16, 9, 11], filters=24, kernel=3, padding=1, layout=layout)
+    check(spec, seed=0, target=HASWELL)

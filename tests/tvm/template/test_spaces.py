@@ -13,7 +13,8 @@ from chameleon_tvm.spaces.template.base import TemplateBuilder
 from chameleon_tvm.spaces.template.conv2d import geometry_of
 from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.spaces.template.tiling import tile_sizes
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
+from chameleon_tvm.targets import target_info
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,69 @@ def test_the_space_is_the_same_in_every_process():
     assert space_of(R8).fingerprint == space_of(R8).fingerprint
     assert space_of(R8).fingerprint != space_of(R8, HASWELL).fingerprint
     np.testing.assert_array_equal(space_of(R8).start, space_of(R8).start)
+
+
+POINTWISE = Conv2dSpec(input=[1, 64, 56, 56], filters=64, kernel=1, layout="NHWC")
+GOOD = {
+    "tile_rows": 1,
+    "tile_columns": 4,
+    "tile_vectors": 4,
+    "channel_block": 64,
+    "input": "in_place",
+    "outermost": "positions",
+    "unroll": 1,
+}
+
+
+def costs(spec, target, *tiles):
+    info = target_info(target)
+    geometry = geometry_of(spec, info.vector_bytes // 4)
+    blocks = (8, spec.input[1])
+    tiling = ConvolutionTiling(geometry, info, in_place=True, channel_blocks=blocks)
+    return tiling.guessed_cost({name: np.array([t[name] for t in tiles]) for name in GOOD})
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [
+        pytest.param({"tile_columns": 1, "tile_vectors": 1}, id="each-sum-waits-for-the-last"),
+        pytest.param({"tile_columns": 5, "tile_vectors": 3}, id="a-third-is-computed-in-vain"),
+        pytest.param({"tile_columns": 14, "tile_vectors": 2}, id="stores-are-waited-for"),
+        pytest.param({"input": "copy"}, id="copied-for-nothing"),
+        pytest.param({"channel_block": 8}, id="short-inner-loop"),
+    ],
+)
+def test_the_guess_prefers_tiles_with_nothing_against_them(worse):
+    good, bad = costs(POINTWISE, ZEN4, GOOD, GOOD | worse)
+    assert good < bad
+
+
+@pytest.mark.parametrize("target", [ZEN4, HASWELL])
+def test_the_guess_avoids_reading_all_weights_again_for_each_position(target):
+    spec = Conv2dSpec(input=[1, 512, 7, 7], filters=512, kernel=3, padding=1, layout="NHWC")
+    tile = GOOD | {"channel_block": 512, "tile_columns": 4, "tile_vectors": 2}
+    wide = tile | {"tile_columns": 1, "tile_vectors": 8}
+    good, bad = costs(spec, target, tile, wide)
+    assert bad > 1.5 * good
+
+
+def test_the_guess_keeps_both_cores_busy():
+    spec = Conv2dSpec(input=[1, 64, 3, 7], filters=16, kernel=1, layout="NHWC")
+    tile = GOOD | {"tile_columns": 7, "tile_vectors": 1}
+    alone = costs(spec, ZEN4, tile | {"tile_rows": 3})
+    shared = costs(spec, ZEN4, tile)
+    assert shared < alone
+
+
+def test_the_first_guesses_are_among_the_cheapest():
+    tiling = ConvolutionTiling(
+        geometry_of(POINTWISE, 16), target_info(ZEN4), in_place=True, channel_blocks=(8, 64)
+    )
+    space = tiling.space()
+    drawn = space.sample(500, np.random.default_rng(0))
+    guessed = tiling.guessed_cost(space.values(space.start))
+    assert guessed[0] == guessed.min()
+    assert guessed.max() < np.quantile(tiling.guessed_cost(space.values(drawn)), 0.2)
 
 
 def test_plain_nchw_must_be_copied():

@@ -9,20 +9,17 @@ import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
+from chameleon_tvm.spaces.template.guesses import CostGuess, first_guesses
 from chameleon_tvm.targets import TargetInfo
 
 FLOAT_BYTES = 4
-AVX512_BYTES = 64
-CYCLES_PER_BYTE_FLOP = 2.0
-"""A byte from beyond L2 takes as long as about two floating-point operations of a vector unit."""
 MAX_WASTE = 1.13
 """Computed over needed outputs along one axis; tiles that waste more are not offered."""
 
 MAX_VERSIONS = 3
 """Pieces of code for borders: left, middle, right. More multiplies the time to compile."""
-
-Numbers = NDArray[np.float64]
 
 
 def divisors(extent: int) -> tuple[int, ...]:
@@ -34,41 +31,6 @@ def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
     """Tiles of an axis that waste little when the last one overlaps its neighbour."""
     sizes = range(1, min(extent, most) + 1)
     return tuple(s for s in sizes if -(-extent // s) * s <= MAX_WASTE * extent)
-
-
-@attrs.frozen(kw_only=True)
-class Estimates:
-    """What is known of n configurations without building them; every field has shape (n,).
-
-    Attributes:
-        accumulators: vector registers that hold sums.
-        registers: vector registers needed in the inner loop.
-        loads_per_fma: vector and broadcast loads per multiply-add of the inner loop.
-        waste: computed over needed outputs.
-        tasks: parallel pieces of work.
-        imbalance: time of the busiest core over that of a fair share.
-        weight_bytes: weights that a tile reads.
-        input_bytes: inputs that a tile reads.
-        versions: pieces of code for borders.
-        run: iterations of the innermost loop.
-        skipped: fraction of multiplications not done because their tap is in the padding.
-        copied: bytes written while copying the input, per flop.
-        traffic: bytes that the outer loops read again and again and L2 does not hold, per flop.
-    """
-
-    accumulators: Numbers
-    registers: Numbers
-    loads_per_fma: Numbers
-    waste: Numbers
-    tasks: Numbers
-    imbalance: Numbers
-    weight_bytes: Numbers
-    input_bytes: Numbers
-    versions: Numbers
-    run: Numbers
-    skipped: Numbers
-    copied: Numbers
-    traffic: Numbers
 
 
 class ConvolutionTiling:
@@ -121,7 +83,7 @@ class ConvolutionTiling:
             self.knobs,
             constraints=self.constraints(),
             features=features,
-            start=self._guesses(bare),
+            start=first_guesses(bare, self.guessed_cost),
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
@@ -184,7 +146,9 @@ class ConvolutionTiling:
             accumulators=positions * vectors,
             # A broadcast that several vectors multiply with gets a register of its own; one that
             # a single vector multiplies with is a memory operand where the target has those.
-            registers=positions * vectors + vectors + ((vectors > 1) | self._no_broadcast_operand),
+            registers=positions * vectors
+            + vectors
+            + ((vectors > 1) | (not broadcast_is_operand(info))),
             loads_per_fma=(positions + vectors) / (positions * vectors),
             waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
             tasks=tasks,
@@ -208,11 +172,6 @@ class ConvolutionTiling:
         again_inputs = blocks * inputs * g.batch * (inputs > held)
         again_weights = positions * weights * g.batch * (weights > held)
         return np.where(values["outermost"] == "channels", again_inputs, again_weights)
-
-    @property
-    def _no_broadcast_operand(self) -> bool:
-        """Whether multiplying with a broadcast takes a load first, as everywhere but AVX-512."""
-        return self.info.vector_bytes != AVX512_BYTES
 
     @property
     def _skipped(self) -> float:
@@ -243,27 +202,5 @@ class ConvolutionTiling:
 
     def guessed_cost(self, values: Values) -> Numbers:
         """A rough relative cost for ordering first guesses, lower is better; shape (n,)."""
-        e = self.estimate(values)
-        work = e.waste * e.imbalance * (1.0 - e.skipped)
-        issue = np.maximum(1.0, 0.6 + 0.5 * e.loads_per_fma)
-        # Few positions per weight mean that weights stream from L2 as fast as it can deliver.
-        positions = values["tile_rows"] * values["tile_columns"]
-        streaming = (e.weight_bytes > self.info.l1_bytes / 2) * 0.5 / positions
-        latency = 1.0 + 1.0 / e.accumulators + 2.0 / e.run + streaming
-        memory = e.copied + CYCLES_PER_BYTE_FLOP * e.traffic
-        # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
-        habit = np.where(values["outermost"] == "channels", 0.01, 0.0)
-        cost: Numbers = work * issue * latency + memory + habit
-        return cost
-
-    def _guesses(self, space: DesignSpace, count: int = 16) -> NDArray[np.int32]:
-        """The cheapest configurations by estimate, no two with the same tile and input."""
-        total = space.size
-        # A stride that shares no factor with the radices spreads a subset over the whole space.
-        step = max(1, total // 60_000) | 1
-        configs = space.from_keys(np.arange(0, total, step))
-        configs = configs[space.legal(configs)]
-        order = np.argsort(self.guessed_cost(space.values(configs)), kind="stable")
-        configs = configs[order]
-        _, first = np.unique(configs[:, [0, 1, 2, 4]], axis=0, return_index=True)
-        return configs[np.sort(first)[:count]]
+        guess = CostGuess(geometry=self.geometry, info=self.info, reduced=self.reduced)
+        return guess.cost(values, self.estimate(values))

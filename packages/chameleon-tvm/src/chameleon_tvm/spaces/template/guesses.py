@@ -1,0 +1,120 @@
+"""First guesses of register-tiled templates: a rough model of cycles that ranks tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+from chameleon_core.space import DesignSpace, Values
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
+from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.targets import TargetInfo
+
+CYCLES_PER_BYTE_FLOP = 2.0
+"""A byte from beyond L2 takes as long as about two floating-point operations of a vector unit."""
+CYCLES_PER_BYTE_COPIED = 3.0
+"""The same for a byte that is read and written in a loop of its own."""
+L2_VECTOR_CYCLES = 2.6
+"""Multiply-adds in the time that L2 takes, at a sustained rate, to deliver a vector."""
+TILE_CYCLES = 12.0
+"""Cycles of starting a tile that nothing hides: indices, and a branch that is mispredicted."""
+STORE_CYCLES = 8.0
+"""Cycles until a sum that is waited for is stored and cleared for the next tile."""
+LOOP_CYCLES = 4.0
+"""Cycles of leaving the innermost loop and entering it for the next tap."""
+TILE_KNOBS = ("tile_rows", "tile_columns", "tile_vectors", "input")
+"""Configurations that differ in none of these run the same inner loops."""
+GUESS_ERROR = 0.02
+"""Relative error that guesses of good tiles have."""
+
+
+@attrs.frozen(kw_only=True)
+class CostGuess:
+    """Guesses the time of configurations.
+
+    Attributes:
+        geometry: the convolution.
+        info: the target.
+        reduced: input channels that an output adds up.
+    """
+
+    geometry: Geometry
+    info: TargetInfo
+    reduced: int
+
+    def cost(self, values: Values, estimates: Estimates) -> Numbers:
+        """Guessed time over that of all multiply-adds at full rate, lower is better; shape (n,).
+
+        Work that is done in vain multiplies the time of the inner loop, during which most of
+        what L2 does not hold arrives; copies add to it.
+        """
+        e = estimates
+        work = e.waste * e.imbalance * (1.0 - e.skipped)
+        loops = work * (self._issue(values, e) + self._overhead(e))
+        memory = CYCLES_PER_BYTE_FLOP * e.traffic
+        copies = CYCLES_PER_BYTE_COPIED * e.copied
+        # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
+        habit = np.where(values["outermost"] == "channels", 0.005, 0.0)
+        cost: Numbers = np.maximum(loops, memory) + 0.1 * memory + copies + habit
+        return cost
+
+    def _issue(self, values: Values, e: Estimates) -> Numbers:
+        """Cycles per multiply-add that the busiest of the units takes in the inner loop."""
+        positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
+        # Each weight serves all positions, each broadcast all vectors of a tile.
+        broadcast = 0.5 if broadcast_is_operand(self.info) else 1.0
+        ports = 1.0 / positions + broadcast / values["tile_vectors"]
+        # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
+        streaming = (e.weight_bytes > self.info.l1_bytes / 2) * L2_VECTOR_CYCLES / positions
+        block = np.minimum(values["channel_block"], self.reduced)
+        held = e.input_bytes * block / self.reduced <= self.info.l1_bytes
+        reused = self.geometry.kernel != (1, 1)
+        again = (~held & reused) / (self.geometry.lanes * values["tile_vectors"])
+        busiest = np.maximum(1.0, np.maximum(ports, streaming))
+        issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
+        return issue
+
+    def _overhead(self, e: Estimates) -> Numbers:
+        """Cycles per multiply-add around the inner loop: of its end and of a tile's."""
+        sums = e.accumulators
+        taps = self.geometry.kernel[0] * self.geometry.kernel[1]
+        products = np.maximum(1.0, taps * self.reduced * (1.0 - e.skipped))
+        # The next tile starts while sums are stored, as far as instructions in flight reach;
+        # those of more sums than half of the registers hold are waited for.
+        exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)
+        ends = TILE_CYCLES + STORE_CYCLES * exposed
+        overhead: Numbers = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums
+        return overhead
+
+
+def first_guesses(
+    space: DesignSpace, guessed_cost: Callable[[Values], Numbers], count: int = 16
+) -> NDArray[np.int32]:
+    """The cheapest configurations by estimate, the first ones of different tiles.
+
+    A further variant of a tile that is already among them comes later, by about as much as
+    estimates are wrong; variants that differ only in how far the loop is unrolled do not.
+    """
+    total = space.size
+    # A stride that shares no factor with the radices spreads a subset over the whole space.
+    step = max(1, total // 60_000) | 1
+    configs = space.from_keys(np.arange(0, total, step))
+    configs = configs[space.legal(configs)]
+    cost = guessed_cost(space.values(configs))
+    order = np.argsort(cost, kind="stable")
+    variant = [at for name, at in space.index.items() if name != "unroll"]
+    _, first = np.unique(configs[order][:, variant], axis=0, return_index=True)
+    order = order[np.sort(first)]
+    shape = [space.index[name] for name in TILE_KNOBS]
+    _, tile = np.unique(configs[order][:, shape], axis=0, return_inverse=True)
+    tile = tile.reshape(-1)
+    # How many cheaper variants of the same tile there are.
+    grouped = np.argsort(tile, kind="stable")
+    starts = np.searchsorted(tile[grouped], tile[grouped])
+    earlier = np.empty(len(tile))
+    earlier[grouped] = np.arange(len(tile)) - starts
+    late = cost[order] * (1.0 + GUESS_ERROR * earlier)
+    return configs[order[np.argsort(late, kind="stable")[:count]]]
