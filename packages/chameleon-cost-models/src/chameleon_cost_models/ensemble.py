@@ -10,7 +10,7 @@ from chameleon_core.stages import Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models.acquisition import ACQUISITIONS
-from chameleon_cost_models.inputs import Features
+from chameleon_cost_models.inputs import THREADS, Features
 from chameleon_cost_models.options import EnsembleOptions
 from chameleon_cost_models.tree_model import TreeModel
 
@@ -46,7 +46,7 @@ class Ensemble(TreeModel):
             "min_child_weight": options.min_child_weight,
             "lambda": options.l2,
             "colsample_bynode": options.feature_fraction,
-            "nthread": context.threads,
+            "nthread": THREADS,
             "tree_method": "hist",
             "verbosity": 0,
             "seed": self._seed,
@@ -74,7 +74,7 @@ class Ensemble(TreeModel):
             gradient = np.multiply(predicted.reshape(shape) - targets, weights, dtype=np.float32)
             return gradient, weights
 
-        data = xgboost.DMatrix(features, label=targets, nthread=self._parameters["nthread"])
+        data = xgboost.DMatrix(features, label=targets, nthread=THREADS)
         self._booster = xgboost.train(
             self._parameters, data, num_boost_round=self._rounds, obj=squared_error
         )

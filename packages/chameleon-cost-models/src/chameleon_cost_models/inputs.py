@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 Features = NDArray[np.float32]
 """Shape (n, features); NaN is a missing value."""
 
+THREADS = 1
+"""Threads of fits and predictions. Rows are hundreds here: handing out work costs as much as doing
+it, and wherever another process holds a core for a moment, threads that wait for each other take
+several times as long."""
+
 
 def features_of(space: DesignSpace, configs: Configs) -> Features:
     """The space's features with infinities, which the tree libraries refuse, as missing values."""

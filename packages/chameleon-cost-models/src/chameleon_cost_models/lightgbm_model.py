@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.stages import Scores, StageContext
 
-from chameleon_cost_models.inputs import Features
+from chameleon_cost_models.inputs import THREADS, Features
 from chameleon_cost_models.options import LightGBMOptions
 from chameleon_cost_models.tree_model import TreeModel
 
@@ -25,7 +25,7 @@ class LightGBMModel(TreeModel):
             "min_data_in_leaf": options.min_data_in_leaf,
             "lambda_l2": options.l2,
             "extra_trees": options.extra_trees,
-            "num_threads": context.threads,
+            "num_threads": THREADS,
             "seed": int(context.rng.integers(2**31)),
             "deterministic": True,
             "force_row_wise": True,
@@ -45,5 +45,5 @@ class LightGBMModel(TreeModel):
 
     def evaluate(self, features: Features, guess: Scores) -> Scores:
         """Predicted relative throughput, shape (n,)."""
-        predicted = self._booster.predict(features, num_threads=self._parameters["num_threads"])
+        predicted = self._booster.predict(features, num_threads=THREADS)
         return guess + np.asarray(predicted, np.float64)

@@ -9,7 +9,7 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
-from chameleon_cost_models.inputs import Features, features_of, teaches
+from chameleon_cost_models.inputs import THREADS, Features, features_of, teaches
 from chameleon_cost_models.mixed_options import MixedOptions
 
 _LEAST_VALID = 3
@@ -40,7 +40,6 @@ class MixedEnsemble(CostModel):
     def __init__(self, options: MixedOptions, context: StageContext) -> None:
         self._options = options
         self._space = context.space
-        self._threads = context.threads
         # The same draw for every fit: a refit that learns nothing new changes nothing.
         self._seed = int(context.rng.integers(2**31))
         self._members: Any = None
@@ -82,7 +81,7 @@ class MixedEnsemble(CostModel):
         return {
             "max_depth": self._options.max_depth,
             "eta": self._options.learning_rate,
-            "nthread": self._threads,
+            "nthread": THREADS,
             "tree_method": "hist",
             "verbosity": 0,
             "seed": self._seed,
@@ -103,7 +102,7 @@ class MixedEnsemble(CostModel):
             gradient: Gradient = (predicted.reshape(shape) - targets) * weights
             return gradient, weights
 
-        data = xgboost.DMatrix(features, label=targets, nthread=self._threads)
+        data = xgboost.DMatrix(features, label=targets, nthread=THREADS)
         return xgboost.train(
             {**self._parameters(), "min_child_weight": 0.0, "base_score": 0.0},
             data,
@@ -114,7 +113,7 @@ class MixedEnsemble(CostModel):
     def _classifier(self, features: Features, valid: NDArray[np.bool_]) -> Any:
         import xgboost  # noqa: PLC0415
 
-        data = xgboost.DMatrix(features, label=valid.astype(np.float32), nthread=self._threads)
+        data = xgboost.DMatrix(features, label=valid.astype(np.float32), nthread=THREADS)
         return xgboost.train(
             {**self._parameters(), "objective": "binary:logistic"},
             data,

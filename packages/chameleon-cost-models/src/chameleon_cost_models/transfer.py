@@ -16,7 +16,7 @@ from chameleon_core.stages import Observations, Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models.earlier_runs import EarlierTask, earlier_tasks
-from chameleon_cost_models.inputs import Features, features_of
+from chameleon_cost_models.inputs import THREADS, Features, features_of
 from chameleon_cost_models.options import TransferOptions
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ class Prior:
         self._context = context
         self._parameters = {
             **_PARAMETERS,
-            "nthread": context.threads,
+            "nthread": THREADS,
             "seed": 0,  # nothing is drawn: every row and column is used
         }
         self._booster: Any = None
@@ -83,7 +83,7 @@ class Prior:
         data = xgboost.DMatrix(
             np.concatenate([features for features, _ in lessons]),
             label=np.concatenate([quality for _, quality in lessons]),
-            nthread=self._context.threads,
+            nthread=THREADS,
         )
         self._booster = xgboost.train(self._parameters, data, num_boost_round=_ROUNDS)
         self._learnt = total

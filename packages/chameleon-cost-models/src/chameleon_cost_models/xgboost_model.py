@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.stages import Scores, StageContext
 
-from chameleon_cost_models.inputs import Features
+from chameleon_cost_models.inputs import THREADS, Features
 from chameleon_cost_models.options import XGBoostOptions
 from chameleon_cost_models.recall import average_recall
 from chameleon_cost_models.tree_model import TreeModel
@@ -38,7 +38,7 @@ class XGBoostModel(TreeModel):
             "eta": options.learning_rate,
             "gamma": options.gamma,
             "min_child_weight": options.min_child_weight,
-            "nthread": context.threads,
+            "nthread": THREADS,
             "tree_method": "hist",
             "verbosity": 0,
             "seed": int(context.rng.integers(2**31)),
@@ -51,7 +51,7 @@ class XGBoostModel(TreeModel):
         # Imported here: it takes a second, which the first batch need not wait for.
         import xgboost  # noqa: PLC0415
 
-        data = xgboost.DMatrix(features, label=quality, nthread=self._parameters["nthread"])
+        data = xgboost.DMatrix(features, label=quality, nthread=THREADS)
         data.set_group([len(quality)])
         margin = self._margin(guess)
         if margin is not None:

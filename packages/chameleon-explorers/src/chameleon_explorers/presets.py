@@ -35,9 +35,9 @@ DEFAULT = PresetRecord(
         "explorer": {
             "name": "annealing",
             "chains": 128,
-            "steps": 64,
+            "steps": 40,
             "temperature": 0.0,
-            "early_stop": 16,
+            "early_stop": 8,
             "persistent": False,
             "elites": 32,
             "exhaustive": True,

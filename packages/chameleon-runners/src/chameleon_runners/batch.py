@@ -94,3 +94,5 @@ class Batch:
         for candidate in [*self._ledger.built, *self._ledger.rounds.held]:
             drop(candidate)
         self._recycle()
+        # Their pools of threads spin on for a while, on the cores that the search needs next.
+        self._crew.quiet()

@@ -190,8 +190,8 @@ class Crew:
                 "start_timeout of the runner if it does",
             )
 
-    def quiet(self, worker: WorkerProcess) -> None:
-        """Stop every idle worker but one, which is about to be timed."""
+    def quiet(self, worker: WorkerProcess | None = None) -> None:
+        """Stop every idle worker, but for one that is about to be timed, until it has work."""
         for other in self.workers:
             if other is not worker and other.initialised:
                 other.pause()
