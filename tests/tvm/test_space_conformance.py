@@ -1,11 +1,11 @@
 """Our own space providers pass the checks that third parties' are given."""
 
 import pytest
-from chameleon_core.plugins import NoOptions
 from chameleon_core.testing.conformance_hardware import check_space_provider
 from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
+from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
@@ -18,7 +18,7 @@ SPECS = [
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 @pytest.mark.parametrize(
-    "make", [lambda: TemplateSpace(NoOptions()), lambda: SketchSpace(SketchOptions())]
+    "make", [lambda: TemplateSpace(TemplateOptions()), lambda: SketchSpace(SketchOptions())]
 )
 def test_it_conforms(make, spec):
     check_space_provider(make, spec.task("t", ZEN4))

@@ -125,3 +125,11 @@ print(len(os.sched_getaffinity(0)), len(set().union(*used)))
     main, together = (int(word) for word in done.stdout.split())
     assert main == 1
     assert together >= 2
+
+
+@pytest.mark.parametrize("epilogue", [{"bias": True}, {"residual": True}, {"activation": "relu"}])
+def test_an_epilogue_that_it_would_not_fuse_is_not_supported(epilogue):
+    baseline = OneDNNBaseline(NoOptions())
+    spec = SPECS["3x3"]
+    assert baseline.supports(spec.task("t", CPU))
+    assert not baseline.supports(attrs.evolve(spec, **epilogue).task("t", CPU))

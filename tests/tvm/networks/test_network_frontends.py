@@ -25,7 +25,7 @@ NET = """
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.first = nn.Conv2d(3, 8, 3, padding=1)
+            self.first = nn.Conv2d(8, 8, 3, padding=1)
             self.second = nn.Conv2d(8, 8, 3, padding=1)
             self.third = nn.Conv2d(8, 8, 3, padding=1)
             self.last = nn.Linear(8, 5)
@@ -35,7 +35,7 @@ NET = """
             return self.last(x.mean((2, 3)))
 
     def net():
-        return Net(), (torch.zeros(2, 3, 10, 12),)
+        return Net(), (torch.zeros(2, 8, 10, 12),)
 
     def no_pair():
         return Net()
@@ -79,10 +79,12 @@ def _summary(tasks: list[Task]) -> list[tuple[str, int]]:
 
 def test_equal_operators_are_one_task_with_a_weight(file: Path):
     tasks = _torch_tasks(f"{file}:net")
-    assert _summary(tasks) == [("conv2d", 1), ("conv2d", 2), ("dense", 1)]
+    assert _summary(tasks) == [("conv2d", 2), ("conv2d", 1), ("dense", 1)]
     assert [task.name for task in tasks] == ["conv2d_0", "conv2d_1", "dense_2"]
+    assert [task.arguments.get("activation") for task in tasks] == ["relu", None, None]
+    assert all(task.arguments["bias"] for task in tasks)
     spec = Conv2dSpec.of(tasks[0])
-    assert (spec.input, spec.filters, spec.kernel_size) == ((2, 3, 10, 12), 8, (3, 3))
+    assert (spec.input, spec.filters, spec.kernel_size) == ((2, 8, 10, 12), 8, (3, 3))
     assert (spec.pads, spec.layout) == ((1, 1, 1, 1), "NHWC")
     assert tasks[2].arguments["input"] == (2, 8)
     assert tasks[2].arguments["units"] == 5
@@ -128,8 +130,8 @@ def test_a_file_that_is_no_saved_program(tmp_path: Path):
 @pytest.mark.parametrize(
     ("network", "expected"),
     [
-        ("resnet_small", [("conv2d", 1), ("conv2d", 2), *[("conv2d", 1)] * 3, ("dense", 1)]),
-        ("bert_small", [("dense", 8), ("batch_matmul", 4), ("dense", 2), ("dense", 2)]),
+        ("resnet_small", [*[("conv2d", 1)] * 6, ("dense", 1)]),
+        ("bert_small", [("dense", 6), ("batch_matmul", 4), *[("dense", 2)] * 3]),
     ],
 )
 def test_built_in_networks(network: str, expected: list[tuple[str, int]]):

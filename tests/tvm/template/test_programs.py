@@ -12,6 +12,7 @@ from chameleon_tvm.operators.specs import (
     DenseSpec,
     DepthwiseConv2dSpec,
 )
+from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.targets import TVMTargets, target_info
 from hypothesis import HealthCheck, assume, given, settings
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
 HASWELL = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
-PROVIDER = TemplateSpace(NoOptions())
+PROVIDER = TemplateSpace(TemplateOptions())
 FEW = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )

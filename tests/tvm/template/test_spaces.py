@@ -4,14 +4,14 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.base import TemplateBuilder
 from chameleon_tvm.spaces.template.conv2d import geometry_of
 from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
+from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
 from chameleon_tvm.targets import target_info
@@ -34,7 +34,7 @@ SHAPES = [
 
 
 def space_of(spec, target=ZEN4):
-    return TemplateSpace(NoOptions()).design_space(spec.task("t", target))
+    return TemplateSpace(TemplateOptions()).design_space(spec.task("t", target))
 
 
 @pytest.mark.parametrize("target", [ZEN4, HASWELL])
@@ -156,7 +156,7 @@ def test_tiles_of_one_class_have_the_same_taps(kernel, stride, padding, columns)
 
 
 def test_templates_say_where_they_do_not_apply():
-    provider = TemplateSpace(NoOptions())
+    provider = TemplateSpace(TemplateOptions())
     odd = Task(name="t", operator="primfunc", arguments={}, target=ZEN4, flop=1.0)
     few = DepthwiseConv2dSpec(input=[1, 4, 8, 8], kernel=3).task("t", ZEN4)
     for task in (odd, few, R8.task("t", CUDA)):
@@ -166,7 +166,7 @@ def test_templates_say_where_they_do_not_apply():
 
 
 def test_auto_takes_the_template_where_it_applies():
-    auto = AutoSpace(SketchOptions())
+    auto = AutoSpace(AutoOptions())
     task = R8.task("t", ZEN4)
     assert auto.design_space(task).fingerprint == space_of(R8).fingerprint
     assert isinstance(auto.builder(task, threads=1), TemplateBuilder)

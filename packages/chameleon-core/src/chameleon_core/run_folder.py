@@ -21,6 +21,7 @@ RECORDS = "records.sqlite"
 PIPELINE = "pipeline.yaml"
 EVENTS = "events.jsonl"
 BEST = "best.json"
+NETWORK = "network"
 LOCK = ".lock"
 
 _MADE_BY_A_RUN = (
@@ -30,6 +31,7 @@ _MADE_BY_A_RUN = (
     f"{RECORDS}-shm",
     EVENTS,
     BEST,
+    NETWORK,
     "report.html",
 )
 

@@ -26,6 +26,13 @@ class TVMBuilder(Builder):
         self.operator = operator_of(task)
         self.inputs = self.operator.inputs()
 
+    def use(self, inputs: Arrays) -> None:
+        """Compute on these logical inputs from now on, instead of the deterministic ones.
+
+        A network's own weights are packed this way.
+        """
+        self.inputs = inputs
+
     @abstractmethod
     def program(self, config: Sequence[int]) -> Program:
         """The scheduled program of a configuration.

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hookimpl
 
 from chameleon_tvm.baselines.records import BASELINES
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.options import OperatorsOptions
 from chameleon_tvm.rivals.options import MetaScheduleOptions
+from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.template.options import TemplateOptions
 
 SPACES = (
     PluginRecord(
         name="auto",
         summary="A template where there is one for the operator and target, else sketches",
         factory="chameleon_tvm.spaces.auto:AutoSpace",
-        options=SketchOptions,
+        options=AutoOptions,
     ),
     PluginRecord(
         name="template",
-        summary="Register-tiled direct convolutions and matrix products for llvm targets",
+        summary="Register-tiled convolutions (direct, Winograd) and products for llvm targets",
         factory="chameleon_tvm.spaces.template.provider:TemplateSpace",
-        options=NoOptions,
+        options=TemplateOptions,
     ),
     PluginRecord(
         name="sketch",
@@ -92,6 +94,16 @@ def chameleon_targets() -> Iterable[PluginRecord]:
 def chameleon_baselines() -> Iterable[PluginRecord]:
     """What a user would run without tuning."""
     return BASELINES
+
+
+@hookimpl
+def chameleon_commands() -> Iterable[CommandRecord]:
+    """Commands about compiled networks."""
+    yield CommandRecord(
+        name="compile",
+        summary="Compile and verify the network of a run, without tuning.",
+        factory="chameleon_tvm.commands.compile:command",
+    )
 
 
 @hookimpl

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from chameleon_core.loop.result import OperatorResult
+from chameleon_core.loop.result import NetworkResult, OperatorResult
 
 OPERATOR_HEADER = (
     "operator",
@@ -51,6 +51,21 @@ def operator_legend(operators: Sequence[OperatorResult]) -> str:
         f"vendor: {', '.join(vendors)}, the fastest of its variants\n"
         "ratio: vendor / tuned, above 1 the tuned kernel is faster"
     )
+
+
+def network_lines(network: NetworkResult) -> list[str]:
+    """What became of the network, in words; nothing where there is none."""
+    if network.failure is not None or network.folder is None:
+        return []
+    error = f"largest relative error {network.max_relative_error:.1e}"
+    if network.latency_seconds is None:
+        return [f"network: {error}, in {network.folder}"]
+    others = {"untuned": network.untuned_seconds, **network.rivals}
+    times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
+    return [
+        f"network: {duration(network.latency_seconds)} ({times})",
+        f"{error}, in {network.folder}",
+    ]
 
 
 def duration(seconds: float | None) -> str:

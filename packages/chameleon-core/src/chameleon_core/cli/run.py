@@ -94,6 +94,7 @@ def _print(result: RunResult) -> None:
     from chameleon_core.cli.results_table import (  # noqa: PLC0415
         OPERATOR_HEADER,
         failures,
+        network_lines,
         operator_legend,
         operator_rows,
         print_table,
@@ -103,6 +104,10 @@ def _print(result: RunResult) -> None:
     legend = operator_legend(result.operators)
     if legend:
         click.echo(legend)
+    for line in network_lines(result.network):
+        click.echo(line)
+    if result.network.failure is not None:
+        click.echo(result.network.failure, err=True)
     for operator in result.operators:
         if operator.failure is not None:
             click.echo(

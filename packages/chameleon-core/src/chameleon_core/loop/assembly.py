@@ -8,12 +8,28 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.loop.stages import guard_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import SpaceProvider
+from chameleon_core.stages import Frontend, SpaceProvider
 from chameleon_core.task import Task
 
 
-def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
+def frontend_of(pipeline: ResolvedPipeline) -> Frontend:
+    """The pipeline's frontend, made.
+
+    Raises:
+        PluginError: it cannot be made.
+    """
+    frontend: Frontend = pipeline.model.create()
+    return frontend
+
+
+def tasks_of(
+    pipeline: ResolvedPipeline, frontend: Frontend | None = None
+) -> tuple[str, list[Task]]:
     """The resolved target and the pipeline's tasks.
+
+    Args:
+        pipeline: the pipeline.
+        frontend: its frontend, where somebody made it already.
 
     Raises:
         ConfigError: the target or the model cannot be what the pipeline says.
@@ -26,7 +42,7 @@ def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
             target = pipeline.target_resolver.create().resolve(target)
     guard = guard_of(pipeline.model)
     with guard.call("name the tasks"):
-        tasks = list(pipeline.model.create().tasks(target))
+        tasks = list((frontend or frontend_of(pipeline)).tasks(target))
     if not all(isinstance(task, Task) for task in tasks):
         raise guard.broken("returned something else than tasks")
     if not tasks:

@@ -139,6 +139,39 @@ class OperatorResult:
         )
 
 
+@attrs.frozen(kw_only=True)
+class NetworkResult:
+    """What became of the network that the tasks are parts of. Times are in seconds.
+
+    Attributes:
+        latency_seconds: one inference of the compiled network, or None where it was not timed.
+        untuned_seconds: one inference as compiled without a tuner, or None.
+        rivals: one inference by whatever else runs it here.
+        max_relative_error: of its outputs, or None where nothing was compiled.
+        folder: where the compiled network is, or None where none was delivered.
+        failure: why none was delivered, as a sentence, or None.
+    """
+
+    latency_seconds: float | None = None
+    untuned_seconds: float | None = None
+    rivals: Mapping[str, float] = attrs.field(factory=dict)
+    max_relative_error: float | None = None
+    folder: str | None = None
+    failure: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``run --json`` prints of the network; a place or a failure only if there is one."""
+        values = attrs.asdict(self)
+        optional = {"folder", "failure"}
+        return {k: v for k, v in values.items() if k not in optional or v is not None}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> NetworkResult:
+        """The inverse of ``to_json``; what a frontend says beyond it is left out."""
+        known = attrs.fields_dict(cls)
+        return cls(**{name: one for name, one in value.items() if name in known})
+
+
 TUNED = "tuned"
 """Name of the contenders that are configurations of the space."""
 
@@ -152,12 +185,14 @@ class RunResult:
         seconds: wall-clock of all its processes in seconds.
         operators: one per task.
         require: what the pipeline asks for, or None.
+        network: what the frontend made of the winners; empty where the model is no network.
     """
 
     folder: Path
     seconds: float
     operators: tuple[OperatorResult, ...]
     require: Requirement | None = None
+    network: NetworkResult = attrs.field(factory=NetworkResult)
 
     @property
     def missed(self) -> list[str]:
@@ -177,7 +212,11 @@ class RunResult:
     @property
     def exit_code(self) -> ExitCode:
         """What the command ends with."""
-        if not self.operators or any(o.tuned_seconds is None for o in self.operators):
+        if (
+            not self.operators
+            or any(operator.tuned_seconds is None for operator in self.operators)
+            or self.network.failure is not None
+        ):
             return ExitCode.NO_VALID_RESULT
         return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
 
@@ -187,12 +226,7 @@ class RunResult:
             "run": str(self.folder),
             "seconds": self.seconds,
             "operators": [operator.to_json() for operator in self.operators],
-            "network": {
-                "latency_seconds": None,
-                "untuned_seconds": None,
-                "rivals": {},
-                "max_relative_error": None,
-            },
+            "network": self.network.to_json(),
         }
 
     @classmethod
@@ -205,6 +239,7 @@ class RunResult:
             seconds=value["seconds"],
             operators=tuple(OperatorResult.from_json(o) for o in value["operators"]),
             require=require,
+            network=NetworkResult.from_json(value["network"]),
         )
 
 

@@ -11,19 +11,20 @@ import structlog
 from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted, TaskFinished
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
-from chameleon_core.loop.assembly import spaces_of, tasks_of
+from chameleon_core.loop.assembly import frontend_of, spaces_of, tasks_of
 from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.loop.comparison import Rivals, compare, finalists, stage_ref, variants, winner
+from chameleon_core.loop.delivery import deliver
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
-from chameleon_core.loop.result import OperatorResult, RunResult
+from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.scheduler import Scheduler, SchedulerContext
 from chameleon_core.loop.stages import SearchStages, generator, guard_of
 from chameleon_core.loop.task_run import Batch, TaskRun
 from chameleon_core.loop.tuner import TaskTuner
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.run_folder import BEST, RunFolder
+from chameleon_core.run_folder import BEST, NETWORK, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Contender
 from chameleon_core.store import StoredComparison
@@ -61,8 +62,9 @@ class Session:
         self._started = runner.now()
         self._seconds_before = float(self._store.fact("seconds") or 0.0)
         self._archive = Archive()
-        target, tasks = tasks_of(pipeline)
-        folder.claim_target(target)
+        self._frontend = frontend_of(pipeline)
+        self._target, tasks = tasks_of(pipeline, self._frontend)
+        folder.claim_target(self._target)
         self._runs = [
             self._task_run(task, space)
             for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True)
@@ -130,6 +132,7 @@ class Session:
                 self._compare(run, rivals)
                 for run, rivals in zip(self._runs, self._rivals, strict=True)
             ]
+            network = self._deliver(operators)
         finally:
             self._store.set_fact("seconds", self.seconds)
         result = RunResult(
@@ -137,6 +140,7 @@ class Session:
             seconds=self.seconds,
             operators=tuple(operators),
             require=pipeline.require,
+            network=network,
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
@@ -261,6 +265,19 @@ class Session:
         self._interruption.check()
         self._store.set_comparison(run.row, made)
         return made
+
+    def _deliver(self, operators: Iterable[OperatorResult]) -> NetworkResult:
+        self._interruption.check()
+        if not self._runner.get().live:
+            return NetworkResult()  # recorded times say nothing of what would be compiled here
+        return deliver(
+            self._pipeline,
+            self._frontend,
+            self._target,
+            operators,
+            folder=self._folder.path / NETWORK,
+            threads=int(self._runner.get().describe().get("threads") or 1),
+        )
 
 
 def run_pipeline(

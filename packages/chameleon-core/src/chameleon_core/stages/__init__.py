@@ -6,6 +6,7 @@ from chameleon_core.stages.hardware import (
     Baseline,
     Builder,
     Contender,
+    Delivery,
     Frontend,
     Kernel,
     MeasureJob,
@@ -13,6 +14,7 @@ from chameleon_core.stages.hardware import (
     SpaceProvider,
     StageRef,
     TargetResolver,
+    Winner,
 )
 from chameleon_core.stages.rival import Rival, RivalTrace
 from chameleon_core.stages.search import (
@@ -36,6 +38,7 @@ __all__ = [
     "Candidates",
     "Contender",
     "CostModel",
+    "Delivery",
     "Explorer",
     "Frontend",
     "Kernel",
@@ -54,4 +57,5 @@ __all__ = [
     "TargetResolver",
     "TaskHistory",
     "Visited",
+    "Winner",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -34,6 +35,40 @@ class TargetResolver(ABC):
         """
 
 
+@attrs.frozen(kw_only=True)
+class Winner:
+    """The best configuration of a task.
+
+    Attributes:
+        task: the task.
+        config: knob indices, of the space that the pipeline names.
+        seconds: its time in the final comparison, or in the search where there was none.
+    """
+
+    task: Task
+    config: tuple[int, ...]
+    seconds: float
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Delivery:
+    """What a frontend is asked to make of a run's winners.
+
+    Attributes:
+        target: the resolved target.
+        winners: the best configuration of every task that has one.
+        space: what they are configurations of.
+        folder: where the result goes; it may hold an earlier one.
+        threads: that kernels were measured with.
+    """
+
+    target: str
+    winners: Sequence[Winner]
+    space: SpaceProvider
+    folder: Path
+    threads: int
+
+
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
 
@@ -44,6 +79,22 @@ class Frontend(ABC):
         Raises:
             ConfigError: an operator cannot be what it says (shapes that do not fit, say).
         """
+
+    def deliver(self, delivery: Delivery) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
+        """Compile and verify what the tasks are parts of, such as a whole network.
+
+        Called at the end of a run, on an object whose ``tasks`` may not have been called.
+
+        Returns:
+            For ``network`` of the run's result, or None where there is nothing to deliver:
+            ``latency_seconds``, ``untuned_seconds``, ``rivals`` (name to seconds) and
+            ``max_relative_error``, each null where it does not apply; ``failure``, a sentence,
+            where nothing was delivered; and more, as JSON values.
+
+        Raises:
+            ChameleonError: it cannot be done at all.
+        """
+        return None
 
 
 class Kernel(ABC):

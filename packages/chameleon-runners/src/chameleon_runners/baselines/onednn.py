@@ -26,6 +26,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 """Ways to compute each kind of operator (``Task.operator``)."""
 
+EPILOGUE = frozenset({"bias", "residual", "activation"})
+"""Arguments that only operators with an epilogue have (``operators.specs.FusedSpec``)."""
+
 
 class OneDNNBaseline(Baseline):
     """oneDNN in each of its layouts, whatever layout the task has: the best one counts."""
@@ -36,8 +39,10 @@ class OneDNNBaseline(Baseline):
         del options
 
     def supports(self, task: Task) -> bool:
+        """Whether it is a plain convolution or product: the kernels here fuse no epilogue."""
         return (
             task.operator in VARIANTS
+            and EPILOGUE.isdisjoint(task.arguments)
             and _kind(task.target) == "llvm"
             and importlib.util.find_spec("torch") is not None
         )

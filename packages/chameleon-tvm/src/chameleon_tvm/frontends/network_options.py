@@ -7,11 +7,6 @@ from attrs import validators
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.networks.records import NETWORKS
-from chameleon_tvm.operators.specs import channel_block
-
-
-def _a_layout(_: object, __: object, value: str) -> None:
-    channel_block(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -20,8 +15,12 @@ class NetworkOptions:
 
     layout: str = attrs.field(
         default="NHWC",
-        validator=_a_layout,
-        metadata={"help": "layout in which convolutions are tuned; weights are packed anyway"},
+        validator=validators.in_(("NHWC", "NCHW")),
+        metadata={"help": "layout of the whole graph: NHWC or NCHW; weights are packed anyway"},
+    )
+    compare: bool = attrs.field(
+        default=True,
+        metadata={"help": "time the compiled network against what else can run it here"},
     )
 
 

@@ -1,32 +1,40 @@
-"""The frontends ``builtin``, ``torch`` and ``onnx``: the operators of a network as tasks."""
+"""The frontends ``builtin``, ``torch`` and ``onnx``: a network's operators as tasks, and back."""
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from abc import abstractmethod
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Frontend
+from chameleon_core.stages import Arrays, Delivery, Frontend
 from chameleon_core.task import Task
+from numpy.typing import NDArray
 
-from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.networks.records import NETWORKS
-from chameleon_tvm.sources import named_object
+from chameleon_tvm.frontends.network_options import (
+    BuiltinOptions,
+    NetworkOptions,
+    OnnxOptions,
+    TorchOptions,
+)
+from chameleon_tvm.frontends.running import Network, onnx_session, torch_network
+from chameleon_tvm.frontends.torch_programs import builtin_program, exported, loaded
 
-_TORCH_HINT = "Install chameleon-tuner-tvm[networks]."
+if TYPE_CHECKING:
+    from chameleon_tvm.graph.chains import Chain
 
 
 class NetworkFrontend(Frontend):
-    """One task per distinct convolution and matrix product of a network.
+    """One task per distinct fused convolution and matrix product of a network.
 
     Args:
-        layout: in which convolutions are tuned.
+        options: what all networks have.
     """
 
-    def __init__(self, layout: str) -> None:
-        self._layout = layout
+    def __init__(self, options: NetworkOptions) -> None:
+        self.options = options
 
     @abstractmethod
     def relax_module(self) -> Any:
@@ -36,10 +44,46 @@ class NetworkFrontend(Frontend):
             ConfigError: it cannot be read; says where.
         """
 
+    @abstractmethod
+    def samples(self, rng: np.random.Generator) -> Arrays:
+        """Random inputs, one array each."""
+
+    @property
+    @abstractmethod
+    def rivals(self) -> tuple[str, ...]:
+        """What else can run the network here; the first one is the reference."""
+
+    @abstractmethod
+    def rival(self, name: str, threads: int) -> Network:
+        """The network run by something else.
+
+        Args:
+            name: one of ``rivals``.
+            threads: it computes with.
+        """
+
+    @cached_property
+    def imported(self) -> Any:
+        """The network as its framework writes it; read once."""
+        return self.relax_module()
+
+    @cached_property
+    def prepared(self) -> tuple[Any, list[Chain]]:
+        """The network as it is tuned and compiled, and the chains in it.
+
+        Raises:
+            ConfigError: it cannot be read or converted.
+        """
+        from chameleon_tvm.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.prepare import prepared  # noqa: PLC0415
+
+        module = prepared(self.imported, self.options.layout)
+        return module, chains_of(module)
+
     def tasks(self, target: str) -> list[Task]:
         from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415 - needs TVM
 
-        specs = specs_of(self.relax_module(), self._layout)
+        specs = specs_of(*self.prepared)
         if not specs:
             raise ConfigError(
                 "the network has no convolution and no matrix product in float32",
@@ -47,89 +91,74 @@ class NetworkFrontend(Frontend):
             )
         return [spec.task(spec.name, target) for spec in specs]
 
+    def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
+        from chameleon_tvm.graph.deliver import delivered  # noqa: PLC0415 - needs TVM
 
-class BuiltinFrontend(NetworkFrontend):
+        return delivered(self, delivery)
+
+
+class ProgramFrontend(NetworkFrontend):
+    """A network that torch has; its export is what TVM reads."""
+
+    @abstractmethod
+    def read(self) -> Any:
+        """The ``torch.export.ExportedProgram``.
+
+        Raises:
+            ConfigError: there is none.
+        """
+
+    @cached_property
+    def program(self) -> Any:
+        """What ``read`` returns; read once."""
+        return self.read()
+
+    def relax_module(self) -> Any:
+        return _from_torch(self.program)
+
+    def samples(self, rng: np.random.Generator) -> Arrays:
+        positional, _ = self.program.example_inputs
+        return [_like(example.numpy(), rng) for example in positional]
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        return ("torch", "torch.compile")
+
+    def rival(self, name: str, threads: int) -> Network:
+        return torch_network(self.program, compiled=name == "torch.compile", threads=threads)
+
+
+class BuiltinFrontend(ProgramFrontend):
     """A network written in this package, with random weights.
 
     Args:
         options: which one.
     """
 
+    options: BuiltinOptions
+
     def __init__(self, options: BuiltinOptions) -> None:
-        super().__init__(options.layout)
-        self._options = options
+        super().__init__(options)
 
-    def relax_module(self) -> Any:
-        torch = _torch()
-        from chameleon_tvm.networks.weights import initialise  # noqa: PLC0415 - needs torch
-
-        record = NETWORKS[self._options.network]
-        module, _, function = record.factory.partition(":")
-        network = initialise(getattr(importlib.import_module(module), function)())
-        shape = (self._options.batch, *record.inputs)
-        if record.kind == "tokens":
-            example = torch.zeros(shape, dtype=torch.int64)
-        else:
-            example = torch.zeros(shape)
-        return _from_torch(torch.export.export(network, (example,)))
+    def read(self) -> Any:
+        return builtin_program(self.options.network, self.options.batch)
 
 
-class TorchFrontend(NetworkFrontend):
+class TorchFrontend(ProgramFrontend):
     """A network of the user's in PyTorch.
 
     Args:
         options: where it is.
     """
 
+    options: TorchOptions
+
     def __init__(self, options: TorchOptions) -> None:
-        super().__init__(options.layout)
-        self._source = options.source
+        super().__init__(options)
 
-    def relax_module(self) -> Any:
-        torch = _torch()
-        if self._source.endswith(".pt2"):
-            return _from_torch(self._loaded(torch))
-        made = self._made()
-        if not isinstance(made, tuple) or len(made) != 2:  # noqa: PLR2004
-            raise ConfigError(
-                f"{self._source} returned a {type(made).__name__} instead of a pair",
-                hint="Return the torch module and a tuple of example inputs.",
-            )
-        network, inputs = made
-        if not isinstance(network, torch.nn.Module):
-            raise ConfigError(
-                f"{self._source} returned a {type(network).__name__} instead of a torch module",
-                hint="Return the torch module and a tuple of example inputs.",
-            )
-        inputs = inputs if isinstance(inputs, tuple | list) else (inputs,)
-        try:
-            with torch.no_grad():
-                program = torch.export.export(network.eval(), tuple(inputs))
-        except Exception as error:
-            raise ConfigError(
-                f"torch cannot export the network of {self._source}: {_words(error)}",
-                hint="Try torch.export.export(module, inputs) by hand.",
-            ) from error
-        return _from_torch(program)
-
-    def _loaded(self, torch: Any) -> Any:
-        try:
-            return torch.export.load(self._source)
-        except Exception as error:
-            raise ConfigError(
-                f"{self._source} is no program saved by torch.export: {_words(error)}",
-                hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
-            ) from error
-
-    def _made(self) -> Any:
-        function = named_object(self._source, "model")
-        try:
-            return function()
-        except Exception as error:
-            raise ConfigError(
-                f"{self._source} failed: {_words(error)}",
-                hint="Call the function by hand to see the whole traceback.",
-            ) from error
+    def read(self) -> Any:
+        source = self.options.source
+        return loaded(source) if source.endswith(".pt2") else exported(source)
 
 
 class OnnxFrontend(NetworkFrontend):
@@ -139,9 +168,10 @@ class OnnxFrontend(NetworkFrontend):
         options: which file.
     """
 
+    options: OnnxOptions
+
     def __init__(self, options: OnnxOptions) -> None:
-        super().__init__(options.layout)
-        self._options = options
+        super().__init__(options)
 
     def relax_module(self) -> Any:
         try:
@@ -151,7 +181,7 @@ class OnnxFrontend(NetworkFrontend):
                 "the package onnx is not installed",
                 hint="Install chameleon-tuner-tvm[networks].",
             ) from error
-        file = self._options.file
+        file = self.options.file
         try:
             model = onnx.load(file)
             onnx.checker.check_model(model)
@@ -167,7 +197,7 @@ class OnnxFrontend(NetworkFrontend):
         try:
             from tvm.relax.frontend.onnx import from_onnx  # noqa: PLC0415 - needs onnx
 
-            shapes = {name: list(shape) for name, shape in self._options.shapes.items()}
+            shapes = {name: list(shape) for name, shape in self.options.shapes.items()}
             module = from_onnx(model, shape_dict=shapes or None, keep_params_in_input=False)
         except Exception as error:
             raise ConfigError(
@@ -176,12 +206,28 @@ class OnnxFrontend(NetworkFrontend):
             ) from error
         return module
 
+    def samples(self, rng: np.random.Generator) -> Arrays:
+        return [
+            _like(np.zeros([int(e) for e in one.ty.shape], str(one.ty.dtype)), rng)
+            for one in self.imported["main"].params
+        ]
 
-def _torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise ConfigError("torch is not installed", hint=_TORCH_HINT) from error
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        return ("onnxruntime",)
+
+    def rival(self, name: str, threads: int) -> Network:
+        del name
+        return onnx_session(self.options.file, threads=threads)
+
+
+def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """Random numbers as an example's: normal ones, or whole ones not above the example's."""
+    if np.issubdtype(example.dtype, np.floating):
+        made: NDArray[Any] = rng.standard_normal(example.shape)
+    else:
+        made = rng.integers(0, int(example.max(initial=0)), example.shape, endpoint=True)
+    return np.asarray(made.astype(example.dtype))
 
 
 def _from_torch(program: Any) -> Any:

@@ -10,6 +10,7 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.specs import (
     Conv2dSpec,
     DepthwiseConv2dSpec,
@@ -22,17 +23,18 @@ if TYPE_CHECKING:
 
 
 class Conv2d(Operator):
-    """A convolution, possibly grouped; inputs are the image and the (constant) weights.
+    """A convolution, possibly grouped; inputs are data, weights, [bias], [residual].
 
     The unscheduled function takes the weights as HWIO for NHWC and as OIHW otherwise.
     """
 
-    constants = frozenset({1})
     spec: Conv2dSpec | DepthwiseConv2dSpec
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.spec = self._specification(task)
+        self.epilogue = Epilogue(self.spec)
+        self.constants = self.epilogue.constants
 
     @staticmethod
     def _specification(task: Task) -> Conv2dSpec | DepthwiseConv2dSpec:
@@ -48,14 +50,18 @@ class Conv2d(Operator):
         return [
             seeded_array(spec.input, spec.dtype, 0),
             seeded_array(spec.filter_shape, spec.dtype, 1),
+            *self.epilogue.inputs(),
         ]
 
     def arrange(self, inputs: Arrays) -> Arrays:
-        data, weights = inputs
+        data, weights, *more = inputs
+        bias, residual = self.epilogue.split(more)
         axes = (2, 3, 1, 0) if self.spec.layout == "NHWC" else (0, 1, 2, 3)
         return [
             to_layout(data, self.spec.layout),
             np.ascontiguousarray(weights.transpose(axes)),
+            *([] if bias is None else [bias]),
+            *([] if residual is None else [to_layout(residual, self.spec.output_layout)]),
         ]
 
     def logical(self, outputs: Arrays) -> Arrays:
@@ -63,7 +69,7 @@ class Conv2d(Operator):
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
-        data, weights = (array.astype(np.float64) for array in inputs)
+        data, weights = (array.astype(np.float64) for array in inputs[:2])
         (sh, sw), (dh, dw), (top, left, bottom, right) = spec.strides, spec.dilations, spec.pads
         data = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
         n, oc, oh, ow = spec.output_shape
@@ -78,7 +84,7 @@ class Conv2d(Operator):
                 columns = slice(rx * dw, rx * dw + (ow - 1) * sw + 1, sw)
                 seen = data[..., rows, columns].reshape(n, groups, ic, oh * ow)
                 out += (filters[:, :, :, ry, rx] @ seen).reshape(out.shape)
-        return [out.reshape(spec.output_shape)]
+        return [self.epilogue.reference(out.reshape(spec.output_shape), inputs[2:])]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
@@ -122,8 +128,11 @@ class Conv2d(Operator):
 
         out_shape = physical_shape(spec.output_shape, spec.output_layout)
         names = _axis_names(spec.output_layout, "oc")
-        out = te.compute(out_shape, convolve, name="conv2d", varargs_names=names)
-        return te.create_prim_func([data, weights, out])
+        sums = te.compute(out_shape, convolve, name="conv2d", varargs_names=names)
+        more, out = self.epilogue.apply(
+            sums, lambda place: _logical_index(place, spec.output_layout)[1], names
+        )
+        return te.create_prim_func([data, weights, *more, out])
 
 
 class DepthwiseConv2d(Conv2d):

@@ -9,6 +9,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 
 if TYPE_CHECKING:
@@ -16,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class Dense(Operator):
-    """(rows, features) x (units, features)^T; the (constant) weights are the second input.
+    """(rows, features) x (units, features)^T; inputs are data, weights, [bias], [residual].
 
     The unscheduled function takes the weights as (features, units), so that its inner loop can
     be vectorised.
     """
 
-    constants = frozenset({1})
-
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.spec = DenseSpec.of(task)
+        self.epilogue = Epilogue(self.spec)
+        self.constants = self.epilogue.constants
 
     @property
     def tolerance(self) -> float:
@@ -37,14 +38,15 @@ class Dense(Operator):
         return [
             seeded_array(self.spec.input, self.spec.dtype, 0),
             seeded_array(shape, self.spec.dtype, 1),
+            *self.epilogue.inputs(),
         ]
 
     def arrange(self, inputs: Arrays) -> Arrays:
-        return [inputs[0], np.ascontiguousarray(inputs[1].T)]
+        return [inputs[0], np.ascontiguousarray(inputs[1].T), *inputs[2:]]
 
     def reference(self, inputs: Arrays) -> Arrays:
-        data, weights = (array.astype(np.float64) for array in inputs)
-        return [data @ weights.T]
+        data, weights = (array.astype(np.float64) for array in inputs[:2])
+        return [self.epilogue.reference(data @ weights.T, inputs[2:])]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
@@ -53,12 +55,13 @@ class Dense(Operator):
         data = te.placeholder((rows, features), self.spec.dtype, name="data")
         weights = te.placeholder((features, self.spec.units), self.spec.dtype, name="weights")
         k = te.reduce_axis((0, features), name="k")
-        out = te.compute(
+        sums = te.compute(
             (rows, self.spec.units),
             lambda m, n: te.sum(data[m, k] * weights[k, n], axis=k),
             name="dense",
         )
-        return te.create_prim_func([data, weights, out])
+        more, out = self.epilogue.apply(sums, lambda place: place[1], ["m", "n"])
+        return te.create_prim_func([data, weights, *more, out])
 
 
 class BatchMatmul(Operator):

@@ -5,44 +5,39 @@ Cheap to import: a pipeline file is checked without TVM or NumPy.
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from abc import abstractmethod
+from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
+
+from chameleon_tvm.operators.layouts import LAYOUT_HINT, channel_block, physical_shape
+from chameleon_tvm.operators.spec import (
+    ACTIVATIONS,
+    FusedSpec,
+    OperatorSpec,
+    helped,
+    only_float32,
+    positive,
+)
+
+__all__ = [
+    "ACTIVATIONS",
+    "LAYOUT_HINT",
+    "OPERATOR_SPECS",
+    "BatchMatmulSpec",
+    "Conv2dSpec",
+    "DenseSpec",
+    "DepthwiseConv2dSpec",
+    "FusedSpec",
+    "OperatorSpec",
+    "PrimFuncSpec",
+    "channel_block",
+    "physical_shape",
+]
 
 Pair = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int]
-
-LAYOUT_HINT = "Layouts are NCHW, NHWC and blocked ones such as NCHW16c."
-_BLOCKED = re.compile(r"NCHW([1-9]\d*)c")
-
-
-def channel_block(layout: str) -> int:
-    """Channels per block of a blocked layout; 0 for NCHW and NHWC.
-
-    Raises:
-        ConfigError: no such layout.
-    """
-    if layout in {"NCHW", "NHWC"}:
-        return 0
-    match = _BLOCKED.fullmatch(layout)
-    if match is None:
-        raise ConfigError(f"{layout!r} is not a layout", hint=LAYOUT_HINT)
-    return int(match[1])
-
-
-def physical_shape(shape: tuple[int, int, int, int], layout: str) -> tuple[int, ...]:
-    """The shape of an (N, C, H, W) array in a layout."""
-    n, c, h, w = shape
-    if layout == "NCHW":
-        return shape
-    if layout == "NHWC":
-        return (n, h, w, c)
-    block = channel_block(layout)
-    return (n, c // block, h, w, block)
 
 
 def _pair(value: Any) -> Any:
@@ -55,103 +50,40 @@ def _four(value: Any) -> Any:
     return (*value, *value) if len(value) == 2 else tuple(value)  # noqa: PLR2004
 
 
-def _helped(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @attrs.frozen(kw_only=True)
-class OperatorSpec(ABC):
-    """One operator of the ``operators`` frontend.
-
-    Attributes:
-        name: unique within a run; made from the kind and its place in the file where empty.
-        weight: how often the operator occurs in the network.
-    """
-
-    kind: ClassVar[str]
-
-    name: str = attrs.field(default="", metadata=_helped("unique name; made up where missing"))
-    weight: int = attrs.field(
-        default=1,
-        validator=attrs.validators.ge(1),
-        metadata=_helped("how often the operator occurs in the network"),
-    )
-
-    @property
-    @abstractmethod
-    def flop(self) -> float:
-        """Floating-point operations of one evaluation, by the mathematical definition."""
-
-    def arguments(self) -> dict[str, Any]:
-        """JSON values that define the operator completely."""
-        return attrs.asdict(self, filter=lambda field, _: field.name not in {"name", "weight"})
-
-    @classmethod
-    def of(cls, task: Task) -> Self:
-        """The specification a task was made from."""
-        return cls(**task.arguments, name=task.name, weight=task.weight)
-
-    def task(self, name: str, target: str) -> Task:
-        """The task on a resolved target."""
-        return Task(
-            name=self.name or name,
-            operator=self.kind,
-            arguments=self.arguments(),
-            target=target,
-            flop=self.flop,
-            weight=self.weight,
-        )
-
-    def fail(self, problem: str, hint: str) -> ConfigError:
-        """An error about this operator, as a sentence."""
-        return ConfigError(f"{self.kind} {self.name or '(unnamed)'}: {problem}", hint=hint)
-
-
-def _positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
-    for what, value in numbers.items():
-        values = (value,) if isinstance(value, int) else value
-        if any(number < 1 for number in values):
-            raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
-
-
-def _float32(spec: OperatorSpec, dtype: str) -> None:
-    if dtype != "float32":
-        raise spec.fail(f"dtype {dtype!r} is not supported", "Only float32 is, so far.")
-
-
-@attrs.frozen(kw_only=True)
-class _ConvolutionSpec(OperatorSpec):
+class _ConvolutionSpec(FusedSpec):
     """What every convolution has; sizes are logical (N, C, H, W) whatever the layout."""
 
     input: tuple[int, int, int, int] = attrs.field(
-        converter=tuple, metadata=_helped("input shape as [N, C, H, W], whatever the layout")
+        converter=tuple, metadata=helped("input shape as [N, C, H, W], whatever the layout")
     )
-    kernel: Pair = attrs.field(converter=_pair, metadata=_helped("filter height and width"))
-    stride: Pair = attrs.field(default=1, converter=_pair, metadata=_helped("steps down, right"))
+    kernel: Pair = attrs.field(converter=_pair, metadata=helped("filter height and width"))
+    stride: Pair = attrs.field(default=1, converter=_pair, metadata=helped("steps down, right"))
     padding: Padding = attrs.field(
         default=0,
         converter=_four,
-        metadata=_helped("one number, [height, width], or [top, left, bottom, right]"),
+        metadata=helped("one number, [height, width], or [top, left, bottom, right]"),
     )
     dilation: Pair = attrs.field(
-        default=1, converter=_pair, metadata=_helped("distance between taps down, right")
+        default=1, converter=_pair, metadata=helped("distance between taps down, right")
     )
-    layout: str = attrs.field(default="NCHW", metadata=_helped("input layout. " + LAYOUT_HINT))
+    layout: str = attrs.field(default="NCHW", metadata=helped("input layout. " + LAYOUT_HINT))
     output_layout: str = attrs.field(
-        default="", metadata=_helped("output layout; the input's where missing")
+        default="", metadata=helped("output layout; the input's where missing")
     )
-    dtype: str = attrs.field(default="float32", metadata=_helped("element type: float32"))
+    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if not self.output_layout:
             object.__setattr__(self, "output_layout", self.layout)
-        _float32(self, self.dtype)
+        only_float32(self, self.dtype)
         if len(self.input) != 4 or len(self.kernel_size) != 2 or len(self.pads) != 4:  # noqa: PLR2004
             raise self.fail(
                 "input needs 4 numbers, kernel 2, padding 1, 2 or 4",
                 "Write input as [N, C, H, W] whatever the layout.",
             )
-        _positive(
+        positive(
             self,
             input=self.input,
             kernel=self.kernel_size,
@@ -182,9 +114,8 @@ class _ConvolutionSpec(OperatorSpec):
                 )
 
     @property
-    @abstractmethod
-    def output_channels(self) -> int:
-        """Number of output channels."""
+    def result_shape(self) -> tuple[int, ...]:
+        return self.output_shape
 
     @property
     @abstractmethod
@@ -244,8 +175,8 @@ class Conv2dSpec(_ConvolutionSpec):
 
     kind: ClassVar[str] = "conv2d"
 
-    filters: int = attrs.field(metadata=_helped("number of output channels"))
-    groups: int = attrs.field(default=1, metadata=_helped("number of groups"))
+    filters: int = attrs.field(metadata=helped("number of output channels"))
+    groups: int = attrs.field(default=1, metadata=helped("number of groups"))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -271,7 +202,7 @@ class DepthwiseConv2dSpec(_ConvolutionSpec):
 
     kind: ClassVar[str] = "depthwise_conv2d"
 
-    multiplier: int = attrs.field(default=1, metadata=_helped("output channels per input channel"))
+    multiplier: int = attrs.field(default=1, metadata=helped("output channels per input channel"))
 
     @property
     def output_channels(self) -> int:
@@ -283,22 +214,32 @@ class DepthwiseConv2dSpec(_ConvolutionSpec):
 
 
 @attrs.frozen(kw_only=True)
-class DenseSpec(OperatorSpec):
+class DenseSpec(FusedSpec):
     """A matrix product with constant weights: (rows, features) x (units, features)^T."""
 
     kind: ClassVar[str] = "dense"
+    activations: ClassVar[tuple[str, ...]] = ACTIVATIONS
 
     input: tuple[int, int] = attrs.field(
-        converter=tuple, metadata=_helped("input shape as [rows, features]")
+        converter=tuple, metadata=helped("input shape as [rows, features]")
     )
-    units: int = attrs.field(metadata=_helped("number of outputs per row"))
-    dtype: str = attrs.field(default="float32", metadata=_helped("element type: float32"))
+    units: int = attrs.field(metadata=helped("number of outputs per row"))
+    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
 
     def __attrs_post_init__(self) -> None:
-        _float32(self, self.dtype)
+        super().__attrs_post_init__()
+        only_float32(self, self.dtype)
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
-        _positive(self, input=self.input, units=self.units)
+        positive(self, input=self.input, units=self.units)
+
+    @property
+    def output_channels(self) -> int:
+        return self.units
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        return (self.input[0], self.units)
 
     @property
     def flop(self) -> float:
@@ -312,22 +253,22 @@ class BatchMatmulSpec(OperatorSpec):
     kind: ClassVar[str] = "batch_matmul"
 
     a: tuple[int, int, int] = attrs.field(
-        converter=tuple, metadata=_helped("left shape as [batch, m, k]")
+        converter=tuple, metadata=helped("left shape as [batch, m, k]")
     )
     b: tuple[int, int, int] = attrs.field(
         converter=tuple,
-        metadata=_helped("right shape as [batch, k, n]; [batch, n, k] with transpose_b"),
+        metadata=helped("right shape as [batch, k, n]; [batch, n, k] with transpose_b"),
     )
     transpose_b: bool = attrs.field(
-        default=False, metadata=_helped("whether the right side is stored as [batch, n, k]")
+        default=False, metadata=helped("whether the right side is stored as [batch, n, k]")
     )
-    dtype: str = attrs.field(default="float32", metadata=_helped("element type: float32"))
+    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
 
     def __attrs_post_init__(self) -> None:
-        _float32(self, self.dtype)
+        only_float32(self, self.dtype)
         if len(self.a) != 3 or len(self.b) != 3:  # noqa: PLR2004
             raise self.fail("a and b need 3 numbers each", "Write a as [batch, m, k].")
-        _positive(self, a=self.a, b=self.b)
+        positive(self, a=self.a, b=self.b)
         inner = self.b[2] if self.transpose_b else self.b[1]
         if self.a[0] != self.b[0] or self.a[2] != inner:
             raise self.fail(
@@ -353,24 +294,24 @@ class PrimFuncSpec(OperatorSpec):
 
     source: str = attrs.field(
         metadata={
-            **_helped("'path.py:function' or 'package.module:function' that gives a PrimFunc"),
+            **helped("'path.py:function' or 'package.module:function' that gives a PrimFunc"),
             "source": True,
         }
     )
     constants: tuple[str, ...] = attrs.field(
-        default=(), converter=tuple, metadata=_helped("names of inputs that never change")
+        default=(), converter=tuple, metadata=helped("names of inputs that never change")
     )
     reference: str = attrs.field(
         default="",
         metadata={
-            **_helped("a function of NumPy arrays, named as in source; TVM's own where missing"),
+            **helped("a function of NumPy arrays, named as in source; TVM's own where missing"),
             "source": True,
         },
     )
     tolerance: float = attrs.field(
         default=1e-3,
         validator=attrs.validators.gt(0),
-        metadata=_helped("largest |difference| over the largest |expected|"),
+        metadata=helped("largest |difference| over the largest |expected|"),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.registry import default_registry
@@ -12,7 +11,7 @@ from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.specs import OPERATOR_SPECS
-from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 
@@ -24,11 +23,11 @@ class AutoSpace(SpaceProvider):
     default options.
 
     Args:
-        options: those of ``sketch``, for the tasks that get it.
+        options: those of ``sketch`` and of ``template``, for the tasks that get it.
     """
 
-    def __init__(self, options: SketchOptions) -> None:
-        self._template = TemplateSpace(NoOptions())
+    def __init__(self, options: AutoOptions) -> None:
+        self._template = TemplateSpace(options.template)
         self._sketch = SketchSpace(options)
 
     def design_space(self, task: Task) -> DesignSpace:

@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.space import Constraint, DesignSpace, FeatureBlock
-from chameleon_core.stages import Builder, SpaceProvider
+from chameleon_core.stages import Arrays, Builder, SpaceProvider
 from chameleon_core.task import Task
 
 from chameleon_tvm.builder import TVMBuilder
@@ -158,6 +158,10 @@ class SketchBuilder(TVMBuilder):
         dtypes = {str(parameter.dtype) for parameter in self.operator.prim_func().params}
         on_cpu = tvm_target(task.target).kind.name == "llvm"
         self._short = options.rewrite_sums and on_cpu and dtypes <= PLAIN_DTYPES
+
+    def use(self, inputs: Arrays) -> None:
+        super().use(inputs)
+        self._physical = self.operator.arrange(inputs)
 
     def program(self, config: Sequence[int]) -> Program:
         made = self.scheduled(config)

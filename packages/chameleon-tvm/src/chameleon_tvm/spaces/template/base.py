@@ -14,6 +14,8 @@ from chameleon_core.task import Task
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.operators.base import Operator
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template.options import TemplateOptions
 
 
 class Template(ABC):
@@ -21,21 +23,47 @@ class Template(ABC):
 
     Args:
         task: the operator on an llvm target.
+        options: of the space.
 
     Raises:
         ConfigError: the template does not apply; the hint names a space that does.
     """
 
     @abstractmethod
-    def __init__(self, task: Task) -> None: ...
+    def __init__(self, task: Task, options: TemplateOptions) -> None: ...
 
     @abstractmethod
     def space(self) -> DesignSpace:
         """The knobs, what makes a configuration legal, features and first guesses."""
 
     @abstractmethod
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        """The function of a legal configuration, given as knob name to value.
+
+        Its parameters are the operator's inputs, then the output, in the operator's physical
+        shapes; but those that are constant are packed.
+        """
+
+    @abstractmethod
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        """Logical constants (weights, [bias]) as ``function`` of the same configuration wants them.
+
+        A network packs its own weights with it, once and for all.
+        """
+
     def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
         """The program of a legal configuration, constants packed for it."""
+        arrays = list(operator.arrange(inputs))
+        places = sorted(operator.constants)
+        packed = self.pack(values, [inputs[place] for place in places])
+        for place, array in zip(places, packed, strict=True):
+            arrays[place] = array
+        return Program(
+            function=self.function(values),
+            inputs=arrays,
+            unpack=operator.logical,
+            plain_loops=True,
+        )
 
 
 class TemplateBuilder(TVMBuilder):

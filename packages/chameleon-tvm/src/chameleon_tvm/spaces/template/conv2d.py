@@ -1,22 +1,44 @@
-"""The template of convolutions: register-tiled, direct, weights packed outside the clock."""
+"""The template of convolutions: direct or Winograd's, weights packed outside the clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
+from numpy.typing import NDArray
 
-from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators.base import Operator
-from chameleon_tvm.operators.specs import Conv2dSpec, DepthwiseConv2dSpec, channel_block
+from chameleon_tvm.operators.specs import (
+    Conv2dSpec,
+    DepthwiseConv2dSpec,
+    channel_block,
+    physical_shape,
+)
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, joined
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.direct import DirectConvolution
+from chameleon_tvm.spaces.template.finish import pack_bias
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, pack_weights
+from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
+from chameleon_tvm.spaces.template.winograd import (
+    WinogradConvolution,
+    pack_transformed,
+    transform_weights,
+)
+from chameleon_tvm.spaces.template.winograd_tiling import (
+    WinogradTiling,
+    winograd_applies,
+    winograd_tile_of,
+)
 from chameleon_tvm.targets import target_info
+
+Array = NDArray[np.float32]
 
 SMALLEST_CHANNEL_BLOCK = 8
 """Shorter blocks leave too little to do between two jumps to the next tap."""
@@ -52,19 +74,44 @@ def tile_of(values: Mapping[str, Any]) -> Tile:
         channels=values["channel_block"],
         copy=values["input"] == "copy",
         channels_outermost=values["outermost"] == "channels",
-        unroll=values["unroll"],
+        unroll=values.get("unroll", 1),
     )
+
+
+def parameter_shapes(spec: Conv2dSpec | DepthwiseConv2dSpec) -> dict[str, tuple[int, ...]]:
+    """The physical shapes of a convolution's parameters that are not packed, by name."""
+    out = physical_shape(spec.output_shape, spec.output_layout)
+    return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
+
+
+def pack_constants(constants: Arrays, geometry: Geometry, tile: Tile) -> Arrays:
+    """(O, I, H, W) weights, and a bias if there is one, for one tile."""
+    weights, *rest = constants
+    channels = max(geometry.oc, tile.vectors * geometry.lanes)
+    packed = [pack_bias(bias, geometry.groups, channels) for bias in rest]
+    return [pack_weights(weights, geometry, tile), *packed]
 
 
 class ConvolutionTemplate(Template):
     """Any convolution on an llvm target, grouped and dilated ones included."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.info = target_info(task.target)
-        spec = Conv2dSpec.of(task)
-        self.geometry = geometry_of(spec, self.info.lanes(spec.dtype))
+        self.spec = Conv2dSpec.of(task)
+        self.geometry = geometry_of(self.spec, self.info.lanes(self.spec.dtype))
+        self.with_direct = DIRECT in options.algorithms
+        self.winograd: tuple[str, ...] = ()
+        self._transformed: dict[int, tuple[Array, Array]] = {}
+        if winograd_applies(self.geometry):
+            self.winograd = allowed_algorithms(options, self.geometry.ic)
 
     def space(self) -> DesignSpace:
+        if not self.winograd:
+            return self._direct_space()
+        winograd = WinogradTiling(self.geometry, self.info, self.winograd).space()
+        return joined(self._direct_space(), winograd) if self.with_direct else winograd
+
+    def _direct_space(self) -> DesignSpace:
         g = self.geometry
         blocks = tuple(d for d in divisors(g.ic) if d >= min(g.ic, SMALLEST_CHANNEL_BLOCK))
         size = channel_block(g.layout)
@@ -74,13 +121,29 @@ class ConvolutionTemplate(Template):
         in_place = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)
         return ConvolutionTiling(g, self.info, in_place=in_place, channel_blocks=blocks).space()
 
-    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
-        tile = tile_of(values)
-        made = DirectConvolution(self.geometry, tile)
-        data = operator.arrange(inputs)[0].reshape([int(e) for e in made.input.data.shape])
-        return Program(
-            function=made.function(),
-            inputs=[data, pack_weights(inputs[1], self.geometry, tile)],
-            unpack=operator.logical,
-            plain_loops=True,
-        )
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        made: WinogradConvolution | DirectConvolution
+        if _is_winograd(values):
+            made = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
+        else:
+            made = DirectConvolution(self.geometry, tile_of(values), self.spec)
+        return emit.with_shapes(made.function(), parameter_shapes(self.spec))
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        if not _is_winograd(values):
+            return pack_constants(constants, self.geometry, tile_of(values))
+        weights, *bias = constants
+        tile = winograd_tile_of(values)
+        transformed = self._transform(weights, tile.out)
+        return [pack_transformed(transformed, self.geometry, tile), *bias]
+
+    def _transform(self, weights: Array, out: int) -> Array:
+        """Transformed weights, kept: a tuner packs the same ones for every configuration."""
+        kept = self._transformed.get(out)
+        if kept is None or kept[0] is not weights:
+            kept = self._transformed[out] = (weights, transform_weights(weights, out))
+        return kept[1]
+
+
+def _is_winograd(values: Mapping[str, Any]) -> bool:
+    return bool(values.get(KNOB, DIRECT) != DIRECT)

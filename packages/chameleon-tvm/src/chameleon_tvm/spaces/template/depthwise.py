@@ -13,15 +13,19 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.specs import DepthwiseConv2dSpec, channel_block
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.conv2d import geometry_of, tile_of
+from chameleon_tvm.spaces.template.conv2d import (
+    geometry_of,
+    pack_constants,
+    parameter_shapes,
+    tile_of,
+)
 from chameleon_tvm.spaces.template.direct import DirectConvolution, Tap
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
-from chameleon_tvm.spaces.template.geometry import pack_weights
+from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.place import Place
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
@@ -77,9 +81,10 @@ class DepthwiseConvolution(DirectConvolution):
 class DepthwiseTemplate(Template):
     """Depthwise convolutions with one filter per channel."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options  # there is one algorithm
         self.info = target_info(task.target)
-        spec = DepthwiseConv2dSpec.of(task)
+        self.spec = spec = DepthwiseConv2dSpec.of(task)
         lanes = self.info.lanes(spec.dtype)
         channels = spec.input[1]
         if spec.multiplier != 1 or channels < lanes:
@@ -98,18 +103,13 @@ class DepthwiseTemplate(Template):
         tiling = DepthwiseTiling(g, self.info, in_place=vectors_fit, channel_blocks=(g.ic,))
         return tiling.space()
 
-    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
-        tile = tile_of({**values, "unroll": 1})
-        made = DepthwiseConvolution(self.geometry, tile)
-        data = operator.arrange(inputs)[0].reshape([int(e) for e in made.input.data.shape])
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        made = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
+        return emit.with_shapes(made.function(), parameter_shapes(self.spec))
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         one = attrs.evolve(self.geometry, ic=1)
-        packed = pack_weights(inputs[1], one, attrs.evolve(tile, channels=1))
-        return Program(
-            function=made.function(),
-            inputs=[data, packed],
-            unpack=operator.logical,
-            plain_loops=True,
-        )
+        return pack_constants(constants, one, attrs.evolve(tile_of(values), channels=1))
 
 
 class DepthwiseTiling(ConvolutionTiling):

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
@@ -30,12 +31,13 @@ class DirectConvolution:
     Args:
         geometry: the convolution.
         tile: the point of the design space.
+        spec: the operator, for its epilogue; None for one that has none.
     """
 
-    def __init__(self, geometry: Geometry, tile: Tile) -> None:
+    def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec | None = None) -> None:
         self.geometry = geometry
         self.tile = tile
-        self.output = Output(geometry, tile)
+        self.output = Output(geometry, tile, spec)
         self.input = self._make_input()
         g = geometry
         self.blocks = math.ceil(self.output.channels / self.output.block)
@@ -51,11 +53,12 @@ class DirectConvolution:
         return emit.buffer("weights", (g.groups * self.blocks, taps, self.output.block))
 
     def function(self) -> tirx.PrimFunc:
-        """The whole function: (data, packed weights, out)."""
+        """The whole function: (data, packed weights, [packed bias], [residual], out)."""
         body = self._compute()
         if self.tile.copy:
             body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
-        return emit.function([self.input.data, self.weights, self.output.out], body)
+        more = self.output.finish.parameters
+        return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 
     def _compute(self) -> Stmt:
         g, tile = self.geometry, self.tile

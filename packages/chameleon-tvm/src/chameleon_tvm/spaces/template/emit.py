@@ -7,7 +7,7 @@ expression here, and no schedule primitive says them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chameleon_tvm.quick_tvm import tirx
@@ -62,18 +62,23 @@ def store(target: Buffer, place: Sequence[Expr], value: Expr, lanes: int = 1) ->
     return tirx.BufferStore(target, value, _place(place, lanes))
 
 
+def constant(value: float, lanes: int = 1) -> Expr:
+    """A number in every lane."""
+    return splat(tirx.FloatImm("float32", value), lanes)
+
+
 def zero(lanes: int = 1) -> Expr:
     """Zero in every lane."""
-    return splat(tirx.FloatImm("float32", 0.0), lanes)
+    return constant(0.0, lanes)
 
 
-def registers(count: int, lanes: int) -> tuple[Buffer, ...]:
+def registers(count: int, lanes: int, *, name: str = "sum") -> tuple[Buffer, ...]:
     """Vector registers, to be allocated with ``local``.
 
     Each is a buffer of its own: TVM puts small buffers of this scope on the stack, where LLVM
     turns them into registers, and asks its runtime for the memory of all others, tile by tile.
     """
-    return tuple(buffer(f"sum{index}", (lanes,)) for index in range(count))
+    return tuple(buffer(f"{name}{index}", (lanes,)) for index in range(count))
 
 
 def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
@@ -121,6 +126,27 @@ def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
     """A function of the given buffers, none of which overlap."""
     made = tirx.PrimFunc(list(parameters), body)
     return made.with_attr("tirx.noalias", True)
+
+
+def with_shapes(made: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
+    """The same function with parameters of other shapes and as many elements each.
+
+    Templates index their parameters in the shape that suits their loops; callers pass arrays in
+    the operator's own.
+
+    Args:
+        made: the function.
+        shapes: the shapes to be seen from outside, by the parameter's name.
+    """
+    parameters, inside = [], []
+    for old in made.params:
+        shape = list(shapes.get(str(old.name), old.shape))
+        if shape == [int(extent) for extent in old.shape]:
+            parameters.append(old)
+            continue
+        parameters.append(buffer(str(old.name), shape))
+        inside.append(tirx.DeclBuffer(old, data=parameters[-1].data))
+    return function(parameters, tirx.SeqStmt([*inside, made.body])) if inside else made
 
 
 def _constant(value: Expr) -> Expr:

@@ -9,16 +9,15 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
-from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.conv2d import SMALLEST_CHANNEL_BLOCK, tile_of
+from chameleon_tvm.spaces.template.conv2d import SMALLEST_CHANNEL_BLOCK, pack_constants, tile_of
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
-from chameleon_tvm.spaces.template.geometry import Geometry, Tile, pack_weights
+from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
 from chameleon_tvm.targets import target_info
 
@@ -34,9 +33,10 @@ def _tiling(task: Task, geometry: Geometry) -> ConvolutionTiling:
 class DenseTemplate(Template):
     """A matrix product with constant weights, packed outside the clock."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options  # there is one algorithm
         self.task = task
-        spec = DenseSpec.of(task)
+        self.spec = spec = DenseSpec.of(task)
         rows, features = spec.input
         self.geometry = Geometry(
             batch=1,
@@ -54,19 +54,16 @@ class DenseTemplate(Template):
     def space(self) -> DesignSpace:
         return _tiling(self.task, self.geometry).space()
 
-    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
-        del operator  # a matrix product has one layout only
-        tile = tile_of(values)
-        made = DirectConvolution(self.geometry, tile)
-        data, weights = inputs
-        packed = pack_weights(weights[:, :, None, None], self.geometry, tile)
-        shape = (self.geometry.size[1], self.geometry.oc)
-        return Program(
-            function=made.function(),
-            inputs=[data.reshape([int(e) for e in made.input.data.shape]), packed],
-            unpack=lambda outputs: [outputs[0].reshape(shape)],
-            plain_loops=True,
-        )
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        made = DirectConvolution(self.geometry, tile_of(values), self.spec)
+        out = self.spec.result_shape
+        shapes = {"data": self.spec.input, "residual": out, "out": out}
+        return emit.with_shapes(made.function(), shapes)
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        weights, *rest = constants
+        filters = weights[:, :, None, None]
+        return pack_constants([filters, *rest], self.geometry, tile_of(values))
 
 
 class PackedInside(DirectConvolution):
@@ -125,7 +122,8 @@ class PackedInside(DirectConvolution):
 class BatchMatmulTemplate(Template):
     """Matrix products neither side of which is constant: packing is inside the clock."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options  # there is one algorithm
         self.task = task
         self.spec = BatchMatmulSpec.of(task)
         batch, rows, inner = self.spec.a
@@ -147,14 +145,11 @@ class BatchMatmulTemplate(Template):
     def space(self) -> DesignSpace:
         return _tiling(self.task, self.geometry).space()
 
-    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
-        del operator
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         made = PackedInside(self.geometry, tile_of(values), transposed=self.spec.transpose_b)
-        left, right = inputs
-        shape = (self.spec.a[0], self.spec.a[1], self.spec.columns)
-        return Program(
-            function=made.function(),
-            inputs=[left.reshape([int(e) for e in made.input.data.shape]), right],
-            unpack=lambda outputs: [outputs[0].reshape(shape)],
-            plain_loops=True,
-        )
+        out = (self.spec.a[0], self.spec.a[1], self.spec.columns)
+        return emit.with_shapes(made.function(), {"data": self.spec.a, "out": out})
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values
+        return constants  # there are none

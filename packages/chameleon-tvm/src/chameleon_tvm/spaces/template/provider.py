@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 
 from chameleon_tvm.spaces.template.base import Template, TemplateBuilder
+from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.targets import tvm_target
 
 _PACKAGE = "chameleon_tvm.spaces.template"
@@ -23,8 +23,12 @@ TEMPLATES = {
 """Kinds of operators and their templates."""
 
 
-def template_of(task: Task) -> Template:
+def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
     """The template of a task.
+
+    Args:
+        task: the task.
+        options: of the space; the defaults where missing.
 
     Raises:
         ConfigError: there is none for such an operator, shape or target.
@@ -41,18 +45,24 @@ def template_of(task: Task) -> Template:
             hint="Use `space: sketch`, which works on every target.",
         )
     module, _, name = TEMPLATES[task.operator].partition(":")
-    template: Template = getattr(importlib.import_module(module), name)(task)
+    template: Template = getattr(importlib.import_module(module), name)(
+        task, options or TemplateOptions()
+    )
     return template
 
 
 class TemplateSpace(SpaceProvider):
-    """Design spaces of hand-written templates."""
+    """Design spaces of hand-written templates.
 
-    def __init__(self, options: NoOptions) -> None:
-        del options
+    Args:
+        options: which algorithms convolutions choose from.
+    """
+
+    def __init__(self, options: TemplateOptions) -> None:
+        self.options = options
 
     def design_space(self, task: Task) -> DesignSpace:
-        return template_of(task).space()
+        return template_of(task, self.options).space()
 
     def builder(self, task: Task, *, threads: int) -> Builder:
-        return TemplateBuilder(template_of(task), task, threads=threads)
+        return TemplateBuilder(template_of(task, self.options), task, threads=threads)

@@ -1,11 +1,12 @@
-"""Writing a tile of sums to the output in its layout."""
+"""Finishing a tile of sums and writing it to the output in its layout."""
 
 from __future__ import annotations
 
-from chameleon_tvm.operators.specs import channel_block, physical_shape
+from chameleon_tvm.operators.specs import FusedSpec, channel_block, physical_shape
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
+from chameleon_tvm.spaces.template.finish import Finish
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.place import Place
 
@@ -16,14 +17,16 @@ class Output:
     Args:
         geometry: the convolution.
         tile: the point of the design space.
+        spec: the operator, for its epilogue; None for one that has none.
 
     Attributes:
         out: the function's parameter.
         block: output channels of a tile.
         channels: output channels of a group, at least ``block`` (the rest is not written).
+        finish: the epilogue.
     """
 
-    def __init__(self, geometry: Geometry, tile: Tile) -> None:
+    def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec | None = None) -> None:
         g = geometry
         self.geometry = g
         self.tile = tile
@@ -31,6 +34,7 @@ class Output:
         self.channels = max(g.oc, self.block)
         shape = physical_shape((g.batch, g.oc * g.groups, *g.out), g.out_layout)
         self.out = emit.buffer("out", shape)
+        self.finish = Finish(spec, g.groups * self.channels, shape)
 
     def write(self, at: Place) -> Stmt:
         """Store a tile's sums."""
@@ -50,6 +54,8 @@ class Output:
             for v in range(tile.vectors):
                 value = emit.load(at.sums[position * tile.vectors + v], [0], lanes)
                 place = self._place(at, first + v * lanes, yi, xi)
+                channel = at.group * self.channels + first + v * lanes
+                value = self.finish.whole(value, channel, place, lanes)
                 statements.append(emit.store(self.out, place, value, lanes))
         return emit.sequence(statements)
 
@@ -58,14 +64,19 @@ class Output:
         g, tile = self.geometry, self.tile
         vectors = tile.rows * tile.columns * tile.vectors
         spilled = emit.buffer("spilled", (vectors * g.lanes,))
-        spill = [
-            emit.store(spilled, [v * g.lanes], emit.load(total, [0], g.lanes), g.lanes)
-            for v, total in enumerate(at.sums)
-        ]
+        # All that needs no other element of the output is done while there still are vectors.
+        early = self.finish.residual is None
+        spill = []
+        for v, total in enumerate(at.sums):
+            channel = at.group * self.channels + first + v % tile.vectors * g.lanes
+            value = self.finish.biased(emit.load(total, [0], g.lanes), channel, g.lanes)
+            value = self.finish.last(value, (), g.lanes) if early else value
+            spill.append(emit.store(spilled, [v * g.lanes], value, g.lanes))
 
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
             value = emit.load(spilled, [(yi * tile.columns + xi) * self.block + o])
             place = self._place(at, first + o, yi, xi)
+            value = value if early else self.finish.last(value, place, 1)
             return emit.store(self.out, place, value)
 
         # The loop that is contiguous in the output is the innermost one.

@@ -1,0 +1,103 @@
+"""``chameleon compile``: the network of a run, from what is stored, without tuning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from chameleon_core.loop.result import NetworkResult
+    from chameleon_core.pipeline.schema import ResolvedPipeline
+    from chameleon_core.stages import Winner
+    from chameleon_core.store import RecordStore
+
+
+@click.command("compile")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the network goes, instead of RUN/network.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def command(folder: Path, output: Path | None, as_json: bool) -> None:
+    """Compile, verify and time the network of folder RUN with the best it has measured.
+
+    Nothing is tuned. Of a run that has not ended, operators without a measurement are compiled
+    as TVM would.
+    """
+    from chameleon_core.cli.results_table import network_lines  # noqa: PLC0415 - --help is quick
+    from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
+    from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
+
+    with read_store(folder) as store:
+        pipeline = _pipeline(store, folder)
+        result = _compiled(store, pipeline, (output or folder / NETWORK).absolute())
+    if as_json:
+        click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
+    for line in [] if as_json else network_lines(result):
+        click.echo(line)
+    if result.failure is not None:
+        error = ChameleonError(result.failure, hint="See the log above for the reason.")
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.NO_VALID_RESULT)
+
+
+def _pipeline(store: RecordStore, folder: Path) -> ResolvedPipeline:
+    from chameleon_core.errors import RunFolderError  # noqa: PLC0415
+    from chameleon_core.pipeline.load import from_dict  # noqa: PLC0415
+
+    owner: dict[str, Any] | None = store.fact("pipeline")
+    if owner is None:
+        raise RunFolderError(
+            f"{folder} does not say which pipeline it belongs to",
+            hint="Run `chameleon run` on the pipeline first.",
+        )
+    return from_dict(owner["document"])
+
+
+def _compiled(store: RecordStore, pipeline: ResolvedPipeline, output: Path) -> NetworkResult:
+    from chameleon_core.errors import ConfigError  # noqa: PLC0415
+    from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
+    from chameleon_core.stages import Delivery, Frontend  # noqa: PLC0415
+
+    frontend = frontend_of(pipeline)
+    if getattr(type(frontend), "deliver", Frontend.deliver) is Frontend.deliver:
+        raise ConfigError(
+            f"the model of this run, {pipeline.model.name!r}, is no network",
+            hint="Runs on builtin, torch and onnx models can be compiled.",
+        )
+    runner = store.fact("runner") or {}
+    from chameleon_core.loop.result import NetworkResult  # noqa: PLC0415
+
+    delivered = frontend.deliver(
+        Delivery(
+            target=str(store.fact("target")),
+            winners=_winners(store),
+            space=pipeline.space.create(),
+            folder=output,
+            threads=int(runner.get("threads") or 1),
+        )
+    )
+    return NetworkResult.from_json(delivered or {})
+
+
+def _winners(store: RecordStore) -> tuple[Winner, ...]:
+    """The best configuration of every task: the comparison's winner, else the fastest measured."""
+    from chameleon_core.loop.comparison import winner  # noqa: PLC0415
+    from chameleon_core.stages import Winner  # noqa: PLC0415
+
+    found = []
+    for stored in store.tasks():
+        valid = {m.config: m for m in store.measurements(stored.id) if m.ok}
+        comparison = store.comparison(stored.id)
+        config = None if comparison is None else winner(comparison)
+        best = valid.get(config) if config is not None else None
+        best = best or min(valid.values(), key=lambda m: m.cost, default=None)
+        if best is not None:
+            found.append(Winner(task=stored.task, config=best.config, seconds=best.cost))
+    return tuple(found)

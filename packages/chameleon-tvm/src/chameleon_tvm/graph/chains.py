@@ -1,0 +1,236 @@
+"""Chains of a network: an operator worth tuning with what is fused into its kernel."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from numpy.typing import NDArray
+
+from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.specs import (
+    BatchMatmulSpec,
+    Conv2dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+    FusedSpec,
+    OperatorSpec,
+)
+
+_MATRIX = 2
+_SIX = 6.0
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Chain:
+    """One tuned kernel's place in a network.
+
+    Attributes:
+        spec: what the kernel computes; unnamed.
+        inputs: expressions of the graph it reads: data, then for a batch of products the right
+            side, otherwise the residual where there is one.
+        constants: logical constants in the operator's order: weights, then the bias.
+        members: the variables that the kernel replaces; the last one is what it computes.
+    """
+
+    spec: OperatorSpec
+    inputs: tuple[Any, ...]
+    constants: tuple[NDArray[Any], ...] = ()
+    members: tuple[Any, ...]
+
+    @property
+    def last(self) -> Any:
+        """The variable whose value the kernel computes."""
+        return self.members[-1]
+
+
+def chains_of(module: Any) -> list[Chain]:
+    """The chains of a prepared network, in its order.
+
+    A chain is a convolution or matrix product in float32, with the bias, the residual and the
+    activation that follow it and are used nowhere else.
+
+    Args:
+        module: what ``prepared`` returned.
+
+    Raises:
+        ConfigError: an operator cannot be what it says.
+    """
+    return list(_Finder(module["main"]).chains())
+
+
+class _Finder:
+    def __init__(self, function: Any) -> None:
+        self._bindings = [binding for block in function.body.blocks for binding in block.bindings]
+        self._users: dict[Any, list[Any]] = defaultdict(list)
+        for binding in self._bindings:
+            for variable in relax.analysis.free_vars(binding.value):
+                self._users[variable].append(binding)
+        self._users[function.body.body].append(None)
+        self._taken: set[Any] = set()
+
+    def chains(self) -> Iterator[Chain]:
+        for binding in self._bindings:
+            value = binding.value
+            if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+                continue
+            name = str(value.op.name)
+            made = None
+            if name == "relax.nn.conv2d":
+                made = _convolution(value)
+            elif name == "relax.matmul":
+                made = _product(value)
+            if made is None:
+                continue
+            spec, inputs, constants = made
+            chain = Chain(spec=spec, inputs=inputs, constants=constants, members=(binding.var,))
+            if isinstance(spec, FusedSpec):
+                chain = self._extended(chain)
+            self._taken.update(chain.members)
+            yield chain
+
+    def _extended(self, chain: Chain) -> Chain:
+        """The chain with all that follows and can be computed in registers."""
+        passed: list[Any] = []
+        variable = chain.last
+        while True:
+            user = self._only_user(variable)
+            if user is None:
+                return chain
+            call = user.value
+            variable = user.var
+            passed.append(variable)
+            if str(call.op.name) == "relax.reshape":
+                continue  # only counts if something follows
+            longer = _with(chain, call, passed)
+            if longer is None:
+                return chain
+            chain = longer
+            passed = []
+
+    def _only_user(self, variable: Any) -> Any | None:
+        users = self._users[variable]
+        if len(users) != 1 or users[0] is None or users[0].var in self._taken:
+            return None
+        call = users[0].value
+        whole = isinstance(call, relax.Call) and isinstance(call.op, tvm.ir.Op)
+        # Another reader of a variable than the chain itself, as in x + x, is no residual.
+        return users[0] if whole and sum(a.same_as(variable) for a in call.args) == 1 else None
+
+
+def _with(chain: Chain, call: Any, passed: list[Any]) -> Chain | None:
+    """The chain with one more operator at its end, or None where it does not fit."""
+    spec = chain.spec
+    assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
+    if spec.activation != "none":
+        return None
+    longer = attrs.evolve(chain, members=(*chain.members, *passed))
+    activation = _activation(call)
+    if activation is not None and activation in spec.activations:
+        return attrs.evolve(longer, spec=attrs.evolve(spec, activation=activation))
+    if str(call.op.name) == "relax.add" and not spec.residual:
+        return _with_sum(longer, spec, call)
+    return None
+
+
+def _with_sum(chain: Chain, spec: FusedSpec, call: Any) -> Chain | None:
+    """The chain with a bias or a residual added."""
+    other = next(a for a in call.args if not any(a.same_as(member) for member in chain.members))
+    if isinstance(other, tvm.ir.GenericConst):
+        bias = None if spec.bias else _bias(array_of(other), spec, call)
+        if bias is None:
+            return None
+        constants = (*chain.constants, bias)
+        return attrs.evolve(chain, spec=attrs.evolve(spec, bias=True), constants=constants)
+    if not isinstance(other, relax.Var) or shape_of(other) != shape_of(call):
+        return None
+    inputs = (*chain.inputs, other)
+    return attrs.evolve(chain, spec=attrs.evolve(spec, residual=True), inputs=inputs)
+
+
+def _activation(call: Any) -> str | None:
+    name = str(call.op.name).removeprefix("relax.nn.")
+    if name in {"relu", "relu6", "gelu"}:
+        return name
+    if name == "relax.clip":
+        low, high = (float(getattr(a, "value", math.nan)) for a in call.args[1:])
+        return "relu6" if (low, high) == (0.0, _SIX) else None
+    return None
+
+
+def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
+    """A constant as one number per channel, or None where it is something else."""
+    channels = spec.output_channels
+    rank = len(shape_of(call))
+    axis = 1 if getattr(spec, "output_layout", "") == "NCHW" else rank - 1
+    wanted = tuple(channels if place == axis else 1 for place in range(rank))
+    shape = (1,) * (rank - constant.ndim) + constant.shape
+    if shape == (1,) * rank:
+        return np.full(channels, constant.reshape(()), constant.dtype)
+    return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
+
+
+_Made = tuple[OperatorSpec, tuple[Any, ...], tuple[NDArray[Any], ...]]
+
+
+def _convolution(call: Any) -> _Made | None:
+    at = call.attrs
+    layout, kernel_layout = str(at.data_layout), str(at.kernel_layout)
+    if (layout, kernel_layout) not in {("NCHW", "OIHW"), ("NHWC", "OHWI")}:
+        raise ConfigError(
+            f"a convolution has the layouts {layout} and {kernel_layout}",
+            hint="Import the network as its framework writes it, in NCHW and OIHW.",
+        )
+    data, weights = call.args
+    if _dtype(data) != "float32" or not isinstance(weights, tvm.ir.GenericConst):
+        return None
+    filters = array_of(weights)
+    shape = shape_of(data)
+    if layout == "NHWC":
+        filters = filters.transpose(0, 3, 1, 2)
+        shape = (shape[0], shape[3], shape[1], shape[2])
+    groups = int(at.groups)
+    common: dict[str, Any] = {
+        "input": shape,
+        "kernel": filters.shape[2:],
+        "stride": _numbers(at.strides),
+        "padding": _numbers(at.padding),
+        "dilation": _numbers(at.dilation),
+        "layout": layout,
+    }
+    spec: OperatorSpec
+    if groups == shape[1] and groups > 1:
+        spec = DepthwiseConv2dSpec(**common, multiplier=filters.shape[0] // groups)
+    else:
+        spec = Conv2dSpec(**common, filters=filters.shape[0], groups=groups)
+    return spec, (data,), (filters,)
+
+
+def _product(call: Any) -> _Made | None:
+    left, right = call.args
+    a, b = shape_of(left), shape_of(right)
+    if _dtype(left) != "float32" or len(a) < _MATRIX or len(b) < _MATRIX:
+        return None
+    if isinstance(right, tvm.ir.GenericConst) and len(b) == _MATRIX:
+        sizes: dict[str, Any] = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
+        return DenseSpec(**sizes), (left,), (array_of(right).T,)
+    if a[:-2] != b[:-2] or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
+        return None  # broadcast, or a constant batch: no template of ours, and rare
+    batch = math.prod(a[:-2])
+    sizes = {"a": (batch, *a[-2:]), "b": (batch, *b[-2:])}
+    return BatchMatmulSpec(**sizes), (left, right), ()
+
+
+def _dtype(argument: Any) -> str:
+    return str(argument.ty.dtype)
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)

@@ -1,0 +1,154 @@
+"""A prepared network with its tuned kernels, compiled for Relax's virtual machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.graph.defaults import OURS, with_default_schedules
+from chameleon_tvm.graph.kernels import ChainKernel, Kernels
+from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.lowering import PLAIN_LOOPS
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template.emit import with_shapes
+from chameleon_tvm.targets import tvm_target
+
+_PLAIN = "chameleon.plain_loops"
+_PIPELINE = "chameleon-network"
+_OPAQUE = 8
+"""``OpPatternKind``: nothing may be fused with it."""
+
+
+def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str) -> Any:
+    """A ``relax.Executable`` of the network.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        kernels: those that are tuned; chains without one are compiled as TVM would.
+        target: the resolved target.
+    """
+    passes = relax.transform
+    resolved = tvm_target(target)
+    found = {chain.last: (chain, kernels.of(chain)) for chain in chains}
+    with (
+        resolved,
+        tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
+    ):
+        module = _with_kernels(module, found)
+        for one in (
+            passes.LegalizeOps(),
+            passes.AnnotateTIROpPattern(),
+            passes.FuseOps(),
+            passes.FuseTIR(),
+            passes.DeadCodeElimination(),
+            with_default_schedules,
+        ):
+            module = one(module)
+        return relax.build(module, resolved, tir_pipeline=_PIPELINE)
+
+
+def untuned(module: Any, target: str) -> Any:
+    """A ``relax.Executable`` of the network as TVM compiles it without a tuner.
+
+    Args:
+        module: the network as it was imported, or prepared.
+        target: the resolved target.
+    """
+    resolved = tvm_target(target)
+    with resolved, tvm.transform.PassContext(opt_level=3):
+        return relax.build(relax.get_pipeline("zero")(module), resolved)
+
+
+def _with_kernels(module: Any, found: dict[Any, tuple[Chain, ChainKernel | None]]) -> Any:
+    placer = _Placer(module, {last: pair for last, pair in found.items() if pair[1] is not None})
+    variable = module.get_global_var("main")
+    placer.builder_.update_func(variable, placer.visit_expr(module["main"]))
+    return relax.transform.DeadCodeElimination()(placer.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Placer(relax.PyExprMutator):
+    """Puts a call of the kernel where a chain's last operator is.
+
+    There, not at the chain's first: the residual may be defined after the convolution.
+    """
+
+    def __init__(self, module: Any, found: dict[Any, tuple[Chain, Any]]) -> None:
+        super().__init__(module)
+        self._found = found
+        self._functions: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        if binding.var not in self._found:
+            super().visit_var_binding_(binding)
+            return
+        chain, kernel = self._found[binding.var]
+        inputs = iter(chain.inputs)
+        arguments: list[Any] = []
+        for constant in kernel.arguments:
+            if constant is None:
+                arguments.append(self.visit_expr(next(inputs)))
+            else:
+                arguments.append(relax.const(np.ascontiguousarray(constant)))
+        call = relax.call_tir(
+            self._function(kernel, arguments, binding.var),
+            arguments,
+            relax.TensorType(shape_of(binding.var), str(binding.var.ty.dtype)),
+        )
+        if isinstance(binding.var, relax.DataflowVar):
+            made = self.builder_.emit(call)
+        else:
+            made = self.builder_.emit_output(call)
+        self.set_var_remap(binding.var, made)
+
+    def _function(self, kernel: ChainKernel, arguments: Sequence[Any], out: Any) -> Any:
+        """The kernel's function in the module; occurrences of one shape share it."""
+        shapes = (*(shape_of(argument) for argument in arguments), shape_of(out))
+        if (kernel.task, shapes) not in self._functions:
+            function = _shaped(kernel.function, shapes).without_attr("global_symbol")
+            function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
+            if kernel.plain_loops:
+                function = function.with_attr(_PLAIN, 1)
+            variable = self.builder_.add_func(function, f"tuned_{kernel.task}")
+            self._functions[kernel.task, shapes] = variable
+        return self._functions[kernel.task, shapes]
+
+
+def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """The function with parameters of the graph's shapes."""
+    names = [str(parameter.name) for parameter in function.params]
+    made = with_shapes(function, dict(zip(names, shapes, strict=True)))
+    return made.with_attrs(dict(function.attrs))
+
+
+def _network_pipeline() -> tuple[Any, Any, Any]:
+    """The short way for functions that are loops already, TVM's default for all others."""
+    plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
+    usual, _, _ = tirx.get_tir_pipeline("default")
+
+    def both(module: Any, _context: Any) -> Any:
+        marked = {
+            variable: function
+            for variable, function in module.functions_items()
+            if _PLAIN in (function.attrs or {})
+        }
+        others = {
+            variable: function
+            for variable, function in module.functions_items()
+            if variable not in marked
+        }
+        lowered = plain(tvm.IRModule(marked, attrs=module.attrs))
+        if others:
+            lowered.update(usual(tvm.IRModule(others, attrs=module.attrs)))
+        return lowered
+
+    network = tvm.transform.module_pass(both, opt_level=0, name="ChameleonNetwork")
+    return network, host, device
+
+
+tirx.register_tir_pipeline(_PIPELINE, _network_pipeline)

@@ -1,0 +1,210 @@
+"""From the winners of a run to a verified network in a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Delivery
+
+from chameleon_tvm.graph.compile import compiled, untuned
+from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.graph.latency import median_seconds
+from chameleon_tvm.graph.package import (
+    check_compiler,
+    check_target,
+    manifest_of,
+    write_manifest,
+    write_package,
+)
+from chameleon_tvm.graph.prepare import prepared
+from chameleon_tvm.graph.processes import NetworkProcess
+from chameleon_tvm.graph.verify import SAMPLES, TOLERANCE, Verdict, compared, guilty
+
+if TYPE_CHECKING:
+    from chameleon_tvm.frontends.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+UNTUNED = "untuned"
+"""Name of the network as TVM compiles it without a tuner."""
+
+
+def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
+    """Compile, verify and time a network; only what gives the right answers gets into the folder.
+
+    Args:
+        frontend: the network.
+        delivery: what to compile it with, and where to.
+
+    Returns:
+        See ``Frontend.deliver``.
+
+    Raises:
+        ChameleonError: it cannot be compiled at all, or nothing can check it.
+    """
+    check_target(delivery.target)
+    check_compiler()
+    with contextlib.ExitStack() as stack:
+        made = _Making(frontend, delivery, stack)
+        staged = made.compile(made.kernels, "network")
+        verdict = made.verdict(staged)
+        result: dict[str, Any] = {
+            "latency_seconds": None,
+            "untuned_seconds": None,
+            "rivals": {},
+            "max_relative_error": verdict.max_relative_error,
+            "reference": made.reference.name,
+        }
+        if verdict.problem is not None:
+            return {**result, "failure": made.accuse(verdict)}
+        result.update(made.latencies(staged))
+        verification = {
+            "reference": made.reference.name,
+            "samples": SAMPLES,
+            "tolerance": TOLERANCE,
+            "max_relative_error": verdict.max_relative_error,
+        }
+        write_manifest(staged, {**made.manifest(), "verification": verification, "latency": result})
+        _replace(staged, delivery.folder)
+    return {**result, "folder": str(delivery.folder), "failure": None}
+
+
+class _Making:
+    """The steps of one delivery; processes and temporary files end with the stack."""
+
+    def __init__(
+        self, frontend: NetworkFrontend, delivery: Delivery, stack: contextlib.ExitStack
+    ) -> None:
+        self._frontend = frontend
+        self._delivery = delivery
+        self._stack = stack
+        self._module, self._chains = frontend.prepared
+        winners = {winner.task.key: winner for winner in delivery.winners}
+        self.kernels = Kernels(winners, delivery.space, delivery.target)
+        temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
+        self._scratch = Path(stack.enter_context(temporary))
+        rng = np.random.default_rng(0)
+        self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
+        self.reference = self._reference()
+        self._expected = [self.reference.outputs(inputs) for inputs in self._samples]
+        if not all(np.isfinite(array).all() for arrays in self._expected for array in arrays):
+            raise ChameleonError(
+                f"{self.reference.name} computes numbers that are not finite, so that nothing "
+                "can be checked against them",
+                hint="Look for NaN among the weights, or for inputs that the network divides by.",
+            )
+
+    def manifest(self) -> dict[str, Any]:
+        """What goes into the folder's manifest."""
+        delivery = self._delivery
+        return manifest_of(
+            self._module, self._chains, self.kernels, delivery.target, delivery.threads
+        )
+
+    def compile(self, kernels: Kernels, name: str) -> Path:
+        """The network with some kernels in a folder of its own."""
+        log.info("compiling_network", kernels=len(kernels.keys), chains=len(self._chains))
+        executable = compiled(self._module, self._chains, kernels, self._delivery.target)
+        folder = self._scratch / name
+        write_package(folder, executable, self.manifest())
+        return folder
+
+    def verdict(self, folder: Path) -> Verdict:
+        """Whether the network of a folder gives the reference's answers, in its own process."""
+        try:
+            process = self._process("the compiled network", folder)
+        except ChameleonError as error:
+            return Verdict(max_relative_error=None, problem=str(error))
+        with process:
+            return compared(process.outputs, self._samples, self._expected)
+
+    def accuse(self, verdict: Verdict) -> str:
+        """A sentence that names the tasks to blame for a network that fails."""
+        log.warning("network_fails", problem=verdict.problem)
+
+        def fails(keys: frozenset[str]) -> bool:
+            others = frozenset(self.kernels.keys) - keys
+            folder = self.compile(self.kernels.without(others), "suspects")
+            return self.verdict(folder).problem is not None
+
+        keys = guilty(self.kernels.keys, fails)
+        names = ", ".join(self.kernels.winners[key].task.name for key in keys)
+        blame = f"the kernel of {names} is to blame" if keys else "it fails without any kernel too"
+        return f"the network is not delivered: {verdict.problem}; {blame}"
+
+    def latencies(self, folder: Path) -> dict[str, Any]:
+        """Seconds of the network, of itself untuned, and of its rivals, in turns."""
+        if not self._frontend.options.compare:
+            return {}
+        ours = self._stack.enter_context(self._process("network", folder))
+        processes = [ours]
+        opened = [self._opened(name, self._rival) for name in self._frontend.rivals[1:]]
+        if self.reference.name in self._frontend.rivals:
+            opened.insert(0, self.reference)
+        opened.append(self._opened(UNTUNED, self._untuned))
+        processes += [one for one in opened if one is not None]
+        seconds = median_seconds(processes, self._samples[0])
+        rivals = {name: seconds[name] for name in self._frontend.rivals if seconds.get(name)}
+        return {
+            "latency_seconds": seconds["network"],
+            "untuned_seconds": seconds.get(UNTUNED),
+            "rivals": rivals,
+        }
+
+    def _reference(self) -> NetworkProcess:
+        """What has the right answers: the first rival, or TVM untuned where there is none."""
+        name = self._frontend.rivals[0]
+        found = self._opened(name, self._rival) or self._opened(UNTUNED, self._untuned)
+        if found is None:
+            raise ChameleonError(
+                f"neither {name} nor TVM without tuning can run the network",
+                hint="The log says why; without a reference nothing is delivered.",
+            )
+        return found
+
+    def _opened(self, name: str, make: Any) -> NetworkProcess | None:
+        try:
+            process: NetworkProcess = self._stack.enter_context(make(name))
+        except ChameleonError as error:
+            log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+            return None
+        return process
+
+    def _rival(self, name: str) -> NetworkProcess:
+        frontend = type(self._frontend)
+        options = self._frontend.options
+        request = {
+            "role": "rival",
+            "factory": f"{frontend.__module__}:{frontend.__qualname__}",
+            "type": f"{type(options).__module__}:{type(options).__qualname__}",
+            "options": attrs.asdict(options),
+            "name": name,
+        }
+        return NetworkProcess(name, request, threads=self._delivery.threads)
+
+    def _untuned(self, name: str) -> NetworkProcess:
+        folder = self._scratch / name
+        plain = prepared(self._frontend.imported, "NCHW")
+        write_package(folder, untuned(plain, self._delivery.target), self.manifest())
+        return self._process(name, folder)
+
+    def _process(self, name: str, folder: Path) -> NetworkProcess:
+        request = {"role": "delivered", "folder": str(folder)}
+        return NetworkProcess(name, request, threads=self._delivery.threads)
+
+
+def _replace(staged: Path, folder: Path) -> None:
+    """Put a finished folder in its place; an earlier one is removed."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(staged, part)
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)

@@ -1,0 +1,106 @@
+"""Tuned kernels for the chains of a network: the function, and the chain's own constants packed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.stages import SpaceProvider, Winner
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+from chameleon_tvm.builder import TVMBuilder
+from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.quick_tvm import tirx
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ChainKernel:
+    """What computes one chain.
+
+    Attributes:
+        task: name of the task it was tuned as.
+        function: parameters are the chain's inputs and packed constants, then the output.
+        arguments: one per parameter but the output: a packed constant, or None for an input.
+        plain_loops: as in ``Program``.
+    """
+
+    task: str
+    function: tirx.PrimFunc
+    arguments: tuple[NDArray[Any] | None, ...]
+    plain_loops: bool
+
+
+class Kernels:
+    """The winners of a run as kernels of a network's chains.
+
+    Args:
+        winners: the best configuration of every task, by ``Task.key``.
+        space: what they are configurations of.
+        target: the resolved target.
+    """
+
+    def __init__(self, winners: Mapping[str, Winner], space: SpaceProvider, target: str) -> None:
+        self._winners = winners
+        self._space = space
+        self._target = target
+        self._builders: dict[str, TVMBuilder | None] = {}
+
+    def task_of(self, chain: Chain) -> Task:
+        """The task that a chain is an occurrence of, named as its winner."""
+        task = chain.spec.task("chain", self._target)
+        winner = self._winners.get(task.key)
+        return task if winner is None else winner.task
+
+    def without(self, keys: frozenset[str]) -> Kernels:
+        """The same kernels but those of some tasks."""
+        kept = {key: winner for key, winner in self._winners.items() if key not in keys}
+        made = Kernels(kept, self._space, self._target)
+        made._builders = self._builders
+        return made
+
+    @property
+    def keys(self) -> list[str]:
+        """Identities of the tasks that have a kernel."""
+        return list(self._winners)
+
+    @property
+    def winners(self) -> Mapping[str, Winner]:
+        """The winners by ``Task.key``."""
+        return self._winners
+
+    def of(self, chain: Chain) -> ChainKernel | None:
+        """The kernel of a chain, or None where its task has no winner."""
+        task = self.task_of(chain)
+        winner = self._winners.get(task.key)
+        builder = None if winner is None else self._builder(winner.task)
+        if winner is None or builder is None:
+            return None
+        operator = builder.operator
+        inputs = list(builder.inputs)
+        for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
+            inputs[place] = np.ascontiguousarray(constant)
+        builder.use(inputs)
+        program = builder.program(winner.config)
+        return ChainKernel(
+            task=winner.task.name,
+            function=program.function,
+            arguments=tuple(
+                np.ascontiguousarray(array) if place in operator.constants else None
+                for place, array in enumerate(program.inputs)
+            ),
+            plain_loops=program.plain_loops,
+        )
+
+    def _builder(self, task: Task) -> TVMBuilder | None:
+        if task.key not in self._builders:
+            made = self._space.builder(task, threads=1)
+            if not isinstance(made, TVMBuilder):
+                log.warning("kernel_of_another_compiler_left_out", task=task.name)
+            self._builders[task.key] = made if isinstance(made, TVMBuilder) else None
+        return self._builders[task.key]

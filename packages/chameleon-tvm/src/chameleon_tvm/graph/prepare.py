@@ -1,0 +1,76 @@
+"""A network made ready for tuning and compiling: no batch normalisation, one layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+
+from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.moves import shape_of, without_moves
+from chameleon_tvm.graph.relaxed import relax, tvm
+
+_LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
+"""Layouts of a whole graph, and what ``ConvertLayout`` calls them; None where nothing changes."""
+
+
+def prepared(module: Any, layout: str) -> Any:
+    """The network as it is tuned and compiled.
+
+    Batch normalisations become part of the convolutions before them, everything that follows from
+    constants alone is computed, and images get one layout through the whole graph, so that no
+    layout change is left between convolutions.
+
+    Args:
+        module: an ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
+        layout: ``NHWC`` or ``NCHW``.
+
+    Raises:
+        ConfigError: TVM cannot convert the network, an input's shape is open, or there is no such
+            layout.
+    """
+    if layout not in _LAYOUTS:
+        raise ConfigError(
+            f"whole networks are not compiled in the layout {layout}",
+            hint=f"Choose one of {', '.join(_LAYOUTS)}.",
+        )
+    for parameter in module["main"].params:
+        shape_of(parameter)
+    passes = relax.transform
+    try:
+        folded = _sequence(
+            module,
+            passes.FoldBatchnormToConv2D(),
+            passes.CanonicalizeBindings(),
+            fold_constants,
+            passes.DecomposeOpsForInference(),
+            passes.CanonicalizeBindings(),
+            fold_constants,
+        )
+        converted = _LAYOUTS[layout]
+        if converted is not None:
+            folded = _sequence(
+                folded,
+                passes.ConvertLayout({"relax.nn.conv2d": converted}),
+                passes.Normalize(),
+                fold_constants,
+            )
+        return _sequence(
+            folded,
+            passes.CanonicalizeBindings(),
+            without_moves,
+            passes.CanonicalizeBindings(),
+            passes.DeadCodeElimination(),
+        )
+    except tvm.error.InternalError as error:
+        raise ConfigError(
+            f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
+            hint="Try `layout: NCHW` in the model's section.",
+        ) from error
+
+
+def _sequence(module: Any, *passes: Any) -> Any:
+    with tvm.transform.PassContext(opt_level=3):
+        for one in passes:
+            module = one(module)
+    return module

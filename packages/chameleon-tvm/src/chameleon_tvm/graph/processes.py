@@ -1,0 +1,152 @@
+"""Processes that run networks: one each, with the same threads, killed when they hang."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Arrays
+
+from chameleon_tvm.graph.serve import read_arrays, write_arrays
+
+_START_SECONDS = 300.0
+"""For importing and compiling: torch.compile takes minutes on a large network."""
+
+_RUN_SECONDS = 300.0
+
+
+class NetworkProcess:
+    """One network in a process of its own.
+
+    Args:
+        name: what it is called in messages.
+        request: what to open; see ``serve``.
+        threads: that it computes with.
+    """
+
+    def __init__(self, name: str, request: dict[str, Any], *, threads: int) -> None:
+        self.name = name
+        self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
+        self._log = Path(self._folder.name, "log").open("w+b")  # noqa: SIM115 - closed by close
+        count = str(threads)
+        environment = {
+            **os.environ,
+            "TVM_NUM_THREADS": count,
+            "OMP_NUM_THREADS": count,
+            "MKL_NUM_THREADS": count,
+            "OMP_PROC_BIND": "close",
+            "OMP_PLACES": "cores",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "chameleon_tvm.graph.serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            self._ask({"do": "open", "threads": threads, **request}, _START_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def outputs(self, inputs: Arrays) -> Arrays:
+        """Run the network once.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        given, made = self._file("inputs"), self._file("outputs")
+        write_arrays(given, inputs)
+        request = {"do": "outputs", "inputs": str(given), "outputs": str(made)}
+        self._ask(request, _RUN_SECONDS)
+        return read_arrays(made)
+
+    def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
+        """Seconds of single runs, repeated for about so many seconds.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        given = self._file("inputs")
+        write_arrays(given, inputs)
+        request = {"do": "time", "inputs": str(given), "seconds": about}
+        times: list[float] = self._ask(request, _RUN_SECONDS)["seconds"]
+        return times
+
+    def close(self) -> None:
+        """End the process and all it started; safe to call twice."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _file(self, name: str) -> Path:
+        return Path(self._folder.name, f"{name}.npz")
+
+    def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
+        assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except (OSError, ValueError) as error:  # a closed pipe, or one that this side closed
+            raise self._gone() from error
+        answer: dict[str, Any] = json.loads(self._line(limit))
+        if "error" in answer:
+            raise ChameleonError(
+                f"{self.name} failed: {answer['error']}",
+                hint="Run it by hand to see all of its output.",
+            )
+        return answer
+
+    def _line(self, limit: float) -> bytes:
+        assert self._process.stdout is not None  # noqa: S101
+        deadline = time.monotonic() + limit
+        received = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not received.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.close()
+                    raise ChameleonError(
+                        f"{self.name} did not answer within {limit:.0f} s and was killed",
+                        hint="Is the machine busy? Run the command again.",
+                    )
+                part = os.read(self._process.stdout.fileno(), 1 << 20)
+                if not part:
+                    raise self._gone()
+                received += part
+        return received
+
+    def _gone(self) -> ChameleonError:
+        status = self._process.wait()
+        told: list[str] = []
+        if not self._log.closed:
+            self._log.seek(0)
+            told = self._log.read().decode(errors="replace").strip().splitlines()
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        return ChameleonError(
+            f"the process of {self.name} ended with {how}",
+            hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
+        )

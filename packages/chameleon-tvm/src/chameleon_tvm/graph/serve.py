@@ -1,0 +1,110 @@
+"""A process that runs one network on request: ``python -m chameleon_tvm.graph.serve``.
+
+Requests and replies are lines of JSON on standard input and output; arrays travel in files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cattrs
+import numpy as np
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.stages import Arrays
+
+Network = Callable[[Arrays], Arrays]
+
+
+def delivered_network(request: dict[str, Any]) -> Network:
+    """The compiled network of a folder."""
+    network = importlib.import_module("chameleon_tvm.graph.load").load(request["folder"])
+    # Afterwards: setting up TVM's threads gives the calling one all cores back.
+    importlib.import_module("chameleon_tvm.rivals.timing").pin_to_first_core()
+
+    def run(inputs: Arrays) -> Arrays:
+        found = network(*inputs)
+        return list(found) if isinstance(found, list) else [found]
+
+    return run
+
+
+def rival_network(request: dict[str, Any]) -> Network:
+    """The network of a frontend run by something else."""
+    factory = load_factory(request["factory"])
+    kind: Any = load_factory(request["type"])
+    options = cattrs.Converter().structure(request["options"], kind)
+    network: Network = factory(options).rival(request["name"], request["threads"])
+    return network
+
+
+ROLES: dict[str, Callable[[dict[str, Any]], Network]] = {
+    "delivered": delivered_network,
+    "rival": rival_network,
+}
+"""What a process can be asked to run."""
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    # What libraries print goes to the log; only replies go to the parent.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    network: Network | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["do"] == "open":
+                network = ROLES[request["role"]](request)
+                answer: dict[str, Any] = {}
+            elif network is None:
+                answer = {"error": "no network is open"}
+            elif request["do"] == "outputs":
+                answer = _outputs(network, request)
+            else:
+                answer = _timed(network, request)
+        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+            words = str(error).strip().splitlines()
+            answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
+        replies.write(json.dumps(answer) + "\n")
+        replies.flush()
+
+
+def _outputs(network: Network, request: dict[str, Any]) -> dict[str, Any]:
+    outputs = network(read_arrays(Path(request["inputs"])))
+    write_arrays(Path(request["outputs"]), outputs)
+    return {}
+
+
+def _timed(network: Network, request: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of single runs for about so long, after two that do not count."""
+    inputs = read_arrays(Path(request["inputs"]))
+    for _ in range(2):
+        network(inputs)
+    seconds: list[float] = []
+    while not seconds or sum(seconds) < request["seconds"]:
+        started = time.perf_counter()
+        network(inputs)
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": seconds}
+
+
+def write_arrays(file: Path, arrays: Arrays) -> None:
+    """Write arrays into a file, in order."""
+    np.savez(file, *arrays)
+
+
+def read_arrays(file: Path) -> Arrays:
+    """The arrays of a file, in order."""
+    with np.load(file) as stored:
+        return [stored[f"arr_{place}"] for place in range(len(stored.files))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What is done to an operator's sums before they are stored: bias, residual, activation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from chameleon_core.stages import Arrays
+from numpy.typing import NDArray
+
+from chameleon_tvm.operators.base import seeded_array
+from chameleon_tvm.operators.specs import FusedSpec
+
+if TYPE_CHECKING:
+    from chameleon_tvm.quick_tvm import te
+
+Exact = NDArray[np.float64]
+
+ARRAYS: dict[str, Callable[[Exact], Exact]] = {
+    "none": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "relu6": lambda x: np.clip(x, 0.0, 6.0),
+    "gelu": lambda x: 0.5 * x * (1.0 + np.vectorize(math.erf)(x / math.sqrt(2.0))),
+}
+"""Activations of float64 arrays."""
+
+
+class Epilogue:
+    """The epilogue of one operator whose own inputs are data and weights.
+
+    Args:
+        spec: the operator.
+    """
+
+    def __init__(self, spec: FusedSpec) -> None:
+        self.spec = spec
+
+    @property
+    def constants(self) -> frozenset[int]:
+        """Which of data, weights, [bias], [residual] never change between runs."""
+        return frozenset({1, 2} if self.spec.bias else {1})
+
+    def inputs(self) -> Arrays:
+        """Deterministic logical inputs beside data and weights: [bias], [residual]."""
+        spec, made = self.spec, []
+        if spec.bias:
+            made.append(seeded_array((spec.output_channels,), "float32", 2))
+        if spec.residual:
+            made.append(seeded_array(spec.result_shape, "float32", 3))
+        return made
+
+    def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
+        """Bias and residual, None where there is none, out of the inputs after the weights."""
+        rest = list(more)
+        bias = rest.pop(0) if self.spec.bias else None
+        return bias, rest.pop(0) if self.spec.residual else None
+
+    def reference(self, sums: Exact, more: Arrays) -> Exact:
+        """The logical output in float64.
+
+        Args:
+            sums: the operator's own result; channels are axis 1.
+            more: [bias], [residual].
+        """
+        bias, residual = self.split(more)
+        if bias is not None:
+            sums = sums + bias.astype(np.float64).reshape(-1, *(1,) * (sums.ndim - 2))
+        if residual is not None:
+            sums = sums + residual.astype(np.float64)
+        return ARRAYS[self.spec.activation](sums)
+
+    def apply(
+        self,
+        sums: te.Tensor,
+        channel: Callable[[tuple[Any, ...]], Any],
+        names: list[str],
+    ) -> tuple[list[te.Tensor], te.Tensor]:
+        """The epilogue as tensor expressions.
+
+        Args:
+            sums: the operator's own result in its physical layout.
+            channel: the output channel of a physical index.
+            names: of the output's axes.
+
+        Returns:
+            The further parameters ([bias], [residual]) and the output.
+        """
+        from chameleon_tvm.operators.activations import activate  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        spec, parameters = self.spec, []
+        if spec.plain:
+            return [], sums
+        if spec.bias:
+            parameters.append(te.placeholder((spec.output_channels,), sums.dtype, name="bias"))
+        if spec.residual:
+            parameters.append(te.placeholder(sums.shape, sums.dtype, name="residual"))
+        bias, residual = self.split(parameters)
+
+        def finish(*place: Any) -> Any:
+            value = sums(*place)
+            if bias is not None:
+                value = value + bias[channel(place)]
+            if residual is not None:
+                value = value + residual(*place)
+            return activate(value, spec.activation)
+
+        return parameters, te.compute(sums.shape, finish, name="out", varargs_names=names)

@@ -1,0 +1,141 @@
+"""What every operator's specification has, epilogues included; cheap to import."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import attrs
+from chameleon_core.errors import ConfigError
+from chameleon_core.task import Task
+
+
+def helped(text: str) -> dict[str, str]:
+    """Metadata of a field: its line of help."""
+    return {"help": text}
+
+
+@attrs.frozen(kw_only=True)
+class OperatorSpec(ABC):
+    """One operator of the ``operators`` frontend.
+
+    Attributes:
+        name: unique within a run; made from the kind and its place in the file where empty.
+        weight: how often the operator occurs in the network.
+    """
+
+    kind: ClassVar[str]
+
+    name: str = attrs.field(default="", metadata=helped("unique name; made up where missing"))
+    weight: int = attrs.field(
+        default=1,
+        validator=attrs.validators.ge(1),
+        metadata=helped("how often the operator occurs in the network"),
+    )
+
+    @property
+    @abstractmethod
+    def flop(self) -> float:
+        """Floating-point operations of one evaluation, by the mathematical definition."""
+
+    def arguments(self) -> dict[str, Any]:
+        """JSON values that define the operator completely.
+
+        What an epilogue does not do is left out: a plain operator keeps the key it always had.
+        """
+
+        def defines(field: Any, value: Any) -> bool:
+            if field.name in {"name", "weight"}:
+                return False
+            return not (field.metadata.get("epilogue") and value == field.default)
+
+        return attrs.asdict(self, filter=defines)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """The specification a task was made from."""
+        return cls(**task.arguments, name=task.name, weight=task.weight)
+
+    def task(self, name: str, target: str) -> Task:
+        """The task on a resolved target."""
+        return Task(
+            name=self.name or name,
+            operator=self.kind,
+            arguments=self.arguments(),
+            target=target,
+            flop=self.flop,
+            weight=self.weight,
+        )
+
+    def fail(self, problem: str, hint: str) -> ConfigError:
+        """An error about this operator, as a sentence."""
+        return ConfigError(f"{self.kind} {self.name or '(unnamed)'}: {problem}", hint=hint)
+
+
+ACTIVATIONS = ("none", "relu", "relu6", "gelu")
+"""What may be applied to every output at the end (``gelu`` is the exact one, with erf)."""
+
+
+@attrs.frozen(kw_only=True)
+class FusedSpec(OperatorSpec):
+    """An operator with an epilogue, computed while the sums are still in registers.
+
+    The output is ``activation(sums + bias + residual)``.
+    """
+
+    activations: ClassVar[tuple[str, ...]] = ("none", "relu", "relu6")
+
+    bias: bool = attrs.field(
+        default=False,
+        metadata={"epilogue": True, **helped("whether a constant per output channel is added")},
+    )
+    residual: bool = attrs.field(
+        default=False,
+        metadata={
+            "epilogue": True,
+            **helped("whether an input of the output's shape and layout is added"),
+        },
+    )
+    activation: str = attrs.field(
+        default="none",
+        metadata={
+            "epilogue": True,
+            **helped("none, relu, relu6, or for dense gelu; after bias and residual"),
+        },
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.activation not in self.activations:
+            raise self.fail(
+                f"the activation {self.activation!r} is not supported",
+                f"Known ones here: {', '.join(self.activations)}.",
+            )
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is no epilogue."""
+        return not (self.bias or self.residual or self.activation != "none")
+
+    @property
+    @abstractmethod
+    def output_channels(self) -> int:
+        """Number of output channels, which is how many numbers a bias has."""
+
+    @property
+    @abstractmethod
+    def result_shape(self) -> tuple[int, ...]:
+        """The output's logical shape, and the residual's."""
+
+
+def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
+    """Refuse sizes that are not positive."""
+    for what, value in numbers.items():
+        values = (value,) if isinstance(value, int) else value
+        if any(number < 1 for number in values):
+            raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
+
+
+def only_float32(spec: OperatorSpec, dtype: str) -> None:
+    """Refuse element types that nothing here computes with."""
+    if dtype != "float32":
+        raise spec.fail(f"dtype {dtype!r} is not supported", "Only float32 is, so far.")

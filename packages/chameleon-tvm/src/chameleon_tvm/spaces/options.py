@@ -1,0 +1,40 @@
+"""Options of the space that chooses among the others; imports nothing heavy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.template.options import Algorithm, TemplateOptions
+
+_TEMPLATE = attrs.fields(TemplateOptions)
+
+
+@attrs.frozen(kw_only=True)
+class AutoOptions(SketchOptions):
+    """Options of ``auto``: those of ``sketch``, and those of ``template``.
+
+    Attributes:
+        algorithms: see :class:`.TemplateOptions`.
+        max_error: see :class:`.TemplateOptions`.
+    """
+
+    algorithms: tuple[Algorithm, ...] = attrs.field(
+        default=_TEMPLATE.algorithms.default,
+        converter=tuple,
+        validator=_TEMPLATE.algorithms.validator,
+        metadata=_TEMPLATE.algorithms.metadata,
+    )
+    max_error: float | None = attrs.field(
+        default=None,
+        validator=_TEMPLATE.max_error.validator,
+        metadata=_TEMPLATE.max_error.metadata,
+    )
+
+    @property
+    def template(self) -> TemplateOptions:
+        """What concerns templates."""
+        chosen: dict[str, Any] = {"algorithms": self.algorithms, "max_error": self.max_error}
+        return TemplateOptions(**chosen)

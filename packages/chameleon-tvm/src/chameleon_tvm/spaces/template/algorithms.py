@@ -1,0 +1,104 @@
+"""One design space of several algorithms: which one is a knob like any other."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import attrs
+import numpy as np
+from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Knob, Values
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.template.options import DIRECT, TILES, TemplateOptions
+from chameleon_tvm.spaces.template.transforms import expected_error
+
+KNOB = "algorithm"
+"""Name of the knob; it comes first."""
+
+
+def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
+    """Winograd's algorithms that a layer may use, those that lose too much left out.
+
+    Args:
+        options: which are asked for, and the largest error.
+        channels: input channels of the layer, on which the error depends.
+    """
+    limit = options.max_error
+    return tuple(
+        algorithm
+        for algorithm in options.algorithms
+        if algorithm in TILES
+        and (limit is None or expected_error(TILES[algorithm], channels) <= limit)
+    )
+
+
+def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
+    """Both spaces as one, whose first knob tells which one a configuration is of.
+
+    Args:
+        direct: the direct convolution's.
+        winograd: Winograd's, whose first knob is ``algorithm`` already.
+    """
+    others = tuple(str(algorithm) for algorithm in winograd.knobs[0].values)
+    algorithm = Choice(name=KNOB, options=(DIRECT, *others))
+    applies = tuple(range(1, 1 + len(others)))
+    knobs: list[Knob] = [algorithm]
+    knobs += [attrs.evolve(knob, when=(KNOB, (0,))) for knob in direct.knobs]
+    knobs += [attrs.evolve(knob, when=(KNOB, applies)) for knob in winograd.knobs[1:]]
+    constraints = [_where(c, direct=True) for c in direct.constraints]
+    constraints += [_where(c, direct=False) for c in winograd.constraints]
+    return DesignSpace(
+        knobs,
+        constraints=constraints,
+        features=_features(direct, winograd),
+        start=_alternating(direct, winograd),
+    )
+
+
+def _is_direct(values: Values) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = np.asarray(values[KNOB] == DIRECT)
+    return chosen
+
+
+def _where(constraint: Constraint, *, direct: bool) -> Constraint:
+    """The constraint on configurations of its own algorithm alone."""
+    return Constraint(
+        reason=constraint.reason,
+        holds=lambda v: (_is_direct(v) != direct) | constraint.holds(v),
+    )
+
+
+def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None:
+    """Each algorithm's analytical features, zero for the other's configurations."""
+    left, right = direct.features_block, winograd.features_block
+    if left is None or right is None:
+        return None
+
+    def compute(values: Values) -> NDArray[np.float64]:
+        chosen = _is_direct(values)[:, None]
+        return np.concatenate(
+            [
+                np.where(chosen, left.compute(values), 0.0),
+                np.where(chosen, 0.0, right.compute(values)),
+            ],
+            axis=1,
+        )
+
+    return FeatureBlock(names=(*left.names, *right.names), compute=compute)
+
+
+def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]:
+    """First guesses of both in turn; Winograd's first, which usually wins."""
+    width = 1 + len(direct.knobs) + len(winograd.knobs) - 1
+    rows = []
+    for theirs, ours in zip_longest(winograd.start, direct.start):
+        if theirs is not None:
+            row = np.zeros(width, np.int32)
+            row[0] = 1 + theirs[0]
+            row[1 + len(direct.knobs) :] = theirs[1:]
+            rows.append(row)
+        if ours is not None:
+            row = np.zeros(width, np.int32)
+            row[1 : 1 + len(direct.knobs)] = ours
+            rows.append(row)
+    return np.array(rows, np.int32).reshape(-1, width)

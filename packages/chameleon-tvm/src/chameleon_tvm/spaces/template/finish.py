@@ -1,0 +1,62 @@
+"""The epilogue of a template: bias, residual and activation of sums that are in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.operators.activations import activate
+from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Buffer, Expr
+
+
+class Finish:
+    """What is done to sums before they are stored.
+
+    Args:
+        spec: the operator; None for one that has no epilogue.
+        channels: how many numbers a bias has, padded.
+        shape: of the output, and of the residual.
+
+    Attributes:
+        bias: the function's parameter, or None.
+        residual: the function's parameter, or None.
+    """
+
+    def __init__(self, spec: FusedSpec | None, channels: int, shape: Sequence[int]) -> None:
+        self.activation = "none" if spec is None else spec.activation
+        self.bias: Buffer | None = None
+        self.residual: Buffer | None = None
+        if spec is not None and spec.bias:
+            self.bias = emit.buffer("bias", (channels,))
+        if spec is not None and spec.residual:
+            self.residual = emit.buffer("residual", shape)
+
+    @property
+    def parameters(self) -> list[Buffer]:
+        """The function's further parameters, in order."""
+        return [buffer for buffer in (self.bias, self.residual) if buffer is not None]
+
+    def whole(self, sums: Expr, channel: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+        """The output of ``lanes`` channels from ``channel``, which the output has at ``place``."""
+        return self.last(self.biased(sums, channel, lanes), place, lanes)
+
+    def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
+        """The sums of ``lanes`` channels with their bias."""
+        return sums if self.bias is None else sums + emit.load(self.bias, [channel], lanes)
+
+    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+        """Biased sums with their residual, activated."""
+        if self.residual is not None:
+            sums = sums + emit.load(self.residual, place, lanes)
+        return activate(sums, self.activation, lanes)
+
+
+def pack_bias(bias: NDArray[np.float32], groups: int, channels: int) -> NDArray[np.float32]:
+    """A bias with every group's channels padded, shape (groups * channels,)."""
+    grouped = bias.reshape(groups, -1)
+    padded = np.pad(grouped, ((0, 0), (0, channels - grouped.shape[1])))
+    return np.ascontiguousarray(padded).reshape(-1)

@@ -1,0 +1,50 @@
+"""Options of the template space; imports nothing heavy, so that ``validate`` stays quick."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import attrs
+from attrs import validators
+
+Algorithm = Literal["direct", "winograd2", "winograd4"]
+
+TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
+"""Winograd's algorithms and the rows of their tiles of outputs."""
+
+DIRECT = "direct"
+"""The textbook's convolution, which every layer has and whose sums are exact but for rounding."""
+
+
+def _distinct(_: object, attribute: Any, chosen: tuple[str, ...]) -> None:
+    if len(set(chosen)) != len(chosen):
+        raise ValueError(f"{attribute.name} names an algorithm twice: {', '.join(chosen)}")
+
+
+@attrs.frozen(kw_only=True)
+class TemplateOptions:
+    """Options of the ``template`` space.
+
+    Attributes:
+        algorithms: of convolutions, to choose from. A layer that none of them fits, because its
+            filters are not 3x3 with stride 1, say, gets the direct one.
+        max_error: what an algorithm may be expected to lose in float32, as largest |difference|
+            over the largest |output|; None for no limit but the check that every kernel has to
+            pass. The direct one is always allowed where it is named.
+    """
+
+    algorithms: tuple[Algorithm, ...] = attrs.field(
+        default=(DIRECT,),
+        converter=tuple,
+        validator=[
+            validators.min_len(1),
+            validators.deep_iterable(validators.in_((DIRECT, *TILES))),
+            _distinct,
+        ],
+        metadata={"help": "of convolutions, to choose from: direct, winograd2, winograd4"},
+    )
+    max_error: float | None = attrs.field(
+        default=None,
+        validator=validators.optional(validators.gt(0.0)),
+        metadata={"help": "largest relative error an algorithm may be expected to have"},
+    )

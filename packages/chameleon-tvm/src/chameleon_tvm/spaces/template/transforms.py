@@ -1,0 +1,185 @@
+"""Winograd's transforms: F(m x m, 3 x 3) as matrices, and as straight-line vector code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import attrs
+import numpy as np
+from numpy.polynomial import polynomial
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Expr, Stmt
+
+TAPS = 3
+"""Height and width of the filters."""
+
+POINTS = {2: (0, 1, -1), 4: (0, 1, -1, 2, -2)}
+"""Where the polynomials are evaluated, beside infinity, by the height of an output tile."""
+
+SAMPLED_TILES = 64
+SAMPLED_FILTERS = 16
+SAFETY = 2.0
+"""A layer has more outputs than are sampled, and the largest error is what counts."""
+
+Matrix = NDArray[np.float64]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Transforms:
+    """The matrices of F(m x m, 3 x 3): ``A^T [(G g G^T) * (B^T d B)] A`` (Lavin and Gray, 2016).
+
+    Attributes:
+        out: m, rows of a tile of outputs.
+        data: B^T, shape (m + 2, m + 2).
+        weights: G, shape (m + 2, 3).
+        output: A^T, shape (m, m + 2).
+    """
+
+    out: int
+    data: Matrix
+    weights: Matrix
+    output: Matrix
+
+    @property
+    def size(self) -> int:
+        """Rows of a tile of inputs, m + 2."""
+        return len(self.data)
+
+    @property
+    def points(self) -> int:
+        """Products per tile and pair of channels, (m + 2)^2."""
+        return self.size**2
+
+
+@cache
+def transforms(out: int) -> Transforms:
+    """The matrices for tiles of ``out`` x ``out`` outputs, by Cook and Toom's construction."""
+    points = np.array(POINTS[out], np.float64)
+    size = out + TAPS - 1
+    data, weights = np.zeros((size, size)), np.zeros((size, TAPS))
+    output = np.zeros((out, size))
+    for j, point in enumerate(points):
+        others = np.delete(points, j)
+        data[j, : size - 1] = polynomial.polyfromroots(others)
+        weights[j] = point ** np.arange(TAPS) / np.prod(point - others)
+        output[:, j] = point ** np.arange(out)
+    data[-1] = polynomial.polyfromroots(points)
+    weights[-1, -1] = output[-1, -1] = 1.0
+    return Transforms(out=out, data=data, weights=weights, output=output)
+
+
+def expected_error(out: int, channels: int) -> float:
+    """What float32 is expected to lose: largest |difference| over the largest |output|.
+
+    Computed on random numbers in [-1, 1), in the precision and order of the real kernel.
+
+    Args:
+        out: rows of a tile of outputs.
+        channels: input channels.
+    """
+    made = transforms(out)
+    rng = np.random.default_rng(0)
+    tiles = rng.uniform(-1, 1, (SAMPLED_TILES, channels, made.size, made.size))
+    filters = rng.uniform(-1, 1, (SAMPLED_FILTERS, channels, TAPS, TAPS))
+
+    def computed(dtype: type[np.floating]) -> NDArray[np.floating]:
+        b, a = made.data.astype(dtype), made.output.astype(dtype)
+        u = (made.weights @ filters @ made.weights.T).astype(dtype)
+        v = b @ tiles.astype(np.float32).astype(dtype) @ b.T
+        m = np.einsum("tcij,ocij->toij", v, u)
+        return np.asarray(a @ m @ a.T)
+
+    exact, rounded = computed(np.float64), computed(np.float32)
+    return SAFETY * float(np.abs(rounded - exact).max() / np.abs(exact).max())
+
+
+class Registers:
+    """Straight-line code on named vectors, each written once.
+
+    Args:
+        lanes: elements of a vector.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.statements: list[Stmt] = []
+        self.buffers: list[emit.Buffer] = []
+
+    def keep(self, value: Expr) -> Expr:
+        """Compute a vector once; returns what reads it."""
+        (register,) = emit.registers(1, self.lanes, name=f"t{len(self.buffers)}_")
+        self.buffers.append(register)
+        self.statements.append(emit.store(register, [0], value, self.lanes))
+        return emit.load(register, [0], self.lanes)
+
+    def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
+        """The product of a matrix with as many vectors as it has columns.
+
+        Points come as p and -p, so that columns, or rows, are equal up to signs: sums and
+        differences of the two are computed once.
+        """
+        coefficients, vectors = self._pair_columns(matrix, list(vectors))
+        pairs = _pairs(coefficients)
+        results: dict[int, Expr] = {}
+        for i, k in pairs:
+            even = self._combine((coefficients[i] + coefficients[k]) / 2, vectors)
+            odd = self._combine((coefficients[i] - coefficients[k]) / 2, vectors)
+            results[i], results[k] = self.keep(even + odd), self.keep(even - odd)
+        for i, row in enumerate(coefficients):
+            if i not in results:
+                results[i] = self._combine(row, vectors)
+        return [results[i] for i in range(len(matrix))]
+
+    def square(self, matrix: Matrix, tile: Sequence[Sequence[Expr]]) -> list[list[Expr]]:
+        """``M X M^T`` for a tile X of vectors."""
+        columns = [self.apply(matrix, column) for column in zip(*tile, strict=True)]
+        return [self.apply(matrix, row) for row in zip(*columns, strict=True)]
+
+    def code(self, last: Sequence[Stmt]) -> Stmt:
+        """Everything so far, then what uses it."""
+        return emit.local(tuple(self.buffers), emit.sequence([*self.statements, *last]))
+
+    def _pair_columns(self, matrix: Matrix, vectors: list[Expr]) -> tuple[Matrix, list[Expr]]:
+        coefficients = matrix.copy()
+        for j, k in _pairs(matrix.T):
+            same = matrix[:, j] == matrix[:, k]
+            coefficients[:, j] = np.where(same, matrix[:, j], 0.0)
+            coefficients[:, k] = np.where(same, 0.0, matrix[:, j])
+            left, right = vectors[j], vectors[k]
+            vectors[j], vectors[k] = self.keep(left + right), self.keep(left - right)
+        return coefficients, vectors
+
+    def _combine(self, row: NDArray[np.float64], vectors: Sequence[Expr]) -> Expr:
+        """A linear combination; what needs no multiplication comes first."""
+        order = sorted(
+            np.flatnonzero(row).tolist(), key=lambda j: (row[j] != 1.0, abs(row[j]) != 1.0)
+        )
+        total: Expr | None = None
+        for j in order:
+            coefficient, vector = float(row[j]), vectors[j]
+            if total is None:
+                total = vector if coefficient == 1.0 else vector * self._splat(coefficient)
+            elif coefficient == 1.0:
+                total = total + vector
+            elif coefficient == -1.0:
+                total = total - vector
+            else:
+                total = total + vector * self._splat(coefficient)
+        return self.keep(total) if len(order) > 1 or row[order[0]] != 1.0 else total
+
+    def _splat(self, value: float) -> Expr:
+        return emit.constant(value, self.lanes)
+
+
+def _pairs(rows: Matrix) -> list[tuple[int, int]]:
+    """Rows of a matrix that differ in signs alone and have more than one number."""
+    found: list[tuple[int, int]] = []
+    for i in range(len(rows) - 1):
+        j = i + 1
+        alike = np.array_equal(np.abs(rows[i]), np.abs(rows[j]))
+        if alike and np.count_nonzero(rows[i]) > 1 and not (found and found[-1][1] == i):
+            found.append((i, j))
+    return found

@@ -1,0 +1,283 @@
+"""Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, NHWC.
+
+Blocks of tiles: transform the inputs | per block of output channels: one matrix product per point
+of the transform, sums in registers, then transform the products and finish the outputs. What is
+between the steps stays in a workspace that fits L2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Expr, Stmt
+from chameleon_tvm.spaces.template.finish import Finish
+from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.spaces.template.transforms import TAPS, Registers, transforms
+
+
+@attrs.frozen(kw_only=True)
+class WinogradTile:
+    """A point of the design space, decoded.
+
+    Attributes:
+        out: rows and columns of a tile of outputs, 2 or 4.
+        rows: tiles whose sums are in registers at once.
+        vectors: vectors of output channels whose sums are.
+        steps: times ``rows`` tiles of a block, so that a block of weights is read from L1.
+        shared: whether the inputs of all blocks are transformed first, and blocks of output
+            channels are then the outermost loop (weights are read once); else every block
+            transforms its own (its inputs stay in L2).
+        unroll: input channels per iteration of the innermost loop.
+    """
+
+    out: int
+    rows: int
+    vectors: int
+    steps: int
+    shared: bool
+    unroll: int = 1
+
+    @property
+    def block(self) -> int:
+        """Tiles of a block."""
+        return self.rows * self.steps
+
+
+def tile_counts(geometry: Geometry, out: int) -> tuple[int, int, int]:
+    """Images, and tiles of outputs down and across."""
+    down, across = (math.ceil(extent / out) for extent in geometry.out)
+    return geometry.batch, down, across
+
+
+class WinogradConvolution:
+    """Writes the function of one tile.
+
+    Args:
+        geometry: the convolution; its channels are whole vectors.
+        tile: the point of the design space.
+        spec: the operator, for its epilogue.
+    """
+
+    def __init__(self, geometry: Geometry, tile: WinogradTile, spec: FusedSpec) -> None:
+        g = geometry
+        self.geometry = g
+        self.tile = tile
+        self.made = transforms(tile.out)
+        self.counts = tile_counts(g, tile.out)
+        self.tiles = math.prod(self.counts)
+        self.block = tile.vectors * g.lanes
+        self.blocks = math.ceil(g.oc / self.block)
+        shape = (g.batch, *g.out, g.oc)
+        self.data = emit.buffer("data", (g.batch, *g.size, g.ic))
+        self.weights = emit.buffer("weights", (self.blocks, self.made.points, g.ic, self.block))
+        self.out = emit.buffer("out", shape)
+        self.finish = Finish(spec, g.oc, shape)
+        # A vector more than the channels: rows a power of two apart would share cache sets.
+        held = self.tiles if tile.shared else tile.block
+        self.inputs = emit.buffer("inputs", (self.made.points, held, g.ic + g.lanes))
+        self.products = emit.buffer(
+            "products", (tile.block, tile.vectors, self.made.points, g.lanes)
+        )
+        self.patch = emit.buffer("patch", (self.made.size, self.made.size, g.lanes))
+
+    def function(self) -> tirx.PrimFunc:
+        """The whole function: (data, packed weights, [bias], [residual], out)."""
+        body = self._shared() if self.tile.shared else self._private()
+        parameters = [self.data, self.weights, *self.finish.parameters, self.out]
+        return emit.function(parameters, body)
+
+    def _shared(self) -> Stmt:
+        """Transform everything, then run over blocks of channels and of tiles."""
+        extents = (self.blocks, math.ceil(self.tiles / self.tile.block))
+
+        def one(index: Expr) -> Stmt:
+            block, position = emit.split(index, extents)
+            first = emit.within(position, self.tile.block, self.tiles)
+            return emit.local(self.products, self._channels(block, first, first))
+
+        transform = emit.parallel(
+            "tile", self.tiles, lambda t: emit.local(self.patch, self._transform(t, t))
+        )
+        multiply = emit.parallel("block", math.prod(extents), one)
+        return emit.local(self.inputs, emit.sequence([transform, multiply]))
+
+    def _private(self) -> Stmt:
+        """Run over blocks of tiles, each of which transforms its own inputs."""
+
+        def one(index: Expr) -> Stmt:
+            first = emit.within(index, self.tile.block, self.tiles)
+            transform = emit.loop("tile", self.tile.block, lambda t: self._transform(first + t, t))
+            multiply = emit.loop("block", self.blocks, lambda b: self._channels(b, first, 0))
+            both = emit.sequence([transform, multiply])
+            return emit.local((self.inputs, self.products, self.patch), both)
+
+        return emit.parallel("tiles", math.ceil(self.tiles / self.tile.block), one)
+
+    # -- inputs -----------------------------------------------------------------------------
+
+    def _transform(self, t: Expr, held: Expr) -> Stmt:
+        """Transform all channels of a tile of inputs; ``held`` is its place in the workspace."""
+        g, size = self.geometry, self.made.size
+        n, down, across = emit.split(t, self.counts)
+        y = down * self.tile.out - g.pads[0]
+        x = across * self.tile.out - g.pads[1]
+
+        def read(i: Expr, j: Expr, channel: Expr) -> Expr:
+            return emit.load(self.data, [n, y + i, x + j, channel], g.lanes)
+
+        def inside(channel: Expr) -> Stmt:
+            return self._forward(lambda i, j: read(i, j, channel), held, channel)
+
+        def at_border(channel: Expr) -> Stmt:
+            def element(i: Expr, j: Expr) -> Stmt:
+                seen = _inside(y + i, g.size[0]) + _inside(x + j, g.size[1])
+                copied = emit.store(self.patch, [i, j, 0], read(i, j, channel), g.lanes)
+                blank = emit.store(self.patch, [i, j, 0], emit.zero(g.lanes), g.lanes)
+                return emit.choose([(tirx.all(*seen), copied)], blank)
+
+            fill = emit.loop("i", size, lambda i: emit.loop("j", size, lambda j: element(i, j)))
+            padded = self._forward(
+                lambda i, j: emit.load(self.patch, [i, j, 0], g.lanes), held, channel
+            )
+            return emit.sequence([fill, padded])
+
+        def every(body: Callable[[Expr], Stmt]) -> Stmt:
+            return emit.loop("v", g.ic // g.lanes, lambda v: body(v * g.lanes))
+
+        whole = [y >= 0, y + size <= g.size[0], x >= 0, x + size <= g.size[1]]
+        return emit.choose([(tirx.all(*whole), every(inside))], every(at_border))
+
+    def _forward(self, read: Callable[[int, int], Expr], held: Expr, channel: Expr) -> Stmt:
+        """``B^T d B`` of one vector of channels."""
+        g, size = self.geometry, self.made.size
+        code = Registers(g.lanes)
+        tile = [[code.keep(read(i, j)) for j in range(size)] for i in range(size)]
+        made = code.square(self.made.data, tile)
+        return code.code(
+            [
+                emit.store(self.inputs, [i * size + j, held, channel], made[i][j], g.lanes)
+                for i in range(size)
+                for j in range(size)
+            ]
+        )
+
+    # -- products ---------------------------------------------------------------------------
+
+    def _channels(self, block: Expr, first: Expr, held: Expr) -> Stmt:
+        """A block of output channels of a block of tiles, whose inputs start at ``held``."""
+        tile = self.tile
+
+        def point(p: Expr) -> Stmt:
+            return emit.loop("s", tile.steps, lambda s: self._multiply(block, p, held, s))
+
+        multiply = emit.loop("p", self.made.points, point)
+        outputs = emit.loop("t", tile.block, lambda t: self._write(block, first + t, t))
+        return emit.sequence([multiply, outputs])
+
+    def _multiply(self, block: Expr, p: Expr, held: Expr, s: Expr) -> Stmt:
+        """One point's product of ``rows`` tiles of inputs and a block of weights."""
+        g, tile = self.geometry, self.tile
+        sums = emit.registers(tile.rows * tile.vectors, g.lanes)
+        start = s * tile.rows
+
+        def channel(c: Expr) -> list[Stmt]:
+            columns = [
+                emit.load(self.weights, [block, p, c, v * g.lanes], g.lanes)
+                for v in range(tile.vectors)
+            ]
+            statements = []
+            for row in range(tile.rows):
+                value = emit.load(self.inputs, [p, held + start + row, c])
+                for v, weight in enumerate(columns):
+                    into = sums[row * tile.vectors + v]
+                    total = emit.load(into, [0], g.lanes) + emit.splat(value, g.lanes) * weight
+                    statements.append(emit.store(into, [0], total, g.lanes))
+            return statements
+
+        def some(c: Expr) -> Stmt:
+            unrolled = range(tile.unroll)
+            return emit.sequence([one for u in unrolled for one in channel(c * tile.unroll + u)])
+
+        clear = [emit.store(total, [0], emit.zero(g.lanes), g.lanes) for total in sums]
+        reduce = emit.loop("c", g.ic // tile.unroll, some)
+        keep = []
+        for number, total in enumerate(sums):
+            row, v = divmod(number, tile.vectors)
+            value = emit.load(total, [0], g.lanes)
+            keep.append(emit.store(self.products, [start + row, v, p, 0], value, g.lanes))
+        return emit.local(sums, emit.sequence([*clear, reduce, *keep]))
+
+    # -- outputs ----------------------------------------------------------------------------
+
+    def _write(self, block: Expr, t: Expr, held: Expr) -> Stmt:
+        """Transform, finish and store a block of channels of a tile of outputs."""
+        g, size = self.geometry, self.made.size
+        n, down, across = emit.split(t, self.counts)
+        y, x = down * self.tile.out, across * self.tile.out
+        start = emit.within(block, self.block, g.oc)
+
+        def some(v: Expr) -> Stmt:
+            code = Registers(g.lanes)
+            tile = [
+                [
+                    code.keep(emit.load(self.products, [held, v, i * size + j, 0], g.lanes))
+                    for j in range(size)
+                ]
+                for i in range(size)
+            ]
+            channel = start + v * g.lanes
+            stores = []
+            for i, row in enumerate(code.square(self.made.output, tile)):
+                line = []
+                for j, value in enumerate(row):
+                    place = [n, y + i, x + j, channel]
+                    finished = self.finish.whole(value, channel, place, g.lanes)
+                    store = emit.store(self.out, place, finished, g.lanes)
+                    line.append(self._where(store, x + j, j, axis=1))
+                stores.append(self._where(emit.sequence(line), y + i, i, axis=0))
+            return code.code(stores)
+
+        return emit.loop("v", self.tile.vectors, some)
+
+    def _where(self, statement: Stmt, place: Expr, offset: int, *, axis: int) -> Stmt:
+        """A store that is left out where a tile reaches beyond the output."""
+        extent = self.geometry.out[axis]
+        if 0 <= (extent - 1) % self.tile.out >= offset:
+            return statement
+        return tirx.IfThenElse(place < extent, statement, None)
+
+
+def _inside(place: Expr, extent: int) -> list[Expr]:
+    return [place >= 0, place < extent]
+
+
+def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
+    """``G g G^T`` of (O, I, 3, 3) weights, computed in float64; shape (points, I, O)."""
+    made = transforms(out)
+    # As one product with the Kronecker square of G: a filter is a column of nine taps.
+    taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1).astype(np.float64)
+    ready = (np.kron(made.weights, made.weights) @ taps).astype(np.float32)
+    return ready.reshape(made.points, weights.shape[1], weights.shape[0])
+
+
+def pack_transformed(
+    transformed: NDArray[np.float32], geometry: Geometry, tile: WinogradTile
+) -> NDArray[np.float32]:
+    """Transformed weights in the order the inner loops read them.
+
+    Returns:
+        Shape (blocks of output channels, points, input channels, channels of a block).
+    """
+    block = tile.vectors * geometry.lanes
+    blocks = math.ceil(geometry.oc / block)
+    starts = np.minimum(np.arange(blocks) * block, geometry.oc - block)
+    taken = [transformed[:, :, start : start + block] for start in starts.tolist()]
+    return np.ascontiguousarray(np.stack(taken))

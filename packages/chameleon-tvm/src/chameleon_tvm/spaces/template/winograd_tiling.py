@@ -1,0 +1,259 @@
+"""Knobs, legality, features and first guesses of Winograd's convolution, as arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
+from numpy.typing import NDArray
+
+from chameleon_tvm.spaces.template.estimates import Numbers, broadcast_is_operand
+from chameleon_tvm.spaces.template.geometry import Geometry
+from chameleon_tvm.spaces.template.options import TILES
+from chameleon_tvm.spaces.template.transforms import TAPS, transforms
+from chameleon_tvm.spaces.template.winograd import WinogradTile, tile_counts
+from chameleon_tvm.targets import TargetInfo
+
+FLOAT_BYTES = 4
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
+VECTORS = (1, 2, 3, 4, 6)
+STEPS = (1, 2, 3, 4, 6, 8)
+MAX_WASTE = 1.34
+"""Computed over needed tiles; blocks that waste more are not offered."""
+
+INPUT_OPERATIONS = 5.0
+"""Vector operations per point of transforming a vector of inputs, loads and stores included."""
+OUTPUT_OPERATIONS = 4.0
+"""The same for outputs."""
+L2_VECTOR_CYCLES = 2.6
+"""Multiply-adds in the time that L2 takes, at a sustained rate, to deliver a vector."""
+FLOP_PER_L3_BYTE = 2.0
+"""Operations at full rate in the time that a byte takes to arrive from L3."""
+FLOP_PER_MEMORY_BYTE = 5.0
+"""The same where weights are too many for L3 and come from memory."""
+
+
+def winograd_applies(geometry: Geometry) -> bool:
+    """Whether the convolution is one that :class:`.WinogradConvolution` computes."""
+    g = geometry
+    return (
+        g.kernel == (TAPS, TAPS)
+        and g.stride == (1, 1)
+        and g.dilation == (1, 1)
+        and g.groups == 1
+        and g.layout == g.out_layout == "NHWC"
+        and g.ic % g.lanes == 0
+        and g.oc % g.lanes == 0
+    )
+
+
+def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
+    """A decoded configuration as a tile."""
+    return WinogradTile(
+        out=TILES[values["algorithm"]],
+        rows=values["winograd_rows"],
+        vectors=values["winograd_vectors"],
+        steps=values["winograd_steps"],
+        shared=values["winograd_inputs"] == "shared",
+        unroll=values["winograd_unroll"],
+    )
+
+
+@attrs.frozen(kw_only=True)
+class WinogradEstimates:
+    """What is known of n configurations without building them; every field has shape (n,).
+
+    Attributes:
+        accumulators: vector registers that hold sums.
+        registers: vector registers needed in the inner loop.
+        loads_per_fma: vector and broadcast loads per multiply-add of the inner loop.
+        products: multiplications over those of the direct convolution.
+        waste: computed over needed tiles.
+        imbalance: time of the busiest core over that of a fair share.
+        weight_bytes: all transformed weights.
+        panel_bytes: those of a point and a block of channels.
+        workspace_bytes: what a block of tiles holds between its steps.
+        transforms: vector operations of all transforms per multiply-add of the direct one.
+        traffic: bytes from beyond L2 per flop of the direct convolution.
+    """
+
+    accumulators: Numbers
+    registers: Numbers
+    loads_per_fma: Numbers
+    products: Numbers
+    waste: Numbers
+    imbalance: Numbers
+    weight_bytes: Numbers
+    panel_bytes: Numbers
+    workspace_bytes: Numbers
+    transforms: Numbers
+    traffic: Numbers
+
+
+class WinogradTiling:
+    """The design space of Winograd's convolution.
+
+    Args:
+        geometry: the convolution.
+        info: the target.
+        algorithms: which of ``options.TILES`` to choose from.
+    """
+
+    def __init__(self, geometry: Geometry, info: TargetInfo, algorithms: Sequence[str]) -> None:
+        self.geometry = geometry
+        self.info = info
+        self.algorithms = tuple(algorithms)
+        available = geometry.oc // geometry.lanes
+        most = max(math.prod(tile_counts(geometry, TILES[a])) for a in self.algorithms)
+        self.knobs = (
+            Choice(name="algorithm", options=self.algorithms),
+            Choice(name="winograd_rows", options=tuple(r for r in ROWS if r <= most)),
+            Choice(name="winograd_vectors", options=tuple(v for v in VECTORS if v <= available)),
+            Choice(name="winograd_steps", options=tuple(s for s in STEPS if s <= most)),
+            Choice(name="winograd_inputs", options=("private", "shared")),
+            Choice(name="winograd_unroll", options=(1, 2, 4)),
+        )
+
+    def space(self) -> DesignSpace:
+        """The design space with its first guesses."""
+        features = FeatureBlock(names=self.feature_names(), compute=self.features)
+        bare = DesignSpace(self.knobs, constraints=self.constraints())
+        return DesignSpace(
+            self.knobs,
+            constraints=self.constraints(),
+            features=features,
+            start=self._guesses(bare),
+        )
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What a legal configuration meets."""
+        registers = self.info.vector_registers
+        most = max(math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms)
+        enough = min(registers // 4, most)
+        return (
+            Constraint(
+                reason=f"the tile needs more than {registers} vector registers",
+                holds=lambda v: self.estimate(v).registers <= registers,
+            ),
+            Constraint(
+                reason="the tile has too few sums to hide the latency of a multiply-add",
+                holds=lambda v: self.estimate(v).accumulators >= enough,
+            ),
+            Constraint(
+                reason="a block has more tiles than there are",
+                holds=lambda v: v["winograd_rows"] * v["winograd_steps"] <= self._tiles(v),
+            ),
+            Constraint(
+                reason="blocks of tiles overlap too much",
+                holds=lambda v: self.estimate(v).waste <= MAX_WASTE,
+            ),
+        )
+
+    def estimate(self, values: Values) -> WinogradEstimates:
+        """What is known of n configurations without building them."""
+        g, info = self.geometry, self.info
+        rows = values["winograd_rows"].astype(np.float64)
+        vectors = values["winograd_vectors"].astype(np.float64)
+        block = rows * values["winograd_steps"]
+        shared = values["winograd_inputs"] == "shared"
+        tiles, points = self._tiles(values), self._points(values)
+        blocks, panels = np.ceil(tiles / block), np.ceil(g.oc / (vectors * g.lanes))
+        waste = blocks * block / tiles
+        direct = TAPS * TAPS * g.batch * g.out[0] * g.out[1]
+        products = points * tiles * waste * panels * vectors * g.lanes / (direct * g.oc)
+        tasks = np.where(shared, blocks * panels, blocks)
+        transformed = np.where(shared, 1.0, waste)
+        operations = INPUT_OPERATIONS * transformed / g.oc + OUTPUT_OPERATIONS * waste / g.ic
+        # Held by L2 or read again: weights by every block of tiles, inputs by every panel.
+        held = info.l2_bytes / 2
+        weights = points * g.ic * g.oc * FLOAT_BYTES
+        inputs = points * tiles * g.ic * FLOAT_BYTES
+        in_use = np.where(shared, weights / panels, weights)
+        weight_traffic = weights * np.where(in_use > held, blocks, weights > held)
+        input_traffic = inputs * (shared & (inputs > held)) * panels
+        return WinogradEstimates(
+            accumulators=rows * vectors,
+            registers=rows * vectors + vectors + ((vectors > 1) | (not broadcast_is_operand(info))),
+            loads_per_fma=(rows + vectors) / (rows * vectors),
+            products=products,
+            waste=waste,
+            imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
+            weight_bytes=weights,
+            panel_bytes=g.ic * vectors * g.lanes * FLOAT_BYTES,
+            workspace_bytes=points * block * (g.ic * ~shared + vectors * g.lanes) * FLOAT_BYTES,
+            transforms=points * tiles * operations / direct,
+            traffic=(weight_traffic + input_traffic) / (2.0 * direct * g.ic * g.oc),
+        )
+
+    def _tiles(self, values: Values) -> Numbers:
+        """Tiles of outputs in all images; shape (n,)."""
+        return self._by_algorithm(
+            values, {a: math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms}
+        )
+
+    def _points(self, values: Values) -> Numbers:
+        """Points of the transform; shape (n,)."""
+        return self._by_algorithm(values, {a: transforms(TILES[a]).points for a in self.algorithms})
+
+    def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:
+        chosen = values["algorithm"]
+        # Configurations of another algorithm get an arbitrary one: nobody reads what follows.
+        found = np.full(np.shape(chosen), float(next(iter(numbers.values()))))
+        for algorithm, number in numbers.items():
+            found[chosen == algorithm] = number
+        return found
+
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the analytical features."""
+        return tuple(f"winograd_{field.name}" for field in attrs.fields(WinogradEstimates))
+
+    def features(self, values: Values) -> NDArray[np.float64]:
+        """Analytical features, magnitudes as logarithms; shape (n, len(feature_names()))."""
+        e = self.estimate(values)
+        large = {"weight_bytes", "panel_bytes", "workspace_bytes"}
+        columns = [
+            np.log2(getattr(e, field.name)) if field.name in large else getattr(e, field.name)
+            for field in attrs.fields(WinogradEstimates)
+        ]
+        return np.stack(np.broadcast_arrays(*columns), axis=1)
+
+    def guessed_cost(self, values: Values) -> Numbers:
+        """Guessed time over that of the direct convolution at full rate; shape (n,)."""
+        e = self.estimate(values)
+        rows = values["winograd_rows"].astype(np.float64)
+        broadcast = 0.5 if broadcast_is_operand(self.info) else 1.0
+        ports = 1.0 / rows + broadcast / values["winograd_vectors"]
+        # A panel that L1 holds comes from L2 once for all steps of a block.
+        held = e.panel_bytes <= self.info.l1_bytes / 2
+        again = np.where(held, values["winograd_steps"], 1)
+        issue = np.maximum(np.maximum(1.0, ports), L2_VECTOR_CYCLES / (rows * again))
+        issue = issue + 0.01 * e.loads_per_fma + 0.6 / e.accumulators
+        spilled = np.maximum(0.0, e.workspace_bytes / self.info.l2_bytes - 0.75)
+        loops = e.imbalance * (e.products * issue + e.transforms)
+        far = e.weight_bytes > self.info.l3_bytes / 2
+        memory = np.where(far, FLOP_PER_MEMORY_BYTE, FLOP_PER_L3_BYTE) * e.traffic
+        cost: Numbers = np.maximum(loops, memory) * (1.0 + 0.3 * spilled) + 0.1 * memory
+        return cost
+
+    def _guesses(self, space: DesignSpace, count: int = 16) -> NDArray[np.int32]:
+        """The cheapest configurations by estimate, of different tiles and of every algorithm.
+
+        Which algorithm wins depends on where the weights are when the layer's turn comes, which
+        nothing here can know: a quarter of the guesses is left to each of the slower ones.
+        """
+        configs = space.everything
+        if configs is None:  # more than can be listed
+            configs = space.sample(1 << 16, np.random.default_rng(0))
+        order = np.argsort(self.guessed_cost(space.values(configs)), kind="stable")
+        configs = configs[order]
+        _, first = np.unique(configs[:, [0, 1, 2, 4]], axis=0, return_index=True)
+        configs = configs[np.sort(first)]
+        kept = np.zeros(len(configs), np.bool_)
+        for algorithm in range(len(self.algorithms)):
+            kept[np.flatnonzero(configs[:, 0] == algorithm)[: count // 4]] = True
+        kept[np.flatnonzero(~kept)[: max(0, count - int(kept.sum()))]] = True
+        return configs[kept]

@@ -1,0 +1,87 @@
+"""The frontend compiles the network at the end of a run; what fails there is told, not raised."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+from chameleon_core.errors import ExitCode, TargetError
+from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.result import NetworkResult, RunResult
+from chameleon_core.stages import Delivery, SpaceProvider
+from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+
+GIVEN = {
+    "latency_seconds": 0.009,
+    "untuned_seconds": 1.8,
+    "rivals": {"torch": 0.025},
+    "max_relative_error": 1e-6,
+}
+
+
+class Delivering(SyntheticFrontend):
+    """Delivers a network and says what it was given."""
+
+    seen: ClassVar[list[Delivery]] = []
+
+    def deliver(self, delivery):
+        self.seen.append(delivery)
+        delivery.folder.mkdir()
+        return {**GIVEN, "folder": str(delivery.folder), "reference": "torch"}
+
+
+class Refusing(SyntheticFrontend):
+    """Cannot deliver."""
+
+    def deliver(self, delivery):
+        raise TargetError("there is no compiler", hint="Install one.")
+
+
+class Broken(SyntheticFrontend):
+    """Raises what nobody expects."""
+
+    def deliver(self, delivery):
+        raise ZeroDivisionError
+
+
+def _run(pipeline, plugin, frontend, **more):
+    model = {"odd": {"operators": [[5, 5], [4]]}}
+    return run_pipeline(
+        pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
+    )
+
+
+def test_the_winners_are_compiled(pipeline, plugin):
+    Delivering.seen.clear()
+    result = _run(pipeline, plugin, Delivering)
+    [delivery] = Delivering.seen
+    assert [(w.task.name, w.config, w.seconds) for w in delivery.winners] == [
+        (operator.name, operator.config, operator.tuned_seconds) for operator in result.operators
+    ]
+    assert isinstance(delivery.space, SpaceProvider)
+    assert delivery.folder == result.folder / "network"
+    assert result.exit_code is ExitCode.OK
+    written = json.loads((result.folder / "best.json").read_text())
+    assert written["network"] == {**GIVEN, "folder": str(delivery.folder)}
+    assert RunResult.from_json(written, folder=result.folder).network == result.network
+
+
+def test_a_finished_run_is_not_compiled_again(pipeline, plugin):
+    first = _run(pipeline, plugin, Delivering)
+    Delivering.seen.clear()
+    assert _run(pipeline, plugin, Delivering).network == first.network
+    assert Delivering.seen == []
+
+
+def test_a_failure_leaves_the_operators_results(pipeline, plugin, tmp_path):
+    for place, (frontend, words) in enumerate(
+        ((Refusing, "there is no compiler"), (Broken, "failed to deliver"))
+    ):
+        result = _run(pipeline, plugin, frontend, output=tmp_path / str(place))
+        assert words in result.network.failure
+        assert result.exit_code is ExitCode.NO_VALID_RESULT
+        assert all(operator.tuned_seconds for operator in result.operators)
+
+
+def test_a_model_that_is_no_network_delivers_none(pipeline):
+    assert run_pipeline(pipeline()).network == NetworkResult()

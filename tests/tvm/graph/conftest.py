@@ -1,0 +1,56 @@
+"""Small networks, read once for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Delivery, Winner
+from chameleon_tvm.frontends.network_options import BuiltinOptions
+from chameleon_tvm.frontends.networks import BuiltinFrontend
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.targets import TVMTargets
+
+Deliveries = Callable[[BuiltinFrontend], Delivery]
+
+
+@cache
+def _frontend(network: str) -> BuiltinFrontend:
+    return BuiltinFrontend(BuiltinOptions(network=network, compare=False))
+
+
+@pytest.fixture(scope="session")
+def frontend() -> Any:
+    """A built-in network's frontend, by name."""
+    pytest.importorskip("torch")
+    return _frontend
+
+
+@pytest.fixture(scope="session")
+def target() -> str:
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+@pytest.fixture
+def delivery_of(target: str, tmp_path: Path) -> Deliveries:
+    """A delivery with a random configuration for every task of a network."""
+
+    def made(source: BuiltinFrontend) -> Delivery:
+        space = AutoSpace(AutoOptions())
+        rng = np.random.default_rng(0)
+        winners = []
+        for task in source.tasks(target):
+            [config] = space.design_space(task).sample(1, rng)
+            indices = tuple(int(index) for index in config)
+            winners.append(Winner(task=task, config=indices, seconds=1e-3))
+        return Delivery(
+            target=target, winners=winners, space=space, folder=tmp_path / "network", threads=2
+        )
+
+    return made

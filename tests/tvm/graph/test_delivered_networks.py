@@ -1,0 +1,158 @@
+"""Small networks end to end: compiled with random configurations, verified, loaded elsewhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import chameleon_tvm
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.frontends.network_options import OnnxOptions
+from chameleon_tvm.frontends.networks import OnnxFrontend
+from chameleon_tvm.graph import package
+from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.graph.verify import TOLERANCE
+from chameleon_tvm.targets import TVMTargets
+
+
+@pytest.mark.parametrize("network", ["resnet_small", "mobilenet_small", "bert_small"])
+def test_small_networks_are_delivered(network: str, frontend: Any, delivery_of: Any):
+    source = frontend(network)
+    delivery = delivery_of(source)
+    result = source.deliver(delivery)
+    assert result["failure"] is None
+    assert 0 < result["max_relative_error"] < 1e-5 < TOLERANCE
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert {task["key"] for task in manifest["tasks"]} == {w.task.key for w in delivery.winners}
+    assert manifest["verification"]["reference"] == "torch"
+    inputs = source.samples(np.random.default_rng(5))
+    [expected] = source.rival("torch", 1)(inputs)
+    got = chameleon_tvm.load(delivery.folder)(*inputs)
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_an_onnx_file_is_delivered_without_onnxruntime(
+    delivery_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    onnx = pytest.importorskip("onnx")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    rng = np.random.default_rng(0)
+    weights = onnx.numpy_helper.from_array(rng.standard_normal((16, 8, 3, 3), np.float32), "w")
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+                helper.make_node("Relu", ["c"], ["y"]),
+            ],
+            "net",
+            [helper.make_tensor_value_info("x", kinds.FLOAT, [1, 8, 6, 6])],
+            [helper.make_tensor_value_info("y", kinds.FLOAT, [1, 16, 6, 6])],
+            [weights],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=9,
+    )
+    onnx.save(model, tmp_path / "net.onnx")
+    # Not in the worker either: the module of that name there raises.
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    source = OnnxFrontend(OnnxOptions(file=str(tmp_path / "net.onnx"), compare=False))
+    result = source.deliver(delivery_of(source))
+    assert result["failure"] is None
+    assert result["reference"] == "untuned"
+    assert result["max_relative_error"] < 1e-5
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from load import load
+
+network = load()
+shape = [1, 3, 32, 32]
+print(network(np.zeros(shape, "float32")).shape)
+print([name for name in sys.modules if name.startswith("chameleon")])
+try:
+    network(np.zeros([1, 3, 30, 32]))
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_fresh_process_needs_tvm_alone(frontend: Any, delivery_of: Any, tmp_path: Path):
+    source = frontend("resnet_small")
+    delivery = delivery_of(source)
+    # With no winner at all everything is compiled by default.
+    delivery = attrs.evolve(delivery, winners=())
+    assert source.deliver(delivery)["failure"] is None
+    moved = delivery.folder.rename(tmp_path / "elsewhere")
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=moved, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == [
+        "(1, 10)",
+        "[]",
+        "image must have shape [1, 3, 32, 32]",
+    ]
+    manifest = json.loads((moved / "manifest.json").read_text())
+    manifest["cpu_features"].append("amx-tile")
+    (moved / "manifest.json").write_text(json.dumps(manifest))
+    if "amx_tile" not in Path("/proc/cpuinfo").read_text():
+        with pytest.raises(RuntimeError, match="lacks amx-tile"):
+            chameleon_tvm.load(moved)
+
+
+def test_a_wrong_kernel_is_named_and_nothing_delivered(
+    frontend: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    source = frontend("resnet_small")
+    delivery = delivery_of(source)
+    suspects = [winner for winner in delivery.winners if winner.task.name.startswith("conv2d_3")]
+    suspects += [winner for winner in delivery.winners if winner.task.name == "dense_6"]
+    delivery = attrs.evolve(delivery, winners=suspects)
+    honest = Kernels.of
+
+    def lying(self: Kernels, chain: Any) -> Any:
+        kernel = honest(self, chain)
+        if kernel is None or kernel.task != "conv2d_3":
+            return kernel
+        doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
+        return attrs.evolve(kernel, arguments=doubled)
+
+    monkeypatch.setattr(Kernels, "of", lying)
+    result = source.deliver(delivery)
+    assert "the kernel of conv2d_3 is to blame" in result["failure"]
+    assert result["max_relative_error"] > TOLERANCE
+    assert not delivery.folder.exists()
+
+
+def test_without_a_compiler_it_says_so(
+    frontend: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    source = frontend("resnet_small")
+    delivery = delivery_of(source)
+    monkeypatch.setattr(package.shutil, "which", lambda _: None)
+    with pytest.raises(ChameleonError, match="no C compiler") as caught:
+        source.deliver(delivery)
+    assert "chameleon compile" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [("nvidia/nvidia-h100", "CPUs only"), ("llvm -mtriple=aarch64-linux-gnu", "cannot be")],
+)
+def test_other_machines_networks_are_not_compiled_here(
+    frontend: Any, delivery_of: Any, written: str, words: str
+):
+    source = frontend("resnet_small")
+    target = TVMTargets(NoOptions()).resolve(written)
+    delivery = attrs.evolve(delivery_of(source), target=target)
+    with pytest.raises(ChameleonError, match=words):
+        source.deliver(delivery)

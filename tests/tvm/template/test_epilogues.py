@@ -1,0 +1,148 @@
+"""Templates with an epilogue in registers compute the reference, and pack a user's constants."""
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.operators.activations import activate
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.specs import (
+    ACTIVATIONS,
+    Conv2dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+)
+from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.targets import TVMTargets
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+PROVIDER = TemplateSpace(TemplateOptions())
+FEW = settings(
+    max_examples=16, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+EPILOGUES = st.fixed_dictionaries(
+    {
+        "bias": st.booleans(),
+        "residual": st.booleans(),
+        "activation": st.sampled_from(["none", "relu", "relu6"]),
+    }
+)
+
+
+def check(spec, seed):
+    task = spec.task("t", NATIVE)
+    builder = PROVIDER.builder(task, threads=2)
+    (expected,), tolerance = builder.reference()
+    space = PROVIDER.design_space(task)
+    for config in [*space.start[:1], *space.sample(1, np.random.default_rng(seed))]:
+        (got,) = builder.build(config.tolist()).outputs()
+        assert got.shape == expected.shape
+        error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
+        assert error <= tolerance, space.decode(config)
+
+
+@st.composite
+def convolutions(draw):
+    groups = draw(st.sampled_from([1, 1, 2]))
+    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW8c"]))
+    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW8c", "NCHW16c"]))
+    size = st.integers(3, 12)
+    try:
+        return Conv2dSpec(
+            input=[draw(st.integers(1, 2)), 8 * groups, draw(size), draw(size)],
+            filters=draw(st.sampled_from([3, 8, 16, 40, 48])) * groups,
+            kernel=draw(st.integers(1, 3)),
+            stride=draw(st.integers(1, 2)),
+            padding=draw(st.integers(0, 1)),
+            groups=groups,
+            layout=layout,
+            output_layout=output,
+            **draw(EPILOGUES),
+        )
+    except ConfigError:
+        assume(False)
+
+
+@FEW
+@given(convolutions(), st.integers(0, 1000))
+def test_convolutions(spec, seed):
+    check(spec, seed)
+
+
+@settings(FEW, max_examples=6)
+@given(st.integers(16, 40), st.sampled_from(["NCHW", "NHWC"]), EPILOGUES, st.integers(0, 99))
+def test_depthwise(channels, layout, epilogue, seed):
+    spec = DepthwiseConv2dSpec(
+        input=[1, channels, 9, 8], kernel=3, padding=1, layout=layout, **epilogue
+    )
+    check(spec, seed)
+
+
+@settings(FEW, max_examples=8)
+@given(
+    st.integers(1, 20),
+    st.integers(1, 60),
+    EPILOGUES,
+    st.sampled_from(ACTIVATIONS),
+    st.integers(0, 99),
+)
+def test_dense(rows, units, epilogue, activation, seed):
+    check(DenseSpec(input=[rows, 24], units=units, **{**epilogue, "activation": activation}), seed)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Conv2dSpec(
+            input=[1, 16, 7, 7],
+            filters=40,
+            kernel=3,
+            groups=2,
+            layout="NHWC",
+            bias=True,
+            residual=True,
+            activation="relu",
+        ),
+        DenseSpec(input=[6, 20], units=24, bias=True, activation="gelu"),
+    ],
+    ids=["conv2d", "dense"],
+)
+def test_a_network_packs_its_own_weights(spec):
+    """As a network does: the function and ``pack``, on arrays in the operator's own shapes."""
+    task = spec.task("t", NATIVE)
+    template, operator = template_of(task), operator_of(task)
+    space = template.space()
+    values = space.decode(space.start[0])
+    rng = np.random.default_rng(5)
+    inputs = [rng.normal(size=array.shape).astype(np.float32) for array in operator.inputs()]
+    constants = sorted(operator.constants)
+    packed = template.pack(values, [inputs[place] for place in constants])
+    arrays = list(operator.arrange(inputs))
+    for place, array in zip(constants, packed, strict=True):
+        arrays[place] = array
+    function = template.function(values)
+    shapes = [tuple(int(extent) for extent in p.shape) for p in function.params]
+    assert shapes[:-1] == [array.shape for array in arrays]
+    kernel = TVMKernel(Program(function=function, inputs=arrays, plain_loops=True), NATIVE)
+    (got,) = operator.logical(kernel.outputs())
+    (expected,) = operator.reference(inputs)
+    assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_are_good_to_float32(activation):
+    """Far beyond the range of the fit of erf, too."""
+    numbers = np.concatenate([np.linspace(-12, 12, 4001), [-1e4, 1e4]]).astype(np.float32)
+    data = te.placeholder(numbers.shape, "float32", name="data")
+    out = te.compute(numbers.shape, lambda i: activate(data[i], activation), name="out")
+    program = Program(function=te.create_prim_func([data, out]), inputs=[numbers])
+    (got,) = TVMKernel(program, NATIVE).outputs()
+    spec = DenseSpec(input=[1, 1], units=1, activation=activation)
+    reference = operator_of(spec.task("t", NATIVE)).epilogue.reference
+    expected = reference(numbers.astype(np.float64)[None], [])[0]
+    np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-6)

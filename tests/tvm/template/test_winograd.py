@@ -1,0 +1,200 @@
+"""Winograd's convolution: transforms, programs, and the algorithm as a knob."""
+
+import platform
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.testing.conformance_hardware import check_space_provider
+from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.spaces.template.transforms import expected_error, transforms
+from chameleon_tvm.targets import TVMTargets
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+HASWELL = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
+ALL = ("direct", "winograd2", "winograd4")
+R5 = Conv2dSpec(input=[1, 128, 28, 28], filters=128, kernel=3, padding=1, layout="NHWC")
+FEW = settings(
+    max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+def space_of(spec, *algorithms, target=ZEN4, **options):
+    options = TemplateOptions(algorithms=algorithms, **options)
+    return TemplateSpace(options).design_space(spec.task("t", target))
+
+
+@pytest.mark.parametrize("out", [2, 4])
+@given(seed=st.integers(0, 1000))
+def test_transforms_compute_a_convolution(out, seed):
+    rng = np.random.default_rng(seed)
+    made = transforms(out)
+    data, weights = rng.normal(size=(made.size, made.size)), rng.normal(size=(3, 3))
+    direct = [
+        [(data[i : i + 3, j : j + 3] * weights).sum() for j in range(out)] for i in range(out)
+    ]
+    product = (made.weights @ weights @ made.weights.T) * (made.data @ data @ made.data.T)
+    np.testing.assert_allclose(made.output @ product @ made.output.T, direct, atol=1e-10)
+
+
+def test_larger_tiles_and_more_channels_lose_more():
+    assert expected_error(2, 64) < expected_error(4, 64) < expected_error(4, 512) < 1e-4
+    assert expected_error(2, 512) < 1e-5
+
+
+@st.composite
+def convolutions(draw):
+    return Conv2dSpec(
+        input=[
+            draw(st.integers(1, 2)),
+            draw(st.sampled_from([16, 32, 48])),
+            draw(st.integers(3, 16)),
+            draw(st.integers(4, 13)),
+        ],
+        filters=draw(st.sampled_from([16, 48, 80])),
+        kernel=3,
+        padding=draw(st.tuples(*[st.integers(0, 2)] * 4)),
+        layout="NHWC",
+        bias=draw(st.booleans()),
+        residual=draw(st.booleans()),
+        activation=draw(st.sampled_from(["none", "relu", "relu6"])),
+    )
+
+
+@FEW
+@given(convolutions(), st.integers(0, 1000))
+def test_programs_compute_the_reference(spec, seed):
+    check(spec.task("t", NATIVE), seed)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86 code")
+def test_vectors_may_be_of_eight():
+    spec = Conv2dSpec(
+        input=[1, 24, 9, 11], filters=40, kernel=3, padding=1, layout="NHWC", bias=True
+    )
+    haswell = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
+    check(spec.task("t", haswell), seed=0)
+
+
+def check(task, seed):
+    provider = TemplateSpace(TemplateOptions(algorithms=ALL[1:]))
+    space, builder = provider.design_space(task), provider.builder(task, threads=2)
+    (expected,), tolerance = builder.reference()
+    for config in [*space.start[:1], *space.sample(2, np.random.default_rng(seed))]:
+        (got,) = builder.build(config.tolist()).outputs()
+        error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
+        assert error <= tolerance, space.decode(config)
+
+
+def test_errors_are_what_they_are_expected_to_be():
+    for algorithm, out in (("winograd2", 2), ("winograd4", 4)):
+        provider = TemplateSpace(TemplateOptions(algorithms=(algorithm,)))
+        task = R5.task("t", NATIVE)
+        builder = provider.builder(task, threads=2)
+        (expected,), _ = builder.reference()
+        (got,) = builder.build(provider.design_space(task).start[0].tolist()).outputs()
+        assert np.abs(got - expected).max() / np.abs(expected).max() <= expected_error(out, 128)
+
+
+def test_the_default_space_is_the_direct_one_unchanged():
+    plain = TemplateSpace(TemplateOptions()).design_space(R5.task("t", ZEN4))
+    assert "algorithm" not in plain.index
+    joined = space_of(R5, *ALL)
+    direct = joined.start[joined.start[:, 0] == 0]
+    width = len(plain.knobs)
+    np.testing.assert_array_equal(direct[:, 1 : 1 + width], plain.start)
+    assert not direct[:, 1 + width :].any()
+
+
+def test_legal_configurations_of_the_joined_space_are_legal_ones_of_the_part():
+    joined, plain = space_of(R5, *ALL), space_of(R5, "direct")
+    drawn = joined.sample(500, np.random.default_rng(0))
+    assert set(drawn[:, 0]) == {0, 1, 2}
+    direct = drawn[drawn[:, 0] == 0]
+    assert plain.legal(direct[:, 1 : 1 + len(plain.knobs)]).all()
+    winograd = space_of(R5, *ALL[1:])
+    others = drawn[drawn[:, 0] > 0]
+    own = np.column_stack([others[:, 0] - 1, others[:, 1 + len(plain.knobs) :]])
+    assert winograd.legal(own).all()
+    features = joined.features(drawn)
+    assert np.isfinite(features).all()
+    theirs = [name.startswith("winograd_") for name in joined.feature_names]
+    analytical = np.array(theirs) & (np.arange(len(theirs)) >= sum(_widths(joined)))
+    assert not features[drawn[:, 0] == 0][:, analytical].any()
+
+
+def _widths(space):
+    return [len(knob.feature_names) for knob in space.knobs]
+
+
+@pytest.mark.parametrize("target", [ZEN4, HASWELL])
+def test_guesses_are_legal_distinct_and_name_every_algorithm_allowed(target):
+    space = space_of(R5, *ALL, target=target)
+    assert space.legal(space.start).all()
+    assert len(space.distinct(space.start)) == len(space.start)
+    assert {0, 2} <= set(space.start[:, 0].tolist())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stride": 2},
+        {"kernel": 5},
+        {"dilation": 2},
+        {"groups": 2},
+        {"layout": "NCHW"},
+        {"output_layout": "NCHW"},
+        {"filters": 100},
+    ],
+)
+def test_where_winograd_does_not_apply_the_direct_space_is_all_there_is(changes):
+    spec = attrs.evolve(R5, **{"output_layout": "", **changes})
+    for chosen in (ALL, ALL[1:]):
+        got = space_of(spec, *chosen)
+        assert got.fingerprint == space_of(spec, "direct").fingerprint
+
+
+def test_a_tolerance_forbids_algorithms_that_lose_more():
+    assert set(space_of(R5, *ALL, max_error=1e-3).knobs[0].options) == set(ALL)
+    assert set(space_of(R5, *ALL, max_error=5e-6).knobs[0].options) == set(ALL[:2])
+    strict = space_of(R5, *ALL, max_error=1e-9)
+    assert strict.fingerprint == space_of(R5, "direct").fingerprint
+
+
+def test_a_network_packs_transformed_weights_and_the_bias():
+    spec = attrs.evolve(R5, bias=True)
+    task = spec.task("t", NATIVE)
+    template = template_of(task, TemplateOptions(algorithms=("winograd4",)))
+    space = template.space()
+    values = space.decode(space.start[0])
+    weights, bias = np.ones((128, 128, 3, 3), np.float32), np.arange(128, dtype=np.float32)
+    packed = template.pack(values, [weights, bias])
+    shapes = [tuple(int(e) for e in p.shape) for p in template.function(values).params]
+    assert [array.shape for array in packed] == shapes[1:3]
+    assert packed[0].size * 4 >= weights.size * 16
+    np.testing.assert_array_equal(packed[1], bias)
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "said"), [((), "Length"), (("fft",), "fft"), (("direct", "direct"), "twice")]
+)
+def test_wrong_algorithms_are_refused(algorithms, said):
+    with pytest.raises(ValueError, match=said):
+        TemplateOptions(algorithms=algorithms)
+
+
+def test_the_joined_space_conforms_and_auto_passes_its_options_on():
+    spec = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC")
+    task = spec.task("t", NATIVE)
+    options = TemplateOptions(algorithms=ALL)
+    check_space_provider(lambda: TemplateSpace(options), task)
+    auto = AutoSpace(AutoOptions(algorithms=ALL)).design_space(task)
+    assert auto.fingerprint == TemplateSpace(options).design_space(task).fingerprint
