@@ -61,8 +61,20 @@ def test_candidates_that_are_slower_leave_after_few_rounds():
         candidate.take_turn([candidate.repeats[0]])
 
     assert [c.slot for c in rounds.play(time_again, lambda: False)] == [0, 1]
-    assert asked[0] == 2
+    assert asked[0] == 3
     assert asked[0] < asked[1] < OPTIONS.leader_rounds
+
+
+def test_a_candidate_disturbed_at_first_and_in_the_first_round_is_looked_at_again():
+    unlucky, best = timed(0, 2.2, 2.2, 2.2), timed(1, 1.0, 1.0, 1.0)
+    rounds, _ = admitted(unlucky, best)
+
+    def time_again(candidate: Candidate) -> None:
+        truth = {0: 0.99, 1: 1.0}[candidate.slot]
+        candidate.take_turn([2.2 * truth if not candidate.turns else truth])
+
+    done = {c.slot: c.succeeded().cost for c in rounds.play(time_again, lambda: False)}
+    assert done == {0: 0.99, 1: 1.0}
 
 
 def test_rounds_go_on_while_repeats_disagree():

@@ -19,9 +19,10 @@ from chameleon_runners.timing import settled
 _LEAST_ROUNDS = 14
 """Rounds of the leaders, at least: one bad stretch must not decide between them."""
 
-_LENIENCE = (20.0, 8.0, 3.0)
+_LENIENCE = (40.0, 40.0, 8.0, 3.0)
 """What the margin of the leaders is multiplied with after the first rounds, in which a reading
-may still be a disturbed one."""
+may still be a disturbed one: whoever shares a core with somebody for a moment takes twice as
+long, and must not be retired for it."""
 
 
 class Rounds:
