@@ -66,12 +66,12 @@ def test_candidates_that_are_slower_leave_after_few_rounds():
 
 
 def test_a_candidate_disturbed_at_first_and_in_the_first_round_is_looked_at_again():
-    unlucky, best = timed(0, 2.2, 2.2, 2.2), timed(1, 1.0, 1.0, 1.0)
+    unlucky, best = timed(0, 1.95, 1.95, 1.95), timed(1, 1.0, 1.0, 1.0)
     rounds, _ = admitted(unlucky, best)
 
     def time_again(candidate: Candidate) -> None:
         truth = {0: 0.99, 1: 1.0}[candidate.slot]
-        candidate.take_turn([2.2 * truth if not candidate.turns else truth])
+        candidate.take_turn([1.95 * truth if not candidate.turns else truth])
 
     done = {c.slot: c.succeeded().cost for c in rounds.play(time_again, lambda: False)}
     assert done == {0: 0.99, 1: 1.0}
