@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(nn.Module, ABC):
     """A policy and a value of states.
 
     Calling it with states of shape (n, ...) gives logits of shape (n, knobs, actions) and values
     of shape (n,).
     """
 
+    @abstractmethod
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and values."""
-        raise NotImplementedError
 
 
 class SharedActorCritic(ActorCritic):
