@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from chameleon_runners.candidates import Candidate
+from chameleon_runners.cores import CoreWatch
 from chameleon_runners.crew import Crew, Event
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import WorkerProcess
@@ -21,6 +22,7 @@ class Bench:
 
     Attributes:
         crew: the workers.
+        watch: knows whether the cores may be timed on.
         options: the runner's options.
         policy: the clock policy.
         reference: the task's expected outputs, computed by whoever needs them first.
@@ -28,6 +30,7 @@ class Bench:
     """
 
     crew: Crew
+    watch: CoreWatch
     options: LocalOptions
     policy: TimingPolicy
     reference: Reference
@@ -58,6 +61,14 @@ class Bench:
             "count": self.policy.repeats_per_turn(candidate.repeat_seconds),
             "cold_bytes": self.policy.cold_bytes,
         }
+
+    def clock(
+        self, worker: WorkerProcess, tag: Any, message: Message, timeout: float
+    ) -> Event | None:
+        """``ask``, once the cores that kernels run on do not hinder each other."""
+        self.crew.quiet()
+        self.watch.settle()
+        return self.ask(worker, tag, message, timeout)
 
     def ask(
         self, worker: WorkerProcess, tag: Any, message: Message, timeout: float

@@ -44,7 +44,7 @@ class Clocking:
             message = self._bench.measure_command(
                 candidate, best=self._best, cores=self._bench.crew.cores[:1]
             )
-            event = self._bench.ask(worker, candidate, message, self._deadlines.run(self._best))
+            event = self._bench.clock(worker, candidate, message, self._deadlines.run(self._best))
             if event is None:
                 return
             if event.end is not None:
@@ -86,7 +86,7 @@ class Clocking:
             candidate.worker = None
             return
         message = self._bench.turn_command(candidate)
-        event = self._bench.ask(worker, candidate, message, self._bench.options.run_timeout)
+        event = self._bench.clock(worker, candidate, message, self._bench.options.run_timeout)
         if event is None:
             return
         if event.end is not None:

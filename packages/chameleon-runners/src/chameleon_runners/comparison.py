@@ -204,7 +204,7 @@ class Comparison:
         def command(asked: _Entry) -> Message:
             return self._bench.turn_command(asked.candidate)
 
-        reply = self._ask(entry, command, self._options.reference_timeout)
+        reply = self._ask(entry, command, self._options.reference_timeout, clock=True)
         if reply is None:
             return
         if reply["status"] != "ok":
@@ -216,9 +216,15 @@ class Comparison:
     # -- talking to one worker --------------------------------------------------------------
 
     def _ask(
-        self, entry: _Entry, command: Callable[[_Entry], Message], timeout: float
+        self,
+        entry: _Entry,
+        command: Callable[[_Entry], Message],
+        timeout: float,
+        *,
+        clock: bool = False,
     ) -> Message | None:
         """The reply of a contender's worker; None where the contender is lost or all stops."""
+        ask = self._bench.clock if clock else self._bench.ask
         while entry.result is None and not self._stopped:
             if entry.step < _Step.BUILT:
                 self._prepare()
@@ -227,7 +233,7 @@ class Comparison:
             if worker is None or not worker.idle:
                 entry.step = _Step.STARTED
                 continue
-            event = self._bench.ask(worker, entry, command(entry), timeout)
+            event = ask(worker, entry, command(entry), timeout)
             if event is None:
                 return None
             if event.end is None:

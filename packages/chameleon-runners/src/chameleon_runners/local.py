@@ -22,6 +22,7 @@ from chameleon_runners import environment
 from chameleon_runners.batch import Batch, stage_key
 from chameleon_runners.bench import Bench
 from chameleon_runners.comparison import Comparison
+from chameleon_runners.cores import CoreWatch
 from chameleon_runners.crew import Crew
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
@@ -69,6 +70,7 @@ class LocalRunner(Runner):
             turn_seconds=options.turn_seconds,
             cold_bytes=options.cold_bytes,
         )
+        self._watch = CoreWatch(self._cores[: self._threads])
         self._crew: Crew | None = None
         self._references: References | None = None
         self._deadlines: dict[str, Deadlines] = {}
@@ -117,6 +119,7 @@ class LocalRunner(Runner):
     def _bench(self, crew: Crew, reference: Reference) -> Bench:
         return Bench(
             crew=crew,
+            watch=self._watch,
             options=self._options,
             policy=self._policy,
             reference=reference,
@@ -200,6 +203,7 @@ class LocalRunner(Runner):
         with self._closing:
             if self._active_crew is not None:
                 self._active_crew.close()
+            self._watch.close()
             if self._remove is not None:
                 self._remove()
 
