@@ -7,6 +7,7 @@ import json
 import os
 import statistics
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from chameleon_tvm.spaces.sketch.packing import pack
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished
 
-REPEATS, REPEAT_SECONDS = 7, 0.02
-
+REPEATS, REPEAT_SECONDS, REST_SECONDS = 9, 0.02, 0.02
+"""A host may put two virtual cores on one physical core, and moves them only while they sleep:
+without rests one bad placement would last through all repeats."""
 
 _BIG_CORES = 1
 """TVM's mode for using the fastest cores; on a machine whose cores are alike, all of them."""
@@ -40,11 +42,15 @@ def pin_to_first_core() -> None:
 
 
 def median_seconds(kernel: Any) -> float:
-    """Median of repeats of at least ``REPEAT_SECONDS`` each, the first run discarded."""
+    """Median of repeats of at least ``REPEAT_SECONDS`` each, with rests, the first run discarded."""
     kernel.time(1)
     once = kernel.time(1)
     number = max(1, int(REPEAT_SECONDS / once))
-    return float(statistics.median(kernel.time(number) for _ in range(REPEATS)))
+    repeats = []
+    for _ in range(REPEATS):
+        time.sleep(REST_SECONDS)
+        repeats.append(kernel.time(number))
+    return float(statistics.median(repeats))
 
 
 def replayed(task: Task, trace: Any) -> Scheduled:
