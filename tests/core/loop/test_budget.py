@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.loop.budget import Allowance, Spent
-from chameleon_core.loop.scheduler import RoundRobin, TaskState
 from chameleon_core.loop.stages import generator
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.schema import Budget, Scope
-from chameleon_core.task import Task
 
 ONE, TWO = Spent(measured=6, seconds=30.0), Spent(measured=3, seconds=40.0)
 
@@ -61,12 +59,10 @@ def test_generators_depend_on_all_of_their_names():
     assert generator(1, "a", "b").integers(1 << 60) != draws["a", "b"]
 
 
-def test_round_robin_takes_turns_and_skips_what_is_done():
-    def state(rounds, done=False):
-        task = Task(name="t", operator="o", arguments={}, target="t", flop=1.0)
-        return TaskState(task=task, rounds=rounds, measured=0, history=(), done=done)
-
-    scheduler = RoundRobin(None, None)
-    assert scheduler.next_task([state(1), state(0), state(0)]) == 1
-    assert scheduler.next_task([state(1), state(0, done=True), state(1)]) == 0
-    assert scheduler.next_task([state(1, done=True)]) is None
+@pytest.mark.parametrize(
+    ("seconds", "enough"),
+    [((0.25, 0.5), True), ((0.25, 0.75), False), ((0.25, float("inf")), False)],
+)
+def test_target_latency(seconds, enough):
+    assert Allowance(budget=Budget(latency=0.75)).fast_enough(seconds) is enough
+    assert not Allowance(budget=Budget()).fast_enough(seconds)

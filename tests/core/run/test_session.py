@@ -6,12 +6,14 @@ import json
 
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
-from chameleon_core.loop import Interruption, RunInterrupted, Scheduler, run_pipeline
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.measurement import Measurement
+from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
+from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Baseline, Frontend, SpaceProvider
 from chameleon_core.task import Task
-from chameleon_core.testing.fakes import BASELINE_SECONDS, SyntheticRunner
+from chameleon_core.testing.fakes import BASELINE_SECONDS, RunnerOptions, SyntheticRunner
 
 
 def measured(lines):
@@ -138,6 +140,69 @@ def test_wall_time_counts_earlier_processes(pipeline, log_lines):
     result = run_pipeline(pipeline(budget={**budget, "measurements": 9_999}, **more))
     assert log_lines() == before
     assert result.operators[0].measurements == 2
+
+
+def test_a_target_latency_ends_a_run(pipeline):
+    limits = {"measurements": 10_000, "batch_size": 4}
+    easy = run_pipeline(pipeline(budget={**limits, "latency": "1000s"}, operators=[[40, 40], [41]]))
+    assert [operator.measurements for operator in easy.operators] == [4, 4]
+
+
+def test_the_gradient_scheduler_ends_before_the_budget(pipeline, records):
+    budget = {"measurements": 5_000, "batch_size": 4, "scope": "network"}
+    resolved = pipeline(budget=budget, scheduler="gradient", operators=[[40, 40], [60, 60]])
+    result = run_pipeline(resolved)
+    assert all(8 <= operator.measurements < 1600 for operator in result.operators)
+    before = records(resolved.output)
+    run_pipeline(
+        pipeline(
+            budget={**budget, "measurements": 4_999},
+            scheduler="gradient",
+            operators=[[40, 40], [60, 60]],
+        )
+    )
+    assert records(resolved.output) == before, "a resumed run chooses as it did before"
+
+
+class FourAtOnce(SyntheticRunner):
+    @property
+    def batch_size(self):
+        return 4
+
+
+class NoneAtOnce(SyntheticRunner):
+    @property
+    def batch_size(self):
+        return 0
+
+
+@pytest.mark.parametrize(("budget", "size"), [({}, 4), ({"batch_size": 7}, 7)])
+def test_the_batch_size_is_the_runners_unless_the_pipeline_says_one(pipeline, plugin, budget, size):
+    proposed = []
+
+    class Listener:
+        @hookimpl
+        def chameleon_batch_proposed(self, event):
+            proposed.append(event.count)
+
+    resolved = pipeline(
+        plugins=[plugin("runners", FourAtOnce, RunnerOptions)],
+        runner={"name": "odd"},
+        budget={"measurements": 14, **budget},
+        operators=[[40, 40]],
+    )
+    run_pipeline(resolved, listeners=[Listener()])
+    assert max(proposed) == size
+
+
+def test_a_runner_that_wants_no_batches_breaks_its_contract(pipeline, plugin):
+    resolved = pipeline(
+        plugins=[plugin("runners", NoneAtOnce, RunnerOptions)],
+        runner={"name": "odd"},
+        budget={"measurements": 14},
+    )
+    with pytest.raises(PluginError, match="batch size 0"):
+        run_pipeline(resolved)
 
 
 def test_patience_ends_a_task(pipeline):

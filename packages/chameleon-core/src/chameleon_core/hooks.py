@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from chameleon_core.plugins.hookspecs import hookimpl
 from chameleon_core.plugins.records import CommandRecord, NoOptions, PluginRecord
+from chameleon_core.schedulers.options import GradientOptions
 
 
 @hookimpl
@@ -15,7 +16,13 @@ def chameleon_schedulers() -> Iterable[PluginRecord]:
         name="round-robin",
         summary="one batch each in turn",
         options=NoOptions,
-        factory="chameleon_core.loop.scheduler:RoundRobin",
+        factory="chameleon_core.schedulers.round_robin:RoundRobin",
+    )
+    yield PluginRecord(
+        name="gradient",
+        summary="the next batch where it saves most of the network's latency (Ansor)",
+        options=GradientOptions,
+        factory="chameleon_core.schedulers.gradient:Gradient",
     )
 
 

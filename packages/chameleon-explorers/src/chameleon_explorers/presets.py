@@ -49,9 +49,8 @@ DEFAULT = PresetRecord(
         "cost_model": {"name": "mixed", "kappa": 3.0},
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
-        # Small rounds: on recorded tables rounds of four are better still, but they leave the
-        # builders of live runs idle.
-        "budget": {"measurements": 64, "batch_size": 8},
+        # Rounds as small as the runner can be kept busy with (``Runner.batch_size``).
+        "budget": {"measurements": 64},
     },
 )
 

@@ -32,6 +32,7 @@ from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.timing import TimingPolicy
 
 _MIB = 1 << 20
+_BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
 _VERSIONED = ("apache-tvm", "numpy", "torch", "chameleon-tuner-runners", "chameleon-tuner-tvm")
 
 
@@ -82,6 +83,12 @@ class LocalRunner(Runner):
         self._next_slot = 0
         self._preload: str | None = None
         self._remove: weakref.finalize[..., Any] | None = None
+
+    @property
+    def batch_size(self) -> int:
+        # All wait for the slowest build of a batch, so a few for each worker; but where there
+        # are many workers one for each, or the search would learn nothing between its batches.
+        return max(self._size, min(_BUILDS_PER_WORKER * self._size, _SMALL_BATCH))
 
     def prepare(self, space: StageRef) -> None:
         self._preload = space.factory

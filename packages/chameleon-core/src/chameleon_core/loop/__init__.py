@@ -2,7 +2,6 @@
 
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.result import OperatorResult, RunResult, VariantResult
-from chameleon_core.loop.scheduler import RoundRobin, Scheduler, SchedulerContext, TaskState
 from chameleon_core.loop.session import Session, run_pipeline
 from chameleon_core.loop.stages import SearchStages
 from chameleon_core.loop.tuner import TaskTuner
@@ -10,14 +9,10 @@ from chameleon_core.loop.tuner import TaskTuner
 __all__ = [
     "Interruption",
     "OperatorResult",
-    "RoundRobin",
     "RunInterrupted",
     "RunResult",
-    "Scheduler",
-    "SchedulerContext",
     "SearchStages",
     "Session",
-    "TaskState",
     "TaskTuner",
     "VariantResult",
     "run_pipeline",

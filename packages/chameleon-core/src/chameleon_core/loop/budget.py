@@ -48,6 +48,14 @@ class Allowance:
         costs = [measurement.cost for measurement in measurements]
         return len(costs) - 1 - costs.index(min(costs)) >= patience
 
+    def fast_enough(self, seconds: Sequence[float]) -> bool:
+        """Whether the target latency is reached.
+
+        Args:
+            seconds: of each task, the best cost times the weight; infinity where there is none.
+        """
+        return self.budget.latency is not None and sum(seconds) <= self.budget.latency
+
     def total_measurements(self, tasks: int) -> int:
         """Where the budget ends a run of so many tasks at the latest."""
         return self.budget.measurements * (tasks if self.budget.scope is Scope.TASK else 1)

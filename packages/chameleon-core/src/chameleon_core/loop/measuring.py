@@ -59,6 +59,20 @@ class LazyRunner:
                 self._started(runner.describe())
         return self._runner
 
+    @property
+    def batch_size(self) -> int:
+        """Configurations per batch that keep the runner busy.
+
+        Raises:
+            PluginError: the runner says something else than a positive number.
+        """
+        runner = self.get()
+        with self.guard.call("say how many configurations keep it busy"):
+            size = runner.batch_size
+        if not isinstance(size, int) or size < 1:
+            raise self.guard.broken(f"has the batch size {size!r}")
+        return size
+
     def now(self) -> float:
         """Seconds on the runner's clock, or on this machine's while there is no runner.
 

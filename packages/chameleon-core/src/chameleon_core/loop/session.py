@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-import attrs
 import structlog
 
-from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted, TaskFinished
+from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import frontend_of, spaces_of, tasks_of
-from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.loop.comparison import Rivals, compare, finalists, stage_ref, variants, winner
 from chameleon_core.loop.delivery import deliver
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
-from chameleon_core.loop.scheduler import Scheduler, SchedulerContext
-from chameleon_core.loop.stages import SearchStages, generator, guard_of
-from chameleon_core.loop.task_run import Batch, TaskRun
+from chameleon_core.loop.stages import SearchStages, generator
+from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.loop.tuner import TaskTuner
+from chameleon_core.loop.tuning import Tuning
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import BEST, NETWORK, RunFolder
@@ -58,7 +56,7 @@ class Session:
         self._bus = bus
         self._interruption = interruption
         self._runner = runner
-        self._allowance = Allowance(budget=pipeline.budget)
+        self._batch_size = pipeline.budget.batch_size or runner.batch_size
         self._started = runner.now()
         self._seconds_before = float(self._store.fact("seconds") or 0.0)
         self._archive = Archive()
@@ -71,15 +69,13 @@ class Session:
         ]
         # Asked before anything is measured: a broken baseline should not show after an hour.
         self._rivals = [Rivals.of(task, pipeline.baselines) for task in tasks]
-        self._scheduler_guard = guard_of(pipeline.scheduler)
-        with self._scheduler_guard.call("start"):
-            self._scheduler: Scheduler = pipeline.scheduler.create(
-                SchedulerContext(
-                    tasks=tasks,
-                    rng=generator(pipeline.seed, "schedulers"),
-                    batch_size=pipeline.budget.batch_size,
-                )
-            )
+        self._tuning = Tuning(
+            self._runs,
+            pipeline,
+            batch_size=self._batch_size,
+            interruption=interruption,
+            publish=bus.publish,
+        )
 
     def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
         pipeline = self._pipeline
@@ -89,9 +85,9 @@ class Session:
             space_ref=stage_ref(pipeline.space),
             tuner=TaskTuner(
                 space,
-                SearchStages.of(pipeline, task, space, self._archive),
+                SearchStages.of(pipeline, task, space, self._archive, batch_size=self._batch_size),
                 rng=generator(pipeline.seed, task.key, "tuner"),
-                batch_size=pipeline.budget.batch_size,
+                batch_size=self._batch_size,
                 plan_size=pipeline.budget.plan_size,
             ),
             store=self._store,
@@ -119,13 +115,15 @@ class Session:
                 folder=str(self._folder.path),
                 seed=pipeline.seed,
                 tasks=[run.summary(pipeline.budget.measurements) for run in self._runs],
-                batch_size=pipeline.budget.batch_size,
-                total_measurements=self._allowance.total_measurements(len(self._runs)),
-                seconds_left=self._allowance.seconds_left(self._everything()),
+                batch_size=self._batch_size,
+                total_measurements=self._tuning.total_measurements,
+                seconds_left=self._tuning.seconds_left,
             )
         )
         try:
-            self._tune(Measuring(runner=self._runner, interruption=self._interruption))
+            measuring = Measuring(runner=self._runner, interruption=self._interruption)
+            for _ in self._tuning.rounds(measuring):
+                self._store.set_fact("seconds", self.seconds)
             for run in self._runs:
                 run.adopt_leftovers()
             operators = [
@@ -149,81 +147,6 @@ class Session:
             RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
         )
         return result
-
-    # -- tuning -------------------------------------------------------------------------------
-
-    def _tune(self, measuring: Measuring) -> None:
-        while True:
-            for run in self._runs:
-                if run.ended is None:
-                    self._end_if_spent(run)
-            if all(run.ended is not None for run in self._runs):
-                return
-            chosen = self._next()
-            if chosen is None:
-                return
-            self._interruption.check()
-            self._round(chosen, measuring)
-
-    def _next(self) -> TaskRun | None:
-        guard = self._scheduler_guard
-        with guard.call("choose the next task"):
-            index = self._scheduler.next_task([run.state for run in self._runs])
-        if index is None:
-            return None
-        if index not in range(len(self._runs)) or self._runs[index].ended is not None:
-            raise guard.broken(f"chose task {index!r}, which does not exist or is done")
-        return self._runs[index]
-
-    def _round(self, run: TaskRun, measuring: Measuring) -> None:
-        limit = self._allowance.measurements_left(self._spent(run), self._everything())
-        batch = run.propose(limit)
-        if not batch.configs:
-            run.adopt_leftovers()
-            self._end(run, "the space is exhausted")
-        elif not batch.missing:
-            run.replay(batch)
-        else:
-            run.adopt_leftovers(batch)
-            batch = self._within_budget(run, batch)
-            if not batch.missing:
-                run.replay(batch)
-                return
-            if self._allowance.time_is_up(self._spent(run), self._everything()):
-                run.replay(batch)
-                self._end(run, "the wall-clock budget is spent")
-                return
-            run.measure(batch, measuring, self._limit(run))
-            self._store.set_fact("seconds", self.seconds)
-
-    def _within_budget(self, run: TaskRun, batch: Batch) -> Batch:
-        """The batch without what adopted measurements have used up of the budget."""
-        left = self._allowance.measurements_left(self._spent(run), self._everything())
-        stored = len(batch.configs) - len(batch.missing)
-        return attrs.evolve(batch, missing=batch.missing[: max(0, left - stored)])
-
-    def _end_if_spent(self, run: TaskRun) -> None:
-        if not self._allowance.measurements_left(self._spent(run), self._everything()):
-            self._end(run, "the measurement budget is spent")
-        elif self._allowance.out_of_patience(run.tuner.measurements):
-            self._end(run, "nothing better came for as long as the budget's patience")
-
-    def _end(self, run: TaskRun, reason: str) -> None:
-        run.ended = reason
-        self._bus.publish(TaskFinished(task=run.summary(self._limit(run)), reason=reason))
-
-    def _limit(self, run: TaskRun) -> int:
-        left = self._allowance.measurements_left(self._spent(run), self._everything())
-        return len(run.tuner.measurements) + left
-
-    @staticmethod
-    def _spent(run: TaskRun) -> Spent:
-        return Spent(measured=len(run.tuner.measurements), seconds=run.spending.total)
-
-    def _everything(self) -> list[Spent]:
-        return [self._spent(run) for run in self._runs]
-
-    # -- the end ------------------------------------------------------------------------------
 
     def _compare(self, run: TaskRun, rivals: Rivals) -> OperatorResult:
         ours = finalists(run.tuner.measurements, run.space_ref)

@@ -81,7 +81,13 @@ class SearchStages:
 
     @classmethod
     def of(
-        cls, pipeline: ResolvedPipeline, task: Task, space: DesignSpace, archive: Archive
+        cls,
+        pipeline: ResolvedPipeline,
+        task: Task,
+        space: DesignSpace,
+        archive: Archive,
+        *,
+        batch_size: int,
     ) -> SearchStages:
         """The pipeline's stages for a task, each with a generator of its own."""
         made = {}
@@ -96,7 +102,7 @@ class SearchStages:
                 space=space,
                 task=task,
                 rng=generator(pipeline.seed, task.key, spec.kind),
-                batch_size=pipeline.budget.batch_size,
+                batch_size=batch_size,
                 threads=available_threads(),
                 archive=archive,
             )

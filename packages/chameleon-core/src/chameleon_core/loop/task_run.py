@@ -15,9 +15,9 @@ import structlog
 from chameleon_core.events import BatchMeasured, BatchProposed, BestImproved, Measured, TaskSummary
 from chameleon_core.events.records import Event
 from chameleon_core.loop.measuring import Config, Measuring, plain
-from chameleon_core.loop.scheduler import TaskState
 from chameleon_core.loop.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
+from chameleon_core.schedulers import TaskState
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.store import RecordStore, StoredTask

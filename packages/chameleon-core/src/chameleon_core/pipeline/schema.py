@@ -30,11 +30,13 @@ class Budget:
     Attributes:
         measurements: configurations measured at most.
         wall_time: wall-clock in seconds, or None for no limit.
-        batch_size: configurations measured per round.
+        batch_size: configurations measured per round, or None for what suits the runner.
         plan_size: candidates asked of the explorer per round, from which the sampler keeps a
             batch, or None for eight batches.
         patience: a task ends after this many measurements in a row without a better one, or
             None to spend the whole budget.
+        latency: a run ends as soon as the best costs of all tasks, each times its weight in the
+            network, add up to no more than this many seconds; None for no such target.
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
     """
 
@@ -48,10 +50,10 @@ class Budget:
         validator=attrs.validators.optional(attrs.validators.gt(0.0)),
         metadata={"duration": True, "help": "wall-clock limit, such as 20m"},
     )
-    batch_size: int = attrs.field(
-        default=16,
-        validator=attrs.validators.ge(1),
-        metadata={"help": "configurations measured per round"},
+    batch_size: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "configurations measured per round; what suits the runner by default"},
     )
     plan_size: int | None = attrs.field(
         default=None,
@@ -62,6 +64,14 @@ class Budget:
         default=None,
         validator=attrs.validators.optional(attrs.validators.ge(1)),
         metadata={"help": "measurements without a better one after which a task ends"},
+    )
+    latency: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
+        metadata={
+            "duration": True,
+            "help": "the run ends when all operators together take no longer, such as 9ms",
+        },
     )
     scope: Scope = attrs.field(
         default=Scope.TASK, metadata={"help": "what the limits hold for: task or network"}

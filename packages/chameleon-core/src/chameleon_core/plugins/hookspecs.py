@@ -73,7 +73,7 @@ class RegistrationHooks:
 
     @hookspec
     def chameleon_schedulers(self) -> Iterable[PluginRecord]:
-        """Schedulers of tasks: ``Class(options, context)`` is a ``loop.Scheduler``."""
+        """Schedulers of tasks: ``Class(options, context)`` is a ``schedulers.Scheduler``."""
         return ()
 
     @hookspec

@@ -1,22 +1,19 @@
-"""The contracts every plugin implements: one module for search, one for hardware."""
+"""The contracts every plugin implements: for search, for code, for what measures it."""
 
 from chameleon_core.stages.archive import Archive, TaskHistory
 from chameleon_core.stages.hardware import (
     Arrays,
     Baseline,
     Builder,
-    Contender,
     Delivery,
     Frontend,
     Kernel,
-    MeasureJob,
-    Runner,
     SpaceProvider,
-    StageRef,
     TargetResolver,
     Winner,
 )
 from chameleon_core.stages.rival import Rival, RivalTrace
+from chameleon_core.stages.runner import Contender, MeasureJob, Runner, StageRef
 from chameleon_core.stages.search import (
     Candidates,
     CostModel,

@@ -1,4 +1,4 @@
-"""Contracts of the stages that touch code and hardware: frontends, spaces, builders, runners.
+"""Contracts of the stages that know code: frontends, spaces, builders, baselines.
 
 A runner's parent process knows tasks and design spaces; only its worker processes make
 builders and kernels, so the code of a candidate never runs beside the search (design rule 3).
@@ -6,17 +6,14 @@ builders and kernels, so the code of a candidate never runs beside the search (d
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import attrs
 from numpy.typing import NDArray
 
-from chameleon_core.measurement import Measurement
 from chameleon_core.space import DesignSpace
 from chameleon_core.task import Task
 
@@ -191,118 +188,3 @@ class Baseline(ABC):
     @abstractmethod
     def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
         """A builder whose only configuration is ``()``, for a worker process of its own."""
-
-
-@attrs.frozen(kw_only=True)
-class StageRef:
-    """A stage as data: enough for a worker process to make it again.
-
-    Attributes:
-        factory: ``"module:Class"``.
-        options: JSON values for the class's options.
-    """
-
-    factory: str
-    options: dict[str, Any] = attrs.field(factory=dict)
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class MeasureJob:
-    """A batch of configurations of one task.
-
-    Attributes:
-        task: the task.
-        space: the space provider, as data.
-        configs: knob indices of each configuration.
-        best_seconds: the task's best cost so far, infinity where there is none; time-outs and
-            early stopping derive from it.
-    """
-
-    task: Task
-    space: StageRef
-    configs: Sequence[tuple[int, ...]]
-    best_seconds: float = float("inf")
-
-
-@attrs.frozen(kw_only=True)
-class Contender:
-    """One side of a final comparison.
-
-    Attributes:
-        name: ``tuned``, ``untuned``, ``onednn`` and so on.
-        variant: which way of computing; empty for a tuned configuration.
-        stage: the space provider or baseline, as data.
-        config: the configuration of a space; ``()`` for a baseline.
-    """
-
-    name: str
-    variant: str = ""
-    stage: StageRef
-    config: tuple[int, ...] = ()
-
-
-class Runner(ABC):
-    """Builds, runs, checks and times. A context manager; workers start when it is entered.
-
-    Attributes:
-        live: whether it times real hardware, so that nothing else should run beside it, and
-            each measurement is on disk when it arrives; False where recorded results are looked
-            up, which cost nothing to repeat: then a batch is committed as one transaction.
-    """
-
-    live: ClassVar[bool] = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def prepare(self, space: StageRef) -> None:  # noqa: B027 - optional hook
-        """Hear what candidates will be built with; called before the runner is entered.
-
-        Workers can import it while the parent still makes tasks and design spaces.
-        """
-
-    @abstractmethod
-    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
-        """Yield exactly one measurement per configuration, each as soon as it is known.
-
-        A bad candidate is a failed measurement, never an exception (design rule 2). The order
-        may differ from the job's; ``Measurement.config`` tells which it is.
-        """
-
-    @abstractmethod
-    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """Time contenders against each other, interleaved, one measurement each, in order."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """What does the measuring, for the record: device, threads, versions (JSON values)."""
-
-    def now(self) -> float:
-        """Seconds on the clock that budgets and wall-clocks are read from; only differences count.
-
-        Real time, unless the runner knows better: one that replays recorded measurements adds the
-        seconds they took when they were made, so that a search's wall-clock is known without
-        spending it.
-        """
-        return time.perf_counter()
-
-    def best_known(self, task: Task) -> float | None:  # noqa: ARG002 - optional hook
-        """The lowest cost in seconds that any configuration can have, where that is known.
-
-        An exhaustive table knows it; hardware does not.
-        """
-        return None
-
-    def interrupt(self) -> None:  # noqa: B027 - optional hook
-        """Called from a signal handler's thread: finish the measurement in flight, then stop."""
-
-    def close(self) -> None:  # noqa: B027 - optional hook
-        """Stop the workers and remove every temporary file; safe to call twice."""

@@ -42,7 +42,7 @@ def pin_to_first_core() -> None:
 
 
 def median_seconds(kernel: Any) -> float:
-    """Median of repeats of at least ``REPEAT_SECONDS`` each, with rests, the first run discarded."""
+    """Median of repeats of ``REPEAT_SECONDS`` each, rests between, the first run discarded."""
     kernel.time(1)
     once = kernel.time(1)
     number = max(1, int(REPEAT_SECONDS / once))

@@ -1,4 +1,4 @@
-"""Which task gets the next batch."""
+"""The contract of schedulers: which task gets the next batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from chameleon_core.plugins.records import NoOptions
 from chameleon_core.task import Task
 
 
@@ -56,14 +55,3 @@ class Scheduler(ABC):
         Args:
             states: one per task, in the order of ``SchedulerContext.tasks``.
         """
-
-
-class RoundRobin(Scheduler):
-    """One batch each in turn: the task with the fewest batches, the first of equals."""
-
-    def __init__(self, _options: NoOptions, _context: SchedulerContext) -> None:
-        pass
-
-    def next_task(self, states: Sequence[TaskState]) -> int | None:
-        waiting = [index for index, state in enumerate(states) if not state.done]
-        return min(waiting, key=lambda index: states[index].rounds, default=None)

@@ -1,0 +1,71 @@
+"""The scheduler of networks: the next batch goes where it is expected to save most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from chameleon_core.schedulers.contract import Scheduler, SchedulerContext, TaskState
+from chameleon_core.schedulers.options import GradientOptions
+
+
+class Gradient(Scheduler):
+    """Gives a batch to the task with the largest expected gain in the network's latency.
+
+    Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which MetaSchedule has as well:
+    the gain of one more batch is estimated from what the last ones saved, and from two optimistic
+    bounds, that a task's cost falls in proportion to its batches, and that it comes within a
+    factor of the operations per second of the network's fastest task. Every batch counts as equally
+    long: the order must not depend on a clock, or a run could not be resumed.
+
+    Beyond Ansor, tasks whose last batches saved next to nothing are left alone, and the run ends
+    when that holds for all.
+
+    Args:
+        options: its options.
+        _context: not needed; everything it looks at is in the states.
+    """
+
+    def __init__(self, options: GradientOptions, _context: SchedulerContext) -> None:
+        self._options = options
+
+    def next_task(self, states: Sequence[TaskState]) -> int | None:
+        waiting = [index for index, state in enumerate(states) if not state.done]
+        fresh = [index for index in waiting if states[index].rounds == 0]
+        if fresh:
+            return fresh[0]
+        paying = [index for index in waiting if not self._settled(states[index], states)]
+        return max(paying, key=lambda index: self._gain(states[index], states), default=None)
+
+    def _settled(self, state: TaskState, states: Sequence[TaskState]) -> bool:
+        """Whether its last batches saved less than is worth a further one."""
+        window, stop = self._options.window, self._options.stop_gain
+        if len(state.history) <= window or stop <= 0.0:
+            return False
+        now = state.history[-1]
+        if math.isinf(now):
+            # Nothing has worked so far: unlucky, up to a point.
+            return len(state.history) > 2 * window
+        saved = state.task.weight * (state.history[-1 - window] - now) / window
+        network = sum(
+            other.task.weight * other.history[-1]
+            for other in states
+            if other.history and math.isfinite(other.history[-1])
+        )
+        return saved < stop * network
+
+    def _gain(self, state: TaskState, states: Sequence[TaskState]) -> float:
+        """Seconds of the network's latency that one more batch is expected to save."""
+        now = state.history[-1] if state.history else math.inf
+        if math.isinf(now):
+            return math.inf
+        before = state.history[-1 - min(self._options.window, len(state.history) - 1)]
+        lately = math.inf if math.isinf(before) else (before - now) / self._options.window
+        fastest = max(other.task.flop / other.history[-1] for other in states if other.history)
+        reachable = self._options.headroom * state.task.flop / fastest if fastest > 0.0 else 0.0
+        hoped = max(0.0, min(now / max(1, len(state.history)), now - reachable))
+        trust = self._options.trust
+        gain = (1.0 - trust) * hoped
+        if trust > 0.0:
+            gain += trust * lately
+        return state.task.weight * gain

@@ -1,0 +1,99 @@
+"""Which task gets the next batch."""
+
+from __future__ import annotations
+
+import math
+
+import hypothesis.strategies as st
+import pytest
+from chameleon_core.schedulers import TaskState
+from chameleon_core.schedulers.gradient import Gradient
+from chameleon_core.schedulers.options import GradientOptions
+from chameleon_core.schedulers.round_robin import RoundRobin
+from chameleon_core.task import Task
+from hypothesis import given
+
+
+def _state(history, *, weight=1, flop=1e9, done=False):
+    task = Task(name="t", operator="o", arguments={}, target="t", flop=flop, weight=weight)
+    rounds = len(history)
+    return TaskState(task=task, rounds=rounds, measured=rounds, history=history, done=done)
+
+
+def _gradient(**options):
+    return Gradient(GradientOptions(**options), None)
+
+
+def test_round_robin_takes_turns_and_skips_what_is_done():
+    scheduler = RoundRobin(None, None)
+    assert scheduler.next_task([_state([1.0]), _state([]), _state([])]) == 1
+    assert scheduler.next_task([_state([1.0]), _state([], done=True), _state([1.0])]) == 0
+    assert scheduler.next_task([_state([1.0], done=True)]) is None
+
+
+def test_gradient_starts_with_a_batch_of_each():
+    scheduler = _gradient()
+    assert scheduler.next_task([_state([9.0]), _state([]), _state([])]) == 1
+    assert scheduler.next_task([_state([9.0]), _state([], done=True), _state([])]) == 2
+
+
+def test_gradient_prefers_what_weighs_more_in_the_network():
+    scheduler = _gradient()
+    alike = [4.0, 3.0]
+    assert scheduler.next_task([_state(alike), _state(alike, weight=4)]) == 1
+    assert scheduler.next_task([_state(alike, weight=4), _state(alike)]) == 0
+
+
+def test_gradient_prefers_what_fell_lately():
+    states = [_state([2.0, 2.0, 2.0]), _state([3.0, 2.5, 2.0])]
+    assert _gradient(stop_gain=0.0).next_task(states) == 1
+
+
+def test_gradient_hopes_for_nothing_from_tasks_at_the_best_throughput():
+    # Alike in everything but their operations: the second is as far as a task can be.
+    states = [_state([2.0, 1.0], flop=1e9), _state([2.0, 1.0], flop=8e9)]
+    assert _gradient().next_task(states) == 0
+
+
+def test_gradient_leaves_settled_tasks_alone_and_then_ends():
+    flat, falling = [5.0, 5.0, 5.0], [5.0, 4.0, 3.0]
+    scheduler = _gradient(window=2, stop_gain=0.01)
+    assert scheduler.next_task([_state(flat, weight=9), _state(falling)]) == 1
+    assert scheduler.next_task([_state(flat), _state(flat)]) is None
+    assert _gradient(stop_gain=0.0).next_task([_state(flat), _state(flat)]) == 0
+
+
+def test_gradient_gives_a_task_without_success_some_more_tries():
+    nothing = [math.inf] * 3
+    assert _gradient().next_task([_state([1.0, 1.0]), _state(nothing)]) == 1
+    assert _gradient().next_task([_state([1.0, 1.0, 1.0]), _state([math.inf] * 9)]) is None
+
+
+@given(
+    histories=st.lists(
+        st.lists(st.sampled_from([math.inf, 8.0, 4.0, 2.0, 1.0]), max_size=6),
+        min_size=1,
+        max_size=5,
+    ),
+    done=st.lists(st.booleans(), min_size=5, max_size=5),
+    trust=st.sampled_from([0.0, 0.2, 1.0]),
+)
+def test_gradient_chooses_a_task_that_is_not_done(histories, done, trust):
+    states = [
+        _state(sorted(history, reverse=True), done=over)
+        for history, over in zip(histories, done, strict=False)
+    ]
+    chosen = _gradient(trust=trust, stop_gain=0.0).next_task(states)
+    waiting = [index for index, state in enumerate(states) if not state.done]
+    assert (chosen in waiting) if waiting else (chosen is None)
+
+
+def test_gradient_ends_whatever_the_costs_do():
+    states = [[9.0], [7.0]]
+    scheduler = _gradient()
+    for _ in range(1000):
+        chosen = scheduler.next_task([_state(history) for history in states])
+        if chosen is None:
+            return
+        states[chosen].append(states[chosen][-1] * (1 - 0.3 ** len(states[chosen])))
+    pytest.fail("it never ends")
