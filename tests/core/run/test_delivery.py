@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import ClassVar
 
+from chameleon_core.cli.results_table import print_network
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.result import NetworkResult, RunResult
@@ -28,6 +29,21 @@ class Delivering(SyntheticFrontend):
         self.seen.append(delivery)
         delivery.folder.mkdir()
         return {**GIVEN, "folder": str(delivery.folder), "reference": "torch"}
+
+
+KERNELS = [
+    {"name": "conv4", "tuned": True, "calls": 3, "seconds": 0.007},
+    {"name": "pool", "tuned": False, "calls": 1, "seconds": 0.00198},
+    {"name": "add", "tuned": False, "calls": 1, "seconds": 0.000015},
+    {"name": "virtual machine", "tuned": False, "calls": 8, "seconds": 0.000005},
+]
+
+
+class Profiled(SyntheticFrontend):
+    """Says where the time of its network goes."""
+
+    def deliver(self, delivery):
+        return {**GIVEN, "folder": str(delivery.folder), "kernels": KERNELS}
 
 
 class Refusing(SyntheticFrontend):
@@ -85,3 +101,17 @@ def test_a_failure_leaves_the_operators_results(pipeline, plugin, tmp_path):
 
 def test_a_model_that_is_no_network_delivers_none(pipeline):
     assert run_pipeline(pipeline()).network == NetworkResult()
+
+
+def test_where_the_time_goes_is_kept_and_shown(pipeline, plugin, capsys):
+    result = _run(pipeline, plugin, Profiled)
+    written = json.loads((result.folder / "best.json").read_text())
+    assert written["network"]["kernels"] == KERNELS
+    assert RunResult.from_json(written, folder=result.folder).network.to_json() == (
+        result.network.to_json()
+    )
+    print_network(result.network)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["conv4", "3", "7.00", "ms", "77.8%"] in rows
+    assert ["pool", "(not", "tuned)", "1", "1.98", "ms", "22.0%"] in rows
+    assert ["2", "others", "9", "20.0", "us", "0.2%"] in rows

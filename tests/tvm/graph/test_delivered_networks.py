@@ -38,6 +38,20 @@ def test_small_networks_are_delivered(network: str, frontend: Any, delivery_of: 
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
+def test_it_is_told_where_the_time_goes(frontend: Any, delivery_of: Any):
+    source = frontend("resnet_small")
+    delivery = delivery_of(source)
+    result = source.deliver(delivery)
+    kernels = result["kernels"]
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    occurrences = {task["name"]: task["occurrences"] for task in manifest["tasks"]}
+    assert {one["name"]: one["calls"] for one in kernels if one["tuned"]} == occurrences
+    assert any(not one["tuned"] for one in kernels), "pooling and the like are there, too"
+    seconds = [one["seconds"] for one in kernels]
+    assert seconds == sorted(seconds, reverse=True)
+    assert min(seconds) > 0
+
+
 def test_an_onnx_file_is_delivered_without_onnxruntime(
     delivery_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -68,6 +68,47 @@ def network_lines(network: NetworkResult) -> list[str]:
     ]
 
 
+KERNEL_HEADER = ("kernel", "calls", "time", "share")
+_SHOWN = 0.01
+"""Kernels that take a smaller share of the network are shown as one."""
+
+
+def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """Where the time of a network goes, one row per kernel, as in ``KERNEL_HEADER``."""
+    total = sum(kernel["seconds"] for kernel in network.kernels)
+    large = [one for one in network.kernels if one["seconds"] >= _SHOWN * total]
+    small = [one for one in network.kernels if one["seconds"] < _SHOWN * total]
+    rows = [
+        (
+            one["name"] if one["tuned"] else f"{one['name']} (not tuned)",
+            one["calls"],
+            one["seconds"],
+        )
+        for one in large
+    ]
+    if small:
+        rows.append(
+            (
+                f"{len(small)} others",
+                sum(one["calls"] for one in small),
+                sum(one["seconds"] for one in small),
+            )
+        )
+    return [
+        (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
+        for name, calls, seconds in rows
+    ]
+
+
+def print_network(network: NetworkResult) -> None:
+    """Print where the time of a network goes, and what became of it."""
+    if network.kernels:
+        sys.stdout.write("\n")
+        print_table(KERNEL_HEADER, kernel_rows(network))
+    for line in network_lines(network):
+        sys.stdout.write(line + "\n")
+
+
 def duration(seconds: float | None) -> str:
     """A kernel's time in three digits, all that timings are good for, with a unit that suits it."""
     if seconds is None:

@@ -94,9 +94,9 @@ def _print(result: RunResult) -> None:
     from chameleon_core.cli.results_table import (  # noqa: PLC0415
         OPERATOR_HEADER,
         failures,
-        network_lines,
         operator_legend,
         operator_rows,
+        print_network,
         print_table,
     )
 
@@ -104,8 +104,7 @@ def _print(result: RunResult) -> None:
     legend = operator_legend(result.operators)
     if legend:
         click.echo(legend)
-    for line in network_lines(result.network):
-        click.echo(line)
+    print_network(result.network)
     if result.network.failure is not None:
         click.echo(result.network.failure, err=True)
     for operator in result.operators:

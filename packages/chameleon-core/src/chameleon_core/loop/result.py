@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,8 @@ class NetworkResult:
         untuned_seconds: one inference as compiled without a tuner, or None.
         rivals: one inference by whatever else runs it here.
         max_relative_error: of its outputs, or None where nothing was compiled.
+        kernels: where its time goes, the slowest first, each with ``name``, ``tuned``, ``calls``
+            in one inference and ``seconds`` of all of them; empty where that is not known.
         folder: where the compiled network is, or None where none was delivered.
         failure: why none was delivered, as a sentence, or None.
     """
@@ -156,14 +158,15 @@ class NetworkResult:
     untuned_seconds: float | None = None
     rivals: Mapping[str, float] = attrs.field(factory=dict)
     max_relative_error: float | None = None
+    kernels: Sequence[Mapping[str, Any]] = ()
     folder: str | None = None
     failure: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What ``run --json`` prints of the network; a place or a failure only if there is one."""
-        values = attrs.asdict(self)
-        optional = {"folder", "failure"}
-        return {k: v for k, v in values.items() if k not in optional or v is not None}
+        """What ``run --json`` prints of the network; without the places of what there is not."""
+        values = {**attrs.asdict(self), "kernels": [dict(kernel) for kernel in self.kernels]}
+        optional = {"folder", "failure", "kernels"}
+        return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> NetworkResult:

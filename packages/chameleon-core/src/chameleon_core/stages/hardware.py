@@ -85,8 +85,9 @@ class Frontend(ABC):
         Returns:
             For ``network`` of the run's result, or None where there is nothing to deliver:
             ``latency_seconds``, ``untuned_seconds``, ``rivals`` (name to seconds) and
-            ``max_relative_error``, each null where it does not apply; ``failure``, a sentence,
-            where nothing was delivered; and more, as JSON values.
+            ``max_relative_error``, each null where it does not apply; ``kernels``, where its
+            time goes (see ``NetworkResult``); ``failure``, a sentence, where nothing was
+            delivered; and more, as JSON values.
 
         Raises:
             ChameleonError: it cannot be done at all.

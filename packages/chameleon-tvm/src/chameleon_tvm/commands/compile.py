@@ -30,7 +30,7 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
     Nothing is tuned. Of a run that has not ended, operators without a measurement are compiled
     as TVM would.
     """
-    from chameleon_core.cli.results_table import network_lines  # noqa: PLC0415 - --help is quick
+    from chameleon_core.cli.results_table import print_network  # noqa: PLC0415 - --help is quick
     from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
@@ -39,8 +39,8 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
         result = _compiled(store, pipeline, (output or folder / NETWORK).absolute())
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
-    for line in [] if as_json else network_lines(result):
-        click.echo(line)
+    else:
+        print_network(result)
     if result.failure is not None:
         error = ChameleonError(result.failure, hint="See the log above for the reason.")
         click.echo(str(error), err=True)

@@ -65,7 +65,9 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
         }
         if verdict.problem is not None:
             return {**result, "failure": made.accuse(verdict)}
-        result.update(made.latencies(staged))
+        ours = stack.enter_context(made.running(staged))
+        result.update(made.latencies(ours))
+        result["kernels"] = made.kernel_seconds(ours, staged)
         verification = {
             "reference": made.reference.name,
             "samples": SAMPLES,
@@ -140,11 +142,14 @@ class _Making:
         blame = f"the kernel of {names} is to blame" if keys else "it fails without any kernel too"
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
-    def latencies(self, folder: Path) -> dict[str, Any]:
+    def running(self, folder: Path) -> NetworkProcess:
+        """The network of a folder in a process of its own."""
+        return self._process("network", folder)
+
+    def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
         """Seconds of the network, of itself untuned, and of its rivals, in turns."""
         if not self._frontend.options.compare:
             return {}
-        ours = self._stack.enter_context(self._process("network", folder))
         processes = [ours]
         opened = [self._opened(name, self._rival) for name in self._frontend.rivals[1:]]
         if self.reference.name in self._frontend.rivals:
@@ -158,6 +163,14 @@ class _Making:
             "untuned_seconds": seconds.get(UNTUNED),
             "rivals": rivals,
         }
+
+    def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
+        """Where the time goes; nothing where that cannot be found out."""
+        try:
+            return process.profile(str(folder), self._samples[0])
+        except ChameleonError as error:
+            log.warning("network_not_profiled", problem=str(error), hint=error.hint)
+            return []
 
     def _reference(self) -> NetworkProcess:
         """What has the right answers: the first rival, or TVM untuned where there is none."""

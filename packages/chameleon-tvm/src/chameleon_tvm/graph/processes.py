@@ -85,6 +85,18 @@ class NetworkProcess:
         times: list[float] = self._ask(request, _RUN_SECONDS)["seconds"]
         return times
 
+    def profile(self, folder: str, inputs: Arrays) -> list[dict[str, Any]]:
+        """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        given = self._file("inputs")
+        write_arrays(given, inputs)
+        request = {"do": "profile", "inputs": str(given), "folder": folder}
+        kernels: list[dict[str, Any]] = self._ask(request, _RUN_SECONDS)["kernels"]
+        return kernels
+
     def close(self) -> None:
         """End the process and all it started; safe to call twice."""
         with contextlib.suppress(ProcessLookupError):
