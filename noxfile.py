@@ -15,9 +15,13 @@ PYTHONS = ["3.12", "3.13"]
 
 
 def install_everything(session: nox.Session) -> None:
-    """Install all local packages in one pip command, since they pin each other exactly."""
+    """Install all local packages in one pip command, since they pin each other exactly.
+
+    With the rivals that networks are compared with where they are there.
+    """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
-    session.install(*CONSTRAINTS, *editable, "pytest", "pytest-timeout", "hypothesis")
+    tools = ("pytest", "pytest-timeout", "hypothesis")
+    session.install(*CONSTRAINTS, *editable, *tools, "onnxruntime", "onnxscript", "openvino")
 
 
 @nox.session

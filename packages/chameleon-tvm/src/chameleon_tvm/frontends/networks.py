@@ -19,7 +19,18 @@ from chameleon_tvm.frontends.network_options import (
     OnnxOptions,
     TorchOptions,
 )
-from chameleon_tvm.frontends.running import Network, onnx_session, torch_network
+from chameleon_tvm.frontends.running import (
+    ONNXRUNTIME,
+    OPENVINO,
+    TORCH,
+    TORCH_COMPILE,
+    Network,
+    installed,
+    onnx_bytes,
+    onnx_session,
+    openvino_network,
+    torch_network,
+)
 from chameleon_tvm.frontends.torch_programs import builtin_program, exported, loaded
 
 if TYPE_CHECKING:
@@ -122,10 +133,14 @@ class ProgramFrontend(NetworkFrontend):
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        return ("torch", "torch.compile")
+        return installed(TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
 
     def rival(self, name: str, threads: int) -> Network:
-        return torch_network(self.program, compiled=name == "torch.compile", threads=threads)
+        if name == ONNXRUNTIME:
+            return onnx_session(onnx_bytes(self.program), threads=threads)
+        if name == OPENVINO:
+            return openvino_network(self.program, threads=threads)
+        return torch_network(self.program, compiled=name == TORCH_COMPILE, threads=threads)
 
 
 class BuiltinFrontend(ProgramFrontend):
@@ -214,10 +229,11 @@ class OnnxFrontend(NetworkFrontend):
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        return ("onnxruntime",)
+        return (ONNXRUNTIME, *installed(OPENVINO))
 
     def rival(self, name: str, threads: int) -> Network:
-        del name
+        if name == OPENVINO:
+            return openvino_network(self.options.file, threads=threads)
         return onnx_session(self.options.file, threads=threads)
 
 

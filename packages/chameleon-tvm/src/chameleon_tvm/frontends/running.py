@@ -1,8 +1,9 @@
-"""A network run by what a user has already: torch, torch.compile, onnxruntime."""
+"""A network run by what a user has already: torch, torch.compile, onnxruntime, OpenVINO."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,24 @@ from chameleon_core.stages import Arrays
 
 Network = Callable[[Arrays], Arrays]
 """Outputs of a network for its inputs."""
+
+TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO = "torch", "torch.compile", "onnxruntime", "openvino"
+"""What can run a network."""
+
+_NEEDS = {
+    ONNXRUNTIME: ("onnxruntime", "onnxscript"),
+    OPENVINO: ("openvino",),
+}
+"""Modules without which one cannot run a network of torch."""
+
+
+def installed(*names: str) -> tuple[str, ...]:
+    """Those of the names that can run a network of torch here; nothing is imported."""
+    return tuple(
+        name
+        for name in names
+        if all(importlib.util.find_spec(module) for module in _NEEDS.get(name, ()))
+    )
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
@@ -39,11 +58,24 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     return run
 
 
-def onnx_session(file: str, *, threads: int) -> Network:
+def onnx_bytes(program: Any) -> bytes:
+    """An exported program as an ONNX file's content.
+
+    Args:
+        program: the ``torch.export.ExportedProgram``.
+    """
+    exporter = importlib.import_module("torch.onnx")
+    made: bytes = exporter.export(
+        program, dynamo=True, verbose=False
+    ).model_proto.SerializeToString()
+    return made
+
+
+def onnx_session(file: str | bytes, *, threads: int) -> Network:
     """An ONNX file run by onnxruntime on the CPU.
 
     Args:
-        file: the file.
+        file: the file, or its content.
         threads: it computes with.
     """
     runtime = importlib.import_module("onnxruntime")
@@ -55,5 +87,32 @@ def onnx_session(file: str, *, threads: int) -> Network:
     def run(inputs: Arrays) -> Arrays:
         found = session.run(None, dict(zip(names, inputs, strict=True)))
         return [np.asarray(output) for output in found]
+
+    return run
+
+
+def openvino_network(model: Any, *, threads: int) -> Network:
+    """A network run by OpenVINO on the CPU, in float32.
+
+    Args:
+        model: an ONNX file, or a ``torch.export.ExportedProgram``.
+        threads: it computes with.
+    """
+    openvino = importlib.import_module("openvino")
+    compiled = openvino.Core().compile_model(
+        openvino.convert_model(model),
+        "CPU",
+        {
+            "INFERENCE_NUM_THREADS": threads,
+            # Without it bfloat16 is used where the CPU has it.
+            "INFERENCE_PRECISION_HINT": "f32",
+            "PERFORMANCE_HINT": "LATENCY",
+        },
+    )
+    request = compiled.create_infer_request()
+
+    def run(inputs: Arrays) -> Arrays:
+        found = request.infer(list(inputs))
+        return [np.asarray(found[output]) for output in compiled.outputs]
 
     return run

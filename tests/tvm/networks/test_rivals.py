@@ -1,0 +1,51 @@
+"""What else runs a network gives the answers that torch gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_tvm.frontends import running
+from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
+from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def source() -> BuiltinFrontend:
+    return BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+
+
+def _agree(frontend: Any, name: str, inputs: Any, expected: Any) -> None:
+    [got] = frontend.rival(name, 1)(inputs)
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_rivals_of_torch_networks(source: BuiltinFrontend, name: str):
+    pytest.importorskip(name)
+    assert name in source.rivals
+    inputs = source.samples(np.random.default_rng(0))
+    [expected] = source.rival("torch", 1)(inputs)
+    _agree(source, name, inputs, expected)
+
+
+def test_rivals_of_onnx_files(source: BuiltinFrontend, tmp_path: Path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    file = tmp_path / "net.onnx"
+    file.write_bytes(running.onnx_bytes(source.program))
+    frontend = OnnxFrontend(OnnxOptions(file=str(file)))
+    assert frontend.rivals == ("onnxruntime", "openvino")
+    inputs = source.samples(np.random.default_rng(1))
+    [expected] = source.rival("torch", 1)(inputs)
+    for name in frontend.rivals:
+        _agree(frontend, name, inputs, expected)
+
+
+def test_what_is_not_installed_is_no_rival(source: BuiltinFrontend, monkeypatch: Any):
+    monkeypatch.setattr(running.importlib.util, "find_spec", lambda _: None)
+    assert source.rivals == ("torch", "torch.compile")
