@@ -9,6 +9,7 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
+from chameleon_cost_models.bagging import bagged_trees, opinions, tree_parameters
 from chameleon_cost_models.inputs import THREADS, Features, features_of, teaches
 from chameleon_cost_models.mixed_options import MixedOptions
 
@@ -22,8 +23,6 @@ _HOPELESS = -3.0
 """Score of a configuration that will certainly fail, in standard deviations of what was timed."""
 
 _VALIDITY_ROUNDS = 30
-
-Gradient = NDArray[np.float32]
 
 
 class MixedEnsemble(CostModel):
@@ -65,8 +64,7 @@ class MixedEnsemble(CostModel):
         if not len(configs):
             return np.zeros(0)
         features = features_of(self._space, configs)
-        votes = self._members.inplace_predict(features, validate_features=False)
-        votes = np.asarray(votes, np.float64).reshape(len(features), -1)
+        votes = opinions(self._members, features)
         # Members disagree about a scale; that the scales differ is no uncertainty.
         variance: Scores = 0.5 * (
             votes[:, ::2].var(axis=1, ddof=1) + votes[:, 1::2].var(axis=1, ddof=1)
@@ -81,33 +79,16 @@ class MixedEnsemble(CostModel):
         return {
             "max_depth": self._options.max_depth,
             "eta": self._options.learning_rate,
-            "nthread": THREADS,
-            "tree_method": "hist",
-            "verbosity": 0,
-            "seed": self._seed,
         }
 
     def _grown(self, features: Features, quality: Scores) -> Any:
-        # Imported here: it takes a second, which the first batch need not wait for.
-        import xgboost  # noqa: PLC0415
-
-        shape = (len(quality), self._options.members)
         scales = (_standardised(quality), _standardised(np.log(quality)))
-        columns = [scales[member % 2] for member in range(shape[1])]
-        targets = np.stack(columns, axis=1).astype(np.float32)
-        # The Bayesian bootstrap (Rubin 1981): smoother than drawing rows.
-        weights = np.random.default_rng(self._seed).exponential(size=shape).astype(np.float32)
-
-        def squared_error(predicted: Gradient, _data: object) -> tuple[Gradient, Gradient]:
-            gradient: Gradient = (predicted.reshape(shape) - targets) * weights
-            return gradient, weights
-
-        data = xgboost.DMatrix(features, label=targets, nthread=THREADS)
-        return xgboost.train(
-            {**self._parameters(), "min_child_weight": 0.0, "base_score": 0.0},
-            data,
-            num_boost_round=self._options.rounds,
-            obj=squared_error,
+        return bagged_trees(
+            features,
+            np.stack([scales[member % 2] for member in range(self._options.members)], axis=1),
+            seed=self._seed,
+            rounds=self._options.rounds,
+            parameters={**self._parameters(), "min_child_weight": 0.0},
         )
 
     def _classifier(self, features: Features, valid: NDArray[np.bool_]) -> Any:
@@ -115,7 +96,7 @@ class MixedEnsemble(CostModel):
 
         data = xgboost.DMatrix(features, label=valid.astype(np.float32), nthread=THREADS)
         return xgboost.train(
-            {**self._parameters(), "objective": "binary:logistic"},
+            {**tree_parameters(self._seed), **self._parameters(), "objective": "binary:logistic"},
             data,
             num_boost_round=_VALIDITY_ROUNDS,
         )
