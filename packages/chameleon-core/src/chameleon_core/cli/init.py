@@ -38,12 +38,15 @@ budget:
   measurements: 64
   # wall_time: 20m
 
+{required}seed: 0
+# output: runs/{stem}    # the run folder, relative to where the command is given
+"""
+
+_REQUIRED = """\
 # A result that must be reached: exit code 5 where it is not.
 # baselines: [{baselines}]
 # require: {{min_ratio: 0.9, against: {against}}}
 
-seed: 0
-# output: runs/{stem}    # the run folder, relative to where the command is given
 """
 
 
@@ -60,8 +63,11 @@ def template(registry: Registry, stem: str) -> str:
         names = registry.names(kind)
         if names:
             lines.append(f"# {key}: {names[0]}    # {', '.join(names)}\n")
-    baselines = registry.names("baselines") or ("untuned",)
-    lines.append(_TAIL.format(baselines=", ".join(baselines), against=baselines[0], stem=stem))
+    baselines = registry.names("baselines")
+    required = ""
+    if baselines:
+        required = _REQUIRED.format(baselines=", ".join(baselines), against=baselines[0])
+    lines.append(_TAIL.format(required=required, stem=stem))
     return "".join(lines)
 
 
