@@ -41,16 +41,21 @@ def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
 
 
 def operator_legend(operators: Sequence[OperatorResult]) -> str:
-    """What the columns ``vendor`` and ``ratio`` mean, or nothing where they are empty."""
+    """What ``vendor`` and ``ratio`` mean, and the largest error; what there is of it."""
     vendors = sorted(
         {one.name for operator in operators for one in operator.variants if one.vendor}
     )
-    if not vendors:
-        return ""
-    return (
-        f"vendor: {', '.join(vendors)}, the fastest of its variants\n"
-        "ratio: vendor / tuned, above 1 the tuned kernel is faster"
-    )
+    lines = []
+    if vendors:
+        lines += [
+            f"vendor: {', '.join(vendors)}, the fastest of its variants",
+            "ratio: vendor / tuned, above 1 the tuned kernel is faster",
+        ]
+    errors = {one.max_relative_error: one.name for one in operators if one.max_relative_error}
+    if errors:
+        worst = max(errors)
+        lines.append(f"largest relative error of a tuned operator: {worst:.1e} ({errors[worst]})")
+    return "\n".join(lines)
 
 
 def network_lines(network: NetworkResult) -> list[str]:

@@ -45,6 +45,8 @@ class OperatorResult:
         best: the winner decoded, or None.
         search_seconds: the winner's cost when it was found; ``tuned_seconds`` is the later,
             interleaved measurement.
+        max_relative_error: of the winner's outputs, as ``Measurement`` has it; None where
+            nothing was compared.
         measurements: configurations measured, failures included.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
@@ -59,6 +61,7 @@ class OperatorResult:
     config: tuple[int, ...] | None = None
     best: Mapping[str, Any] | None = None
     search_seconds: float | None = None
+    max_relative_error: float | None = None
     measurements: int = 0
     failed: Mapping[str, int] = attrs.field(factory=dict)
     failure: str | None = None
@@ -111,6 +114,7 @@ class OperatorResult:
             "wall_seconds": self.spending.total,
             "spent_seconds": attrs.asdict(self.spending),
             "search_seconds": self.search_seconds,
+            "max_relative_error": self.max_relative_error,
             "config": None if self.config is None else list(self.config),
             "best": None if self.best is None else dict(self.best),
             "space": self.space,
@@ -131,6 +135,7 @@ class OperatorResult:
             config=None if config is None else tuple(config),
             best=value["best"],
             search_seconds=value["search_seconds"],
+            max_relative_error=value.get("max_relative_error"),
             measurements=value["measurements"],
             failed=value["failed"],
             failure=value.get("failure"),  # folders of earlier versions have none

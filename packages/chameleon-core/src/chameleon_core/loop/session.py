@@ -163,6 +163,7 @@ class Session:
             config=config,
             best=None if config is None else run.space.decode(config),
             search_seconds=None if found is None else found.cost,
+            max_relative_error=None if found is None else found.max_relative_error,
             measurements=len(run.measurements),
             failed=run.failed,
             failure=run.failure,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
-import numpy as np
 
-from chameleon_core.task import Task
+if TYPE_CHECKING:  # the options of schedulers are imported with every command
+    import numpy as np
+
+    from chameleon_core.task import Task
 
 
 @attrs.frozen(kw_only=True)
