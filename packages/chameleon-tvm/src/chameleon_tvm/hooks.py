@@ -104,6 +104,11 @@ def chameleon_commands() -> Iterable[CommandRecord]:
         summary="Compile and verify the network of a run, without tuning.",
         factory="chameleon_tvm.commands.compile:command",
     )
+    yield CommandRecord(
+        name="bench-network",
+        summary="Time a delivered network against whatever else runs it here.",
+        factory="chameleon_tvm.commands.bench_network:command",
+    )
 
 
 @hookimpl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -34,9 +34,11 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
     from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
+    from chameleon_tvm.commands.runs import pipeline_of  # noqa: PLC0415
+
     with read_store(folder) as store:
-        pipeline = _pipeline(store, folder)
-        result = _compiled(store, pipeline, (output or folder / NETWORK).absolute())
+        output = (output or folder / NETWORK).absolute()
+        result = _compiled(store, pipeline_of(store, folder), output)
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:
@@ -47,40 +49,19 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
         raise SystemExit(ExitCode.NO_VALID_RESULT)
 
 
-def _pipeline(store: RecordStore, folder: Path) -> ResolvedPipeline:
-    from chameleon_core.errors import RunFolderError  # noqa: PLC0415
-    from chameleon_core.pipeline.load import from_dict  # noqa: PLC0415
-
-    owner: dict[str, Any] | None = store.fact("pipeline")
-    if owner is None:
-        raise RunFolderError(
-            f"{folder} does not say which pipeline it belongs to",
-            hint="Run `chameleon run` on the pipeline first.",
-        )
-    return from_dict(owner["document"])
-
-
 def _compiled(store: RecordStore, pipeline: ResolvedPipeline, output: Path) -> NetworkResult:
-    from chameleon_core.errors import ConfigError  # noqa: PLC0415
-    from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
-    from chameleon_core.stages import Delivery, Frontend  # noqa: PLC0415
-
-    frontend = frontend_of(pipeline)
-    if getattr(type(frontend), "deliver", Frontend.deliver) is Frontend.deliver:
-        raise ConfigError(
-            f"the model of this run, {pipeline.model.name!r}, is no network",
-            hint="Runs on builtin, torch and onnx models can be compiled.",
-        )
-    runner = store.fact("runner") or {}
     from chameleon_core.loop.result import NetworkResult  # noqa: PLC0415
+    from chameleon_core.stages import Delivery  # noqa: PLC0415
 
-    delivered = frontend.deliver(
+    from chameleon_tvm.commands.runs import network_of, threads_of  # noqa: PLC0415
+
+    delivered = network_of(pipeline).deliver(
         Delivery(
             target=str(store.fact("target")),
             winners=_winners(store),
             space=pipeline.space.create(),
             folder=output,
-            threads=int(runner.get("threads") or 1),
+            threads=threads_of(store),
         )
     )
     return NetworkResult.from_json(delivered or {})

@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
@@ -25,7 +24,7 @@ from chameleon_tvm.graph.package import (
     write_package,
 )
 from chameleon_tvm.graph.prepare import prepared
-from chameleon_tvm.graph.processes import NetworkProcess
+from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, rival_process
 from chameleon_tvm.graph.verify import SAMPLES, TOLERANCE, Verdict, compared, guilty
 
 if TYPE_CHECKING:
@@ -192,16 +191,7 @@ class _Making:
         return process
 
     def _rival(self, name: str) -> NetworkProcess:
-        frontend = type(self._frontend)
-        options = self._frontend.options
-        request = {
-            "role": "rival",
-            "factory": f"{frontend.__module__}:{frontend.__qualname__}",
-            "type": f"{type(options).__module__}:{type(options).__qualname__}",
-            "options": attrs.asdict(options),
-            "name": name,
-        }
-        return NetworkProcess(name, request, threads=self._delivery.threads)
+        return rival_process(self._frontend, name, threads=self._delivery.threads)
 
     def _untuned(self, name: str) -> NetworkProcess:
         folder = self._scratch / name
@@ -210,8 +200,7 @@ class _Making:
         return self._process(name, folder)
 
     def _process(self, name: str, folder: Path) -> NetworkProcess:
-        request = {"role": "delivered", "folder": str(folder)}
-        return NetworkProcess(name, request, threads=self._delivery.threads)
+        return delivered_process(name, folder, threads=self._delivery.threads)
 
 
 def _replace(staged: Path, folder: Path) -> None:

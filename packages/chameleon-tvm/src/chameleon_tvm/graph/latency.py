@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 import structlog
 from chameleon_core.errors import ChameleonError
@@ -17,25 +18,46 @@ ROUNDS = 7
 TURN_SECONDS = 0.3
 """A turn is at least this long; a network slower than that runs once a turn."""
 
+REST_SECONDS = 0.02
+"""Between turns, so that whatever placed two virtual cores on one physical core can undo it."""
+
+Rounds = Mapping[str, Sequence[float] | None]
+"""Of each network the median seconds of each of its turns; None for one that fails."""
+
+
+def turn_seconds(
+    processes: Sequence[NetworkProcess], inputs: Arrays, *, rounds: int = ROUNDS
+) -> Rounds:
+    """Seconds of one inference of each network in each of its turns.
+
+    The turns are interleaved, so that all meet the same stretches of a disturbed machine.
+
+    Args:
+        processes: the networks.
+        inputs: of one inference.
+        rounds: turns of each.
+    """
+    times: dict[str, list[float] | None] = {process.name: [] for process in processes}
+    for _ in range(rounds):
+        for process in processes:
+            found = times[process.name]
+            if found is None:
+                continue
+            time.sleep(REST_SECONDS)
+            try:
+                found.append(statistics.median(process.seconds(inputs, about=TURN_SECONDS)))
+            except ChameleonError as error:
+                log.warning("network_not_timed", network=process.name, problem=str(error))
+                times[process.name] = None
+    return times
+
 
 def median_seconds(processes: Sequence[NetworkProcess], inputs: Arrays) -> dict[str, float | None]:
-    """Median seconds of one inference of each network, None for one that fails.
-
-    Their turns are interleaved, so that all meet the same stretches of a disturbed machine.
+    """Median over the turns of each network, None for one that fails.
 
     Args:
         processes: the networks.
         inputs: of one inference.
     """
-    times: dict[str, list[float] | None] = {process.name: [] for process in processes}
-    for _ in range(ROUNDS):
-        for process in processes:
-            found = times[process.name]
-            if found is None:
-                continue
-            try:
-                found += process.seconds(inputs, about=TURN_SECONDS)
-            except ChameleonError as error:
-                log.warning("network_not_timed", network=process.name, problem=str(error))
-                times[process.name] = None
+    times = turn_seconds(processes, inputs)
     return {name: statistics.median(found) if found else None for name, found in times.items()}

@@ -12,12 +12,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import attrs
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.serve import read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from chameleon_tvm.frontends.networks import NetworkFrontend
 
 _START_SECONDS = 300.0
 """For importing and compiling: torch.compile takes minutes on a large network."""
@@ -162,3 +166,34 @@ class NetworkProcess:
             f"the process of {self.name} ended with {how}",
             hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
         )
+
+
+def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
+    """A process with the compiled network of a folder.
+
+    Args:
+        name: what it is called in messages.
+        folder: the network's.
+        threads: that it computes with.
+    """
+    request = {"role": "delivered", "folder": str(folder)}
+    return NetworkProcess(name, request, threads=threads)
+
+
+def rival_process(frontend: NetworkFrontend, name: str, *, threads: int) -> NetworkProcess:
+    """A process in which something else runs a network.
+
+    Args:
+        frontend: the network.
+        name: one of ``frontend.rivals``.
+        threads: that it computes with.
+    """
+    kind, options = type(frontend), frontend.options
+    request = {
+        "role": "rival",
+        "factory": f"{kind.__module__}:{kind.__qualname__}",
+        "type": f"{type(options).__module__}:{type(options).__qualname__}",
+        "options": attrs.asdict(options),
+        "name": name,
+    }
+    return NetworkProcess(name, request, threads=threads)

@@ -1,0 +1,55 @@
+"""What the commands about networks read from a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chameleon_core.pipeline.schema import ResolvedPipeline
+    from chameleon_core.store import RecordStore
+
+    from chameleon_tvm.frontends.networks import NetworkFrontend
+
+
+def pipeline_of(store: RecordStore, folder: Path) -> ResolvedPipeline:
+    """The pipeline that a run folder belongs to.
+
+    Raises:
+        RunFolderError: it says none.
+    """
+    from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
+    from chameleon_core.pipeline.load import from_dict  # noqa: PLC0415
+
+    owner: dict[str, Any] | None = store.fact("pipeline")
+    if owner is None:
+        raise RunFolderError(
+            f"{folder} does not say which pipeline it belongs to",
+            hint="Run `chameleon run` on the pipeline first.",
+        )
+    return from_dict(owner["document"])
+
+
+def network_of(pipeline: ResolvedPipeline) -> NetworkFrontend:
+    """The network that a pipeline is about.
+
+    Raises:
+        ConfigError: its model is no network.
+    """
+    from chameleon_core.errors import ConfigError  # noqa: PLC0415
+    from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
+
+    from chameleon_tvm.frontends.networks import NetworkFrontend  # noqa: PLC0415
+
+    frontend = frontend_of(pipeline)
+    if not isinstance(frontend, NetworkFrontend):
+        raise ConfigError(
+            f"the model of this run, {pipeline.model.name!r}, is no network",
+            hint="Runs on builtin, torch and onnx models can be compiled.",
+        )
+    return frontend
+
+
+def threads_of(store: RecordStore) -> int:
+    """Threads that the kernels of a run were measured with."""
+    return int((store.fact("runner") or {}).get("threads") or 1)

@@ -1,0 +1,86 @@
+"""A small network from its pipeline to the commands that take its run folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+
+def _chameleon(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    start = "from chameleon_core.cli import main; main()"
+    command = [sys.executable, "-c", start, *map(str, words)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("network")
+    pipeline = {
+        "model": {"builtin": {"network": "resnet_small", "compare": False}},
+        "target": "native",
+        "baselines": [],
+        "scheduler": {"name": "gradient", "window": 1},
+        "budget": {"measurements": 24, "batch_size": 2, "scope": "network"},
+        "output": str(folder / "run"),
+    }
+    (folder / "p.yaml").write_text(json.dumps(pipeline))
+    finished = _chameleon("run", folder / "p.yaml", "--json")
+    assert finished.returncode == 0, finished.stderr
+    network = json.loads(finished.stdout)["network"]
+    assert network["max_relative_error"] < 1e-4
+    assert network["kernels"]
+    assert network["latency_seconds"] is None, "nothing was to be compared"
+    return folder / "run"
+
+
+def test_a_run_is_compiled_again_elsewhere(run: Path, tmp_path: Path):
+    finished = _chameleon("compile", run, "-o", tmp_path / "net", "--json")
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)["network"]["folder"] == str(tmp_path / "net")
+    assert {one.name for one in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
+
+
+def test_a_delivered_network_is_timed_against_others(run: Path):
+    finished = _chameleon("bench-network", run, "--rounds", "2", "--rivals", "torch", "--json")
+    assert finished.returncode == 0, finished.stderr
+    value: dict[str, Any] = json.loads(finished.stdout)
+    assert list(value["contenders"]) == ["network", "torch"]
+    for one in value["contenders"].values():
+        assert 0 < one["low_seconds"] <= one["median_seconds"] <= one["high_seconds"]
+        assert one["turns"] == 2
+    medians = [one["median_seconds"] for one in value["contenders"].values()]
+    assert value["ratio"] == pytest.approx(medians[1] / medians[0])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words", "said"),
+    [
+        (lambda _: None, ("--rivals", "tensorflow"), "tensorflow cannot run this network"),
+        (lambda run: shutil.rmtree(run / "network"), (), "no network was delivered"),
+    ],
+)
+def test_what_cannot_be_timed_is_said(
+    run: Path, tmp_path: Path, prepare: Any, words: tuple[str, ...], said: str
+):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    prepare(copy)
+    finished = _chameleon("bench-network", copy, *words)
+    assert finished.returncode == 2
+    assert said in finished.stderr
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
+    for command in ("compile", "bench-network"):
+        finished = _chameleon(command, tmp_path)
+        assert finished.returncode == 2
+        assert str(tmp_path) in finished.stderr
