@@ -133,3 +133,20 @@ def test_an_epilogue_that_it_would_not_fuse_is_not_supported(epilogue):
     spec = SPECS["3x3"]
     assert baseline.supports(spec.task("t", CPU))
     assert not baseline.supports(attrs.evolve(spec, **epilogue).task("t", CPU))
+
+
+def test_cold_caches_are_cold_for_the_weights_alone():
+    import torch  # noqa: PLC0415 - as in the builder, after TVM
+    from chameleon_runners.baselines.torch_kernel import TorchKernel  # noqa: PLC0415
+
+    made = []
+
+    def arguments():
+        made.append((torch.ones(4), torch.ones(8)))
+        return made[-1]
+
+    kernel = TorchKernel(lambda data, weights: data.sum() + weights.sum(), arguments, [16, 32], {1})
+    kernel.time(2, cold_bytes=90)
+    data, weights = zip(*kernel._copies, strict=True)
+    assert len(weights) == len({id(one) for one in weights}) == 1 + 3
+    assert len({id(one) for one in data}) == 1

@@ -28,8 +28,20 @@ def test_outputs_are_unpacked_and_repeatable(dense):
     np.testing.assert_array_equal(kernel.outputs()[0], first)
 
 
-def test_argument_bytes_counts_inputs_and_outputs(dense):
-    assert dense[1].argument_bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4)
+def test_without_constants_inputs_and_outputs_are_cold(dense):
+    assert dense[1].cold_bytes_each == 4 * (8 * 16 + 16 * 4 + 8 * 4)
+
+
+def test_with_constants_they_alone_are_cold(dense):
+    operator, other = dense
+    kernel = TVMKernel(other._program, TARGET, constants=operator.constants)
+    assert kernel.cold_bytes_each == 4 * 16 * 4
+    assert kernel.time(3, cold_bytes=1000) > 0
+    data, weights, output = zip(*kernel._rotation, strict=True)
+    assert len({id(one) for one in data}) == len({id(one) for one in output}) == 1
+    assert len({id(one) for one in weights}) == len(weights) == 5
+    expected = operator.reference(operator.inputs())[0].T
+    np.testing.assert_allclose(kernel.outputs()[0], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("cold_bytes", [0, 1 << 16])
@@ -54,4 +66,4 @@ def test_cold_copies_cover_the_bytes_asked_for(dense):
     kernel = dense[1]
     kernel.time(2, cold_bytes=1 << 16)
     others = len(kernel._rotation) - 1
-    assert others * kernel.argument_bytes >= 1 << 16
+    assert others * kernel.cold_bytes_each >= 1 << 16

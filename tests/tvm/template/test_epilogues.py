@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
-PROVIDER = TemplateSpace(TemplateOptions())
+PROVIDER = TemplateSpace(TemplateOptions(algorithms=("direct",)))
 FEW = settings(
     max_examples=16, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )

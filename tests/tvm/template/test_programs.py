@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
 HASWELL = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
-PROVIDER = TemplateSpace(TemplateOptions())
+PROVIDER = TemplateSpace(TemplateOptions(algorithms=("direct",)))
 FEW = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )

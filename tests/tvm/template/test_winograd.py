@@ -104,8 +104,10 @@ def test_errors_are_what_they_are_expected_to_be():
         assert np.abs(got - expected).max() / np.abs(expected).max() <= expected_error(out, 128)
 
 
-def test_the_default_space_is_the_direct_one_unchanged():
-    plain = TemplateSpace(TemplateOptions()).design_space(R5.task("t", ZEN4))
+def test_the_default_space_has_all_algorithms_and_the_direct_one_unchanged():
+    default = TemplateSpace(TemplateOptions()).design_space(R5.task("t", ZEN4))
+    assert default.fingerprint == space_of(R5, *ALL).fingerprint
+    plain = space_of(R5, "direct")
     assert "algorithm" not in plain.index
     joined = space_of(R5, *ALL)
     direct = joined.start[joined.start[:, 0] == 0]

@@ -88,7 +88,9 @@ class LocalOptions:
     cold_bytes: int = attrs.field(
         default=0,
         validator=validators.ge(0),
-        metadata={"help": "bytes touched between runs so that caches are cold; 0 for hot caches"},
+        metadata={
+            "help": "bytes touched between runs, so that weights come from memory; 0 for hot caches"
+        },
     )
     repeat_seconds: float = attrs.field(
         default=0.0005,

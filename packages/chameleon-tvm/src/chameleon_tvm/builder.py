@@ -42,7 +42,8 @@ class TVMBuilder(Builder):
         """
 
     def build(self, config: Sequence[int]) -> Kernel:
-        return TVMKernel(self.program(config), self.task.target)
+        program = self.program(config)
+        return TVMKernel(program, self.task.target, constants=self.operator.constants)
 
     def reference(self) -> tuple[Arrays, float]:
         return self.operator.reference(self.inputs), self.operator.tolerance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 import numpy as np
@@ -42,9 +42,13 @@ class TVMKernel(Kernel):
     Args:
         program: the function and its packed inputs.
         target: the canonical target, as ``TargetResolver.resolve`` gives it.
+        constants: places of the inputs that are constants of a network: cold caches are cold for
+            them alone. Empty where there are none: then for all arguments.
     """
 
-    def __init__(self, program: Program, target: str) -> None:
+    def __init__(
+        self, program: Program, target: str, *, constants: Collection[int] = frozenset()
+    ) -> None:
         resolved = tvm_target(target)
         self._module = compile_function(program.function, resolved, plain_loops=program.plain_loops)
         self._function = self._module["main"]
@@ -52,6 +56,7 @@ class TVMKernel(Kernel):
             "cpu" if resolved.kind.name == "llvm" else str(resolved.kind.name)
         )
         self._program = program
+        self._constants = sorted(constants)
         self._arguments = self._allocate()
         self._evaluators: dict[
             tuple[int, int], Callable[..., tvm.runtime.module.BenchmarkResult]
@@ -60,11 +65,12 @@ class TVMKernel(Kernel):
         self._turn = 0
 
     @property
-    def argument_bytes(self) -> int:
-        """Bytes of one set of arguments: inputs, packed weights and outputs."""
+    def cold_bytes_each(self) -> int:
+        """Bytes of one copy of the arguments that cold caches are cold for, as packed."""
+        cold = [self._arguments[place] for place in self._constants] or self._arguments
         return sum(
             math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
-            for tensor in self._arguments
+            for tensor in cold
         )
 
     def outputs(self) -> Arrays:
@@ -89,15 +95,17 @@ class TVMKernel(Kernel):
         return tuple(float(seconds) for seconds in results)
 
     def _time_cold(self, number: int, cold_bytes: int) -> float:
-        """Walk through as many copies of all arguments as it takes to evict each of them.
+        """Walk through as many copies of the arguments as it takes to evict each of them.
 
+        In a network the operator before has just written the activations, but all the other
+        operators' weights have been read since this one's: only constants are cold.
         Copies rather than a flush between runs: the worker threads of TVM's pool go to sleep
         during a flush, and their waking up would be counted. Calling from Python costs about
         a microsecond a run.
         """
-        copies = 1 + math.ceil(cold_bytes / max(1, self.argument_bytes))
+        copies = 1 + math.ceil(cold_bytes / max(1, self.cold_bytes_each))
         while len(self._rotation) < copies:
-            self._rotation.append(self._allocate())
+            self._rotation.append(self._copy())
         sets = [self._rotation[(self._turn + run) % copies] for run in range(number + 1)]
         self._turn = (self._turn + number + 1) % copies
         self._function(*sets[0])
@@ -107,6 +115,16 @@ class TVMKernel(Kernel):
             self._function(*arguments)
         self._device.sync()
         return (time.perf_counter() - started) / number
+
+    def _copy(self) -> list[tvm.runtime.Tensor]:
+        """The arguments with a fresh copy of those that are to be cold."""
+        if not self._constants:
+            return self._allocate()
+        arguments = list(self._arguments)
+        for place in self._constants:
+            array = self._program.inputs[place]
+            arguments[place] = tvm.runtime.tensor(array, device=self._device)
+        return arguments
 
     def _allocate(self) -> list[tvm.runtime.Tensor]:
         function = self._program.function

@@ -114,8 +114,9 @@ class Kernel(ABC):
 
         Args:
             number: runs to average over, at least 1.
-            cold_bytes: at least this many bytes are touched between runs, outside the clock,
-                so that inputs and weights come from memory; 0 leaves caches hot.
+            cold_bytes: at least this many bytes are touched between runs, so that the constants
+                (weights) come from memory, as they do in a network, or all arguments where none
+                is constant; 0 leaves caches hot.
         """
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:

@@ -44,7 +44,8 @@ class TorchBuilder(Builder):
             first, second = (torch.from_numpy(array.copy()) for array in inputs)
             return pack(first, second)
 
-        return TorchKernel(run, arguments, sum(array.nbytes for array in inputs))
+        sizes = [array.nbytes for array in inputs]
+        return TorchKernel(run, arguments, sizes, self._operator.constants)
 
     def reference(self) -> tuple[Arrays, float]:
         return self._operator.reference(self._inputs), self._operator.tolerance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
@@ -19,18 +19,22 @@ class TorchKernel(Kernel):
     Args:
         run: computes the logical output.
         arguments: makes a new copy of the arguments, packed as ``run`` wants them.
-        argument_bytes: bytes of one copy of the arguments.
+        sizes: bytes of each argument.
+        constants: places of those that are constants of a network: cold caches are cold for them
+            alone. Empty where there are none: then for all arguments.
     """
 
     def __init__(
         self,
         run: Callable[..., torch.Tensor],
         arguments: Callable[[], Tensors],
-        argument_bytes: int,
+        sizes: Sequence[int],
+        constants: Collection[int] = frozenset(),
     ) -> None:
         self._run = run
         self._make_arguments = arguments
-        self._argument_bytes = argument_bytes
+        self._cold = frozenset(constants) or frozenset(range(len(sizes)))
+        self._cold_bytes_each = sum(sizes[place] for place in self._cold)
         self._copies = [arguments()]
         self._turn = 0
 
@@ -44,9 +48,9 @@ class TorchKernel(Kernel):
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
         # Cold caches: every run takes the next of so many copies that all the others, which
         # are touched in between, push it out.
-        copies = 1 + math.ceil(cold_bytes / self._argument_bytes) if cold_bytes > 0 else 1
+        copies = 1 + math.ceil(cold_bytes / self._cold_bytes_each) if cold_bytes > 0 else 1
         while len(self._copies) < copies:
-            self._copies.append(self._make_arguments())
+            self._copies.append(self._copy())
         total = number * count + 1
         sets = [self._copies[(self._turn + run) % copies] for run in range(total)]
         self._turn = (self._turn + total) % copies
@@ -61,3 +65,9 @@ class TorchKernel(Kernel):
                     run(*arguments)
                 seconds.append((time.perf_counter() - started) / number)
         return tuple(seconds)
+
+    def _copy(self) -> Tensors:
+        """The arguments with a fresh copy of those that are to be cold."""
+        fresh = self._make_arguments()
+        pairs = enumerate(zip(fresh, self._copies[0], strict=True))
+        return tuple(new if place in self._cold else first for place, (new, first) in pairs)

@@ -28,7 +28,7 @@ class AutoOptions(SketchOptions):
         metadata=_TEMPLATE.algorithms.metadata,
     )
     max_error: float | None = attrs.field(
-        default=None,
+        default=_TEMPLATE.max_error.default,
         validator=_TEMPLATE.max_error.validator,
         metadata=_TEMPLATE.max_error.metadata,
     )
