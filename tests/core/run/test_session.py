@@ -52,6 +52,15 @@ def test_the_result(pipeline, log_lines, records):
     }
 
 
+def test_without_baselines_nothing_is_measured_again(pipeline, log_lines):
+    result = run_pipeline(pipeline(baselines=[]))
+    assert len(measured(log_lines())) == len(log_lines()), "there is nothing to compare with"
+    for operator in result.operators:
+        assert operator.tuned_seconds == operator.search_seconds
+        assert operator.ratio is operator.vendor_seconds is None
+    assert result.exit_code is ExitCode.OK
+
+
 def test_a_finished_run_is_only_read(pipeline, log_lines):
     result = run_pipeline(pipeline())
     before = log_lines()

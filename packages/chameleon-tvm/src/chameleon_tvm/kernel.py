@@ -79,13 +79,11 @@ class TVMKernel(Kernel):
         return self._program.unpack([tensor.numpy() for tensor in produced])
 
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
-        if cold_bytes > 0:
-            return self._time_cold(number, cold_bytes)
-        return self.repeats(number, 1)[0]
+        return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
         if cold_bytes > 0:
-            return super().repeats(number, count, cold_bytes=cold_bytes)
+            return self._cold_repeats(number, count, cold_bytes)
         if (number, count) not in self._evaluators:
             # TVM's evaluator loops in C++ and runs once more, untimed, before it starts.
             self._evaluators[number, count] = self._module.time_evaluator(
@@ -94,7 +92,7 @@ class TVMKernel(Kernel):
         results = self._evaluators[number, count](*self._arguments).results
         return tuple(float(seconds) for seconds in results)
 
-    def _time_cold(self, number: int, cold_bytes: int) -> float:
+    def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
         """Walk through as many copies of the arguments as it takes to evict each of them.
 
         In a network the operator before has just written the activations, but all the other
@@ -106,15 +104,19 @@ class TVMKernel(Kernel):
         copies = 1 + math.ceil(cold_bytes / max(1, self.cold_bytes_each))
         while len(self._rotation) < copies:
             self._rotation.append(self._copy())
-        sets = [self._rotation[(self._turn + run) % copies] for run in range(number + 1)]
-        self._turn = (self._turn + number + 1) % copies
+        total = number * count + 1
+        sets = [self._rotation[(self._turn + run) % copies] for run in range(total)]
+        self._turn = (self._turn + total) % copies
         self._function(*sets[0])
         self._device.sync()
-        started = time.perf_counter()
-        for arguments in sets[1:]:
-            self._function(*arguments)
-        self._device.sync()
-        return (time.perf_counter() - started) / number
+        seconds = []
+        for first in range(1, total, number):
+            started = time.perf_counter()
+            for arguments in sets[first : first + number]:
+                self._function(*arguments)
+            self._device.sync()
+            seconds.append((time.perf_counter() - started) / number)
+        return tuple(seconds)
 
     def _copy(self) -> list[tvm.runtime.Tensor]:
         """The arguments with a fresh copy of those that are to be cold."""

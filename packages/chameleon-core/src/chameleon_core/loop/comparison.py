@@ -73,6 +73,18 @@ def finalists(measurements: Sequence[Measurement], space: StageRef) -> tuple[Con
     return tuple(Contender(name=TUNED, stage=space, config=m.config) for m in valid[:FINALISTS])
 
 
+def unrivalled(measurements: Sequence[Measurement], space: StageRef) -> StoredComparison:
+    """What takes a comparison's place where there is nothing to compare with: the fastest one.
+
+    Re-measuring would cost seconds for each operator of a network, which is what is compared there.
+    """
+    best = min((m for m in measurements if m.ok), key=lambda m: m.cost, default=None)
+    if best is None:
+        return StoredComparison(contenders=(), measurements=())
+    contender = Contender(name=TUNED, stage=space, config=best.config)
+    return StoredComparison(contenders=(contender,), measurements=(best,))
+
+
 def compare(
     runner: Runner, guard: Guard, task: Task, contenders: tuple[Contender, ...]
 ) -> StoredComparison:

@@ -11,7 +11,15 @@ from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import frontend_of, spaces_of, tasks_of
-from chameleon_core.loop.comparison import Rivals, compare, finalists, stage_ref, variants, winner
+from chameleon_core.loop.comparison import (
+    Rivals,
+    compare,
+    finalists,
+    stage_ref,
+    unrivalled,
+    variants,
+    winner,
+)
 from chameleon_core.loop.delivery import deliver
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
@@ -150,9 +158,10 @@ class Session:
 
     def _compare(self, run: TaskRun, rivals: Rivals) -> OperatorResult:
         ours = finalists(run.tuner.measurements, run.space_ref)
-        comparison = StoredComparison(contenders=(), measurements=())
-        if ours:
+        if ours and rivals.contenders:
             comparison = self._comparison(run, ours, rivals)
+        else:
+            comparison = unrivalled(run.tuner.measurements, run.space_ref)
         config = winner(comparison)
         found = next((m for m in run.tuner.measurements if m.config == config), None)
         return OperatorResult(

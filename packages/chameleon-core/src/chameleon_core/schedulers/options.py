@@ -29,10 +29,10 @@ class GradientOptions:
         metadata={"help": "weight of what was saved lately against what might still be saved"},
     )
     headroom: float = attrs.field(
-        default=2.0,
+        default=1.0,
         validator=validators.ge(1.0),
         metadata={
-            "help": "nothing is hoped for from tasks that reach this part (one half for 2) of the "
+            "help": "nothing is hoped for from tasks that reach one part in so many of the "
             "operations per second of the fastest one"
         },
     )

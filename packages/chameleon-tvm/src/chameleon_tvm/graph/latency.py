@@ -21,6 +21,9 @@ TURN_SECONDS = 0.3
 REST_SECONDS = 0.02
 """Between turns, so that whatever placed two virtual cores on one physical core can undo it."""
 
+FEW_ROUNDS, HOPELESS = 2, 8.0
+"""Networks this many times slower than the fastest have that few turns."""
+
 Rounds = Mapping[str, Sequence[float] | None]
 """Of each network the median seconds of each of its turns; None for one that fails."""
 
@@ -30,7 +33,8 @@ def turn_seconds(
 ) -> Rounds:
     """Seconds of one inference of each network in each of its turns.
 
-    The turns are interleaved, so that all meet the same stretches of a disturbed machine.
+    The turns are interleaved, so that all meet the same stretches of a disturbed machine, and
+    whoever has not the turn is stopped.
 
     Args:
         processes: the networks.
@@ -38,10 +42,12 @@ def turn_seconds(
         rounds: turns of each.
     """
     times: dict[str, list[float] | None] = {process.name: [] for process in processes}
-    for _ in range(rounds):
+    for process in processes:
+        process.pause()
+    for done in range(rounds):
         for process in processes:
             found = times[process.name]
-            if found is None:
+            if found is None or (done >= FEW_ROUNDS and _hopeless(found, times)):
                 continue
             time.sleep(REST_SECONDS)
             try:
@@ -49,7 +55,14 @@ def turn_seconds(
             except ChameleonError as error:
                 log.warning("network_not_timed", network=process.name, problem=str(error))
                 times[process.name] = None
+            process.pause()
     return times
+
+
+def _hopeless(found: Sequence[float], times: Rounds) -> bool:
+    """Whether a network is so slow that more turns would tell nothing new."""
+    fastest = min(min(others) for others in times.values() if others)
+    return min(found) > HOPELESS * fastest
 
 
 def median_seconds(processes: Sequence[NetworkProcess], inputs: Arrays) -> dict[str, float | None]:

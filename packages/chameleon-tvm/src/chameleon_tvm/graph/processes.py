@@ -48,8 +48,6 @@ class NetworkProcess:
             "TVM_NUM_THREADS": count,
             "OMP_NUM_THREADS": count,
             "MKL_NUM_THREADS": count,
-            "OMP_PROC_BIND": "close",
-            "OMP_PLACES": "cores",
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "chameleon_tvm.graph.serve"],
@@ -101,6 +99,15 @@ class NetworkProcess:
         kernels: list[dict[str, Any]] = self._ask(request, _RUN_SECONDS)["kernels"]
         return kernels
 
+    def pause(self) -> None:
+        """Stop it until it is asked for something: idle pools of threads spin for a while."""
+        self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
     def close(self) -> None:
         """End the process and all it started; safe to call twice."""
         with contextlib.suppress(ProcessLookupError):
@@ -123,6 +130,7 @@ class NetworkProcess:
 
     def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        self._signal(signal.SIGCONT)
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
