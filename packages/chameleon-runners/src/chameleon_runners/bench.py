@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+from chameleon_core.cores import CoreWatch
 
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.cores import CoreWatch
 from chameleon_runners.crew import Crew, Event
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import WorkerProcess

@@ -13,13 +13,6 @@ _MEMORY_SHARE = 0.5
 _LEAST_MEMORY = 2 << 30
 
 
-def usable_cores() -> list[int]:
-    """Ids of the cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
 def memory_limit(workers: int) -> int:
     """Bytes a worker may allocate where the user set no limit.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
+from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
 from chameleon_core.stages import Contender, MeasureJob, Runner, StageRef
@@ -22,7 +23,6 @@ from chameleon_runners import environment
 from chameleon_runners.batch import Batch, stage_key
 from chameleon_runners.bench import Bench
 from chameleon_runners.comparison import Comparison
-from chameleon_runners.cores import CoreWatch
 from chameleon_runners.crew import Crew
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
@@ -48,7 +48,7 @@ class LocalRunner(Runner):
 
     def __init__(self, options: LocalOptions) -> None:
         self._options = options
-        self._cores = environment.usable_cores()
+        self._cores = usable_cores()
         self._threads = options.threads or len(self._cores)
         if self._threads > len(self._cores):
             raise TargetError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from chameleon_core.cores import usable_cores
 from chameleon_core.plugins.registry import default_registry
 
 PACKAGES = (
@@ -71,7 +72,7 @@ def describe() -> dict[str, Any]:
         "cpu": {
             "model": _cpu_model(),
             "logical": os.cpu_count(),
-            "usable": _usable_cores(),
+            "usable": len(usable_cores()),
             "caches": _caches(),
         },
         "memory_bytes": _memory(),
@@ -95,12 +96,6 @@ def _cpu_model() -> str | None:
         if key.strip() == "model name":
             return value.strip()
     return platform.processor() or None
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _caches() -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ OURS = "network"
     type=click.IntRange(min=2),
     default=15,
     show_default=True,
-    help="Turns of each contender; a turn lasts 0.3 s at least.",
+    help="Turns of each contender; a turn lasts 0.15 s at least.",
 )
 @click.option(
     "--rivals", help="Those to compare with, with commas; all that are installed if none."
@@ -96,7 +96,7 @@ def _timed(
                 structlog.get_logger().warning("network_not_run", by=name, problem=str(error))
                 continue
             processes.append(stack.enter_context(made))
-        return turn_seconds(processes, inputs, rounds=rounds)
+        return turn_seconds(processes, inputs, threads=threads, rounds=rounds)
 
 
 def _summary(times: Rounds) -> dict[str, Any]:

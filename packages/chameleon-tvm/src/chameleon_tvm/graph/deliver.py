@@ -155,7 +155,7 @@ class _Making:
             opened.insert(0, self.reference)
         opened.append(self._opened(UNTUNED, self._untuned))
         processes += [one for one in opened if one is not None]
-        seconds = median_seconds(processes, self._samples[0])
+        seconds = median_seconds(processes, self._samples[0], threads=self._delivery.threads)
         rivals = {name: seconds[name] for name in self._frontend.rivals if seconds.get(name)}
         return {
             "latency_seconds": seconds["network"],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 
 import structlog
+from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
@@ -14,12 +14,12 @@ from chameleon_tvm.graph.processes import NetworkProcess
 
 log = structlog.get_logger()
 
-ROUNDS = 7
-TURN_SECONDS = 0.3
+ROUNDS = 15
+TURN_SECONDS = 0.15
 """A turn is at least this long; a network slower than that runs once a turn."""
 
-REST_SECONDS = 0.02
-"""Between turns, so that whatever placed two virtual cores on one physical core can undo it."""
+RETAKES = 3
+"""Turns after which the cores turn out not to have been whole ones are repeated so often."""
 
 FEW_ROUNDS, HOPELESS = 2, 8.0
 """Networks this many times slower than the fastest have that few turns."""
@@ -29,7 +29,7 @@ Rounds = Mapping[str, Sequence[float] | None]
 
 
 def turn_seconds(
-    processes: Sequence[NetworkProcess], inputs: Arrays, *, rounds: int = ROUNDS
+    processes: Sequence[NetworkProcess], inputs: Arrays, *, threads: int, rounds: int = ROUNDS
 ) -> Rounds:
     """Seconds of one inference of each network in each of its turns.
 
@@ -39,24 +39,37 @@ def turn_seconds(
     Args:
         processes: the networks.
         inputs: of one inference.
+        threads: that the networks compute with.
         rounds: turns of each.
     """
     times: dict[str, list[float] | None] = {process.name: [] for process in processes}
     for process in processes:
         process.pause()
+    watch = CoreWatch(usable_cores()[:threads])
     for done in range(rounds):
         for process in processes:
             found = times[process.name]
             if found is None or (done >= FEW_ROUNDS and _hopeless(found, times)):
                 continue
-            time.sleep(REST_SECONDS)
             try:
-                found.append(statistics.median(process.seconds(inputs, about=TURN_SECONDS)))
+                found.append(_turn(process, inputs, watch))
             except ChameleonError as error:
                 log.warning("network_not_timed", network=process.name, problem=str(error))
                 times[process.name] = None
             process.pause()
+    watch.close()
     return times
+
+
+def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
+    """Median seconds of one turn, on whole cores as far as that can be had."""
+    for _ in range(RETAKES):
+        watch.settle()
+        seconds = statistics.median(process.seconds(inputs, about=TURN_SECONDS))
+        process.pause()
+        if watch.apart():
+            break
+    return seconds
 
 
 def _hopeless(found: Sequence[float], times: Rounds) -> bool:
@@ -65,12 +78,15 @@ def _hopeless(found: Sequence[float], times: Rounds) -> bool:
     return min(found) > HOPELESS * fastest
 
 
-def median_seconds(processes: Sequence[NetworkProcess], inputs: Arrays) -> dict[str, float | None]:
+def median_seconds(
+    processes: Sequence[NetworkProcess], inputs: Arrays, *, threads: int
+) -> dict[str, float | None]:
     """Median over the turns of each network, None for one that fails.
 
     Args:
         processes: the networks.
         inputs: of one inference.
+        threads: that the networks compute with.
     """
-    times = turn_seconds(processes, inputs)
+    times = turn_seconds(processes, inputs, threads=threads)
     return {name: statistics.median(found) if found else None for name, found in times.items()}

@@ -7,11 +7,11 @@ import json
 import os
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.task import Task
 
 from chameleon_tvm.hooks import SPACES
@@ -22,9 +22,7 @@ from chameleon_tvm.spaces.sketch.packing import pack
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, finished
 
-REPEATS, REPEAT_SECONDS, REST_SECONDS = 9, 0.02, 0.02
-"""A host may put two virtual cores on one physical core, and moves them only while they sleep:
-without rests one bad placement would last through all repeats."""
+REPEATS, REPEAT_SECONDS = 9, 0.02
 
 _BIG_CORES = 1
 """TVM's mode for using the fastest cores; on a machine whose cores are alike, all of them."""
@@ -41,15 +39,17 @@ def pin_to_first_core() -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
-def median_seconds(kernel: Any) -> float:
-    """Median of repeats of ``REPEAT_SECONDS`` each, rests between, the first run discarded."""
+def median_seconds(kernel: Any, cores: list[int]) -> float:
+    """Median of repeats of ``REPEAT_SECONDS`` each on whole cores, the first run discarded."""
     kernel.time(1)
     once = kernel.time(1)
     number = max(1, int(REPEAT_SECONDS / once))
+    threads = int(os.environ.get("TVM_NUM_THREADS", "1"))
     repeats = []
-    for _ in range(REPEATS):
-        time.sleep(REST_SECONDS)
-        repeats.append(kernel.time(number))
+    with CoreWatch(cores[:threads]) as watch:
+        for _ in range(REPEATS):
+            watch.settle()
+            repeats.append(kernel.time(number))
     return float(statistics.median(repeats))
 
 
@@ -89,6 +89,7 @@ def main(asked: str, answered: str) -> None:
     request = json.loads(Path(asked).read_text(encoding="utf-8"))
     task = Task(**request["task"])
     named = request["kernel"]
+    cores = usable_cores()  # before this thread is bound to one of them
     pin_to_first_core()
     if "trace" in named:
         kernel: Any = TVMKernel(replayed_program(task, named["trace"]), task.target)
@@ -98,7 +99,7 @@ def main(asked: str, answered: str) -> None:
         provider = getattr(importlib.import_module(module), name)(record.options())
         kernel = provider.builder(task, threads=request["threads"]).build(named["config"])
     # Timed first: NumPy's threads, once started for the reference, spin beside the kernel.
-    seconds = median_seconds(kernel)
+    seconds = median_seconds(kernel, cores)
     answer = {
         "error": relative_error(kernel, task),
         "tolerance": operator_of(task).tolerance,

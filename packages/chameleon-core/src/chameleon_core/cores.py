@@ -20,10 +20,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
-import structlog
-
-_log = structlog.get_logger()
-
 _LIMIT = 1.35
 """Two threads of one physical core hinder each other by 1.6 to 2; those of two by 1.0 to 1.2."""
 
@@ -36,6 +32,13 @@ _RESTS = (0.001, 0.002, *[0.004] * 40)
 _RARELY = 50
 """Where rests do not help, as on a real core both threads of which were asked for, only one
 timing in so many is preceded by a probe."""
+
+
+def usable_cores() -> list[int]:
+    """Ids of the cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 class Probe(Protocol):
@@ -134,19 +137,21 @@ class CoreWatch:
         if self._skip > 0:
             self._skip -= 1
             return False
-        if self._probe is None:
-            self._probe = self._make_probe(self._cores)
         for seconds in _RESTS:
-            if self._apart(self._probe):
+            if self.apart():
                 return True
             self.rests += 1
             self._rest(seconds)
         self._skip = _RARELY
-        _log.debug("cores_share", cores=list(self._cores), rests=len(_RESTS))
         return False
 
-    def _apart(self, probe: Probe) -> bool:
-        """Whether the computation takes as long on all cores at once as on one."""
+    def apart(self) -> bool:
+        """Whether a computation takes as long on all cores at once as on one, right now."""
+        if len(self._cores) < 2:  # noqa: PLR2004
+            return True
+        if self._probe is None:
+            self._probe = self._make_probe(self._cores)
+        probe = self._probe
         together = probe.seconds(len(self._cores))
         if together <= _LIMIT * self._alone:
             return True
