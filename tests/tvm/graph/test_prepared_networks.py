@@ -126,8 +126,10 @@ def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
         ("conv2d", True, False, "none"),
         ("dense", True, False, "none"),
     ]
-    # The image's own layout change, and that of the averages, which is none.
-    assert left_over(module, chains) == {"permute_dims": 2, "mean": 1, "reshape": 1}
+    # The first convolution reads images as they come; the layout change of the averages is none.
+    assert (chains[0].spec.layout, chains[0].spec.output_layout) == ("NCHW", "NHWC")
+    assert {chain.spec.layout for chain in chains[1:-1]} == {"NHWC"}
+    assert left_over(module, chains) == {"permute_dims": 1, "mean": 1, "reshape": 1}
 
 
 def test_clips_are_part_of_convolutions(frontend: Any):

@@ -26,7 +26,7 @@ LOCAL = PresetRecord(
     pipeline={
         **_WITHOUT_A_MODEL,
         "explorer": {"name": "local", "share": 0.5, "climbs": 1, "kick": 2, "restart": 1.0},
-        "budget": {"measurements": 256, "batch_size": 16},
+        "budget": {"measurements": 256},
     },
 )
 
@@ -36,7 +36,7 @@ DROPLET = PresetRecord(
     pipeline={
         **_WITHOUT_A_MODEL,
         "explorer": {"name": "droplet", "kick": 2},
-        "budget": {"measurements": 256, "batch_size": 16},
+        "budget": {"measurements": 256},
     },
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import numpy as np
 import structlog
 
 from chameleon_core.loop.guard import Guard
@@ -17,6 +18,9 @@ from chameleon_core.store import StoredComparison
 from chameleon_core.task import Task
 
 log = structlog.get_logger()
+
+NEARLY, ALTERNATIVES = 1.12, 2
+"""What else may be tried in a network: so many configurations, at most this much slower."""
 
 FINALISTS = 3
 """Configurations of a task that are compared: search timings rank the leaders only roughly."""
@@ -71,6 +75,34 @@ def finalists(measurements: Sequence[Measurement], space: StageRef) -> tuple[Con
     """The fastest configurations of a task, fastest first, as contenders."""
     valid = sorted((m for m in measurements if m.ok), key=lambda m: m.cost)
     return tuple(Contender(name=TUNED, stage=space, config=m.config) for m in valid[:FINALISTS])
+
+
+def alternatives(
+    measurements: Sequence[Measurement], chosen: tuple[int, ...] | None
+) -> tuple[tuple[int, ...], ...]:
+    """Configurations nearly as fast as the chosen one and as different from it as can be.
+
+    What is fastest alone need not be in a network, beside other kernels and their weights; siblings
+    of the winner would share its fate.
+
+    Args:
+        measurements: of one task.
+        chosen: the winner, or None where there is none.
+    """
+    costs = {m.config: m.cost for m in measurements if m.ok}
+    if chosen not in costs or chosen is None:
+        return ()
+    limit = NEARLY * costs[chosen]
+    near = sorted((cost, config) for config, cost in costs.items() if cost <= limit)
+    rows = np.array([config for _, config in near])
+    taken = [chosen]
+    while len(taken) <= ALTERNATIVES:
+        unlike = np.min([(rows != np.array(config)).sum(axis=1) for config in taken], axis=0)
+        place = int(unlike.argmax())  # the fastest of those that differ most
+        if not unlike[place]:
+            break
+        taken.append(near[place][1])
+    return tuple(taken[1:])
 
 
 def unrivalled(measurements: Sequence[Measurement], space: StageRef) -> StoredComparison:

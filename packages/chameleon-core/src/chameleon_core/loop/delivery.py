@@ -64,6 +64,7 @@ def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
             task=Task(**operator.task),
             config=operator.config,
             seconds=operator.tuned_seconds or operator.search_seconds or 0.0,
+            alternatives=operator.alternatives,
         )
         for operator in operators
         if operator.config is not None

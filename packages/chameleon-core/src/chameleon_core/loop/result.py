@@ -42,6 +42,7 @@ class OperatorResult:
         space: name of the space provider.
         fingerprint: the design space's.
         config: knob indices of the winner, or None where nothing succeeded.
+        alternatives: other configurations nearly as fast; what else a network may be tried with.
         best: the winner decoded, or None.
         search_seconds: the winner's cost when it was found; ``tuned_seconds`` is the later,
             interleaved measurement.
@@ -59,6 +60,7 @@ class OperatorResult:
     space: str
     fingerprint: str
     config: tuple[int, ...] | None = None
+    alternatives: tuple[tuple[int, ...], ...] = ()
     best: Mapping[str, Any] | None = None
     search_seconds: float | None = None
     max_relative_error: float | None = None
@@ -116,6 +118,7 @@ class OperatorResult:
             "search_seconds": self.search_seconds,
             "max_relative_error": self.max_relative_error,
             "config": None if self.config is None else list(self.config),
+            "alternatives": [list(config) for config in self.alternatives],
             "best": None if self.best is None else dict(self.best),
             "space": self.space,
             "fingerprint": self.fingerprint,
@@ -133,6 +136,7 @@ class OperatorResult:
             space=value["space"],
             fingerprint=value["fingerprint"],
             config=None if config is None else tuple(config),
+            alternatives=tuple(tuple(one) for one in value.get("alternatives", ())),
             best=value["best"],
             search_seconds=value["search_seconds"],
             max_relative_error=value.get("max_relative_error"),

@@ -13,6 +13,7 @@ from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import frontend_of, spaces_of, tasks_of
 from chameleon_core.loop.comparison import (
     Rivals,
+    alternatives,
     compare,
     finalists,
     stage_ref,
@@ -170,6 +171,7 @@ class Session:
             space=self._pipeline.space.name,
             fingerprint=run.space.fingerprint,
             config=config,
+            alternatives=alternatives(run.tuner.measurements, config),
             best=None if config is None else run.space.decode(config),
             search_seconds=None if found is None else found.cost,
             max_relative_error=None if found is None else found.max_relative_error,

@@ -40,11 +40,13 @@ class Winner:
         task: the task.
         config: knob indices, of the space that the pipeline names.
         seconds: its time in the final comparison, or in the search where there was none.
+        alternatives: other configurations that were nearly as fast when measured alone.
     """
 
     task: Task
     config: tuple[int, ...]
     seconds: float
+    alternatives: tuple[tuple[int, ...], ...] = ()
 
 
 @attrs.frozen(kw_only=True, eq=False)

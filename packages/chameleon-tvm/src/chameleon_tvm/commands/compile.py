@@ -69,7 +69,7 @@ def _compiled(store: RecordStore, pipeline: ResolvedPipeline, output: Path) -> N
 
 def _winners(store: RecordStore) -> tuple[Winner, ...]:
     """The best configuration of every task: the comparison's winner, else the fastest measured."""
-    from chameleon_core.loop.comparison import winner  # noqa: PLC0415
+    from chameleon_core.loop.comparison import alternatives, winner  # noqa: PLC0415
     from chameleon_core.stages import Winner  # noqa: PLC0415
 
     found = []
@@ -80,5 +80,8 @@ def _winners(store: RecordStore) -> tuple[Winner, ...]:
         best = valid.get(config) if config is not None else None
         best = best or min(valid.values(), key=lambda m: m.cost, default=None)
         if best is not None:
-            found.append(Winner(task=stored.task, config=best.config, seconds=best.cost))
+            others = alternatives(list(valid.values()), best.config)
+            found.append(
+                Winner(task=stored.task, config=best.config, seconds=best.cost, alternatives=others)
+            )
     return tuple(found)

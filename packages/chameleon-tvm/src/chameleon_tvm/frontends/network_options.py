@@ -22,6 +22,13 @@ class NetworkOptions:
         default=True,
         metadata={"help": "time the compiled network against what else can run it here"},
     )
+    in_place: bool = attrs.field(
+        default=True,
+        metadata={
+            "help": "time kernels that were nearly as fast as the winners inside the network, and "
+            "take the fastest there"
+        },
+    )
 
 
 @attrs.frozen(kw_only=True)

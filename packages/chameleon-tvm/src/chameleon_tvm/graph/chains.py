@@ -13,7 +13,7 @@ from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.constants import array_of
-from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.moves import axes_of, shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
@@ -26,6 +26,7 @@ from chameleon_tvm.operators.specs import (
 
 _MATRIX = 2
 _SIX = 6.0
+_TO_NHWC = (0, 2, 3, 1)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -69,6 +70,7 @@ def chains_of(module: Any) -> list[Chain]:
 class _Finder:
     def __init__(self, function: Any) -> None:
         self._bindings = [binding for block in function.body.blocks for binding in block.bindings]
+        self._values = {binding.var: binding.value for binding in self._bindings}
         self._users: dict[Any, list[Any]] = defaultdict(list)
         for binding in self._bindings:
             for variable in relax.analysis.free_vars(binding.value):
@@ -91,10 +93,31 @@ class _Finder:
                 continue
             spec, inputs, constants = made
             chain = Chain(spec=spec, inputs=inputs, constants=constants, members=(binding.var,))
+            chain = self._with_move(chain)
             if isinstance(spec, FusedSpec):
                 chain = self._extended(chain)
             self._taken.update(chain.members)
             yield chain
+
+    def _with_move(self, chain: Chain) -> Chain:
+        """The chain reading images as they come, where they are put into NHWC for it alone."""
+        spec, data = chain.spec, chain.inputs[0]
+        move = self._values.get(data)
+        if (
+            not isinstance(spec, Conv2dSpec)
+            or spec.layout != "NHWC"
+            or not isinstance(move, relax.Call)
+            or move.op != tvm.ir.Op.get("relax.permute_dims")
+            or axes_of(move) != _TO_NHWC
+            or len(self._users[data]) != 1
+        ):
+            return chain
+        return attrs.evolve(
+            chain,
+            spec=attrs.evolve(spec, layout="NCHW", output_layout="NHWC"),
+            inputs=(move.args[0],),
+            members=(data, *chain.members),
+        )
 
     def _extended(self, chain: Chain) -> Chain:
         """The chain with all that follows and can be computed in registers."""

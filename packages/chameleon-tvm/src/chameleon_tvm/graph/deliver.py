@@ -14,6 +14,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Delivery
 
 from chameleon_tvm.graph.compile import compiled, untuned
+from chameleon_tvm.graph.in_place import Trial, choices, fastest, seconds_in_place
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.latency import median_seconds
 from chameleon_tvm.graph.package import (
@@ -53,7 +54,9 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     check_compiler()
     with contextlib.ExitStack() as stack:
         made = _Making(frontend, delivery, stack)
-        staged = made.compile(made.kernels, "network")
+        staged = made.best_in_place() if frontend.options.in_place else None
+        if staged is None:
+            staged = made.compile(made.kernels, "network")
         verdict = made.verdict(staged)
         result: dict[str, Any] = {
             "latency_seconds": None,
@@ -117,6 +120,28 @@ class _Making:
         folder = self._scratch / name
         write_package(folder, executable, self.manifest())
         return folder
+
+    def best_in_place(self) -> Path | None:
+        """Settle on the kernels that are fastest in the network; the folder where it is there."""
+        trials: list[Trial] = []
+        with contextlib.ExitStack() as stack:
+            for place, kernels in enumerate(choices(self.kernels)):
+                try:
+                    folder = self.compile(kernels, f"trial-{place}")
+                    process = stack.enter_context(self.running(folder))
+                except ChameleonError as error:
+                    if not place:
+                        raise
+                    log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                    continue
+                trials.append(Trial(kernels=kernels, folder=folder, process=process))
+            if len(trials) == 1:
+                return trials[0].folder
+            threads = self._delivery.threads
+            found = seconds_in_place(trials, self._samples[0], threads=threads)
+        better = fastest(trials, found)
+        self.kernels = self.kernels.replaced(better)
+        return None if better else trials[0].folder
 
     def verdict(self, folder: Path) -> Verdict:
         """Whether the network of a folder gives the reference's answers, in its own process."""

@@ -64,6 +64,20 @@ class Kernels:
         made._builders = self._builders
         return made
 
+    def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
+        """The same kernels but for those of some tasks, which get other configurations.
+
+        Args:
+            configs: by ``Task.key``.
+        """
+        winners = {
+            key: attrs.evolve(winner, config=configs.get(key, winner.config))
+            for key, winner in self._winners.items()
+        }
+        made = Kernels(winners, self._space, self._target)
+        made._builders = self._builders
+        return made
+
     @property
     def keys(self) -> list[str]:
         """Identities of the tasks that have a kernel."""

@@ -57,7 +57,7 @@ class _Mover(relax.PyExprMutator):
     def _moved(self, call: Any) -> Any | None:
         name = str(call.op.name)
         if name == "relax.permute_dims":
-            return self._permute(call.args[0], _axes_of(call))
+            return self._permute(call.args[0], axes_of(call))
         if name in _RESHAPING:
             return self._reshape(call.args[0], shape_of(call))
         if name in _ELEMENTWISE:
@@ -118,7 +118,8 @@ def shape_of(expression: Any) -> tuple[int, ...]:
     return tuple(int(extent) for extent in expression.ty.shape)
 
 
-def _axes_of(call: Any) -> tuple[int, ...]:
+def axes_of(call: Any) -> tuple[int, ...]:
+    """The order that a ``permute_dims`` puts its input's axes in."""
     count = len(shape_of(call))
     axes = call.attrs.axes
     return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
