@@ -23,7 +23,7 @@ class NetworkOptions:
         metadata={"help": "time the compiled network against what else can run it here"},
     )
     in_place: bool = attrs.field(
-        default=True,
+        default=False,
         metadata={
             "help": "time kernels that were nearly as fast as the winners inside the network, and "
             "take the fastest there"
