@@ -61,7 +61,7 @@ class LocalOptions:
         metadata={"help": "memory limit of a worker in MiB; a share of the machine's if absent"},
     )
     ahead: int = attrs.field(
-        default=4,
+        default=1,
         validator=validators.ge(0),
         metadata={"help": "a task's first configurations, handed out before others are built"},
     )

@@ -101,7 +101,9 @@ class TVMKernel(Kernel):
         during a flush, and their waking up would be counted. Calling from Python costs about
         a microsecond a run.
         """
-        copies = 1 + math.ceil(cold_bytes / max(1, self.cold_bytes_each))
+        # One larger than that has left the caches by the time it is read again.
+        each = max(1, self.cold_bytes_each)
+        copies = 1 if each >= cold_bytes else 1 + math.ceil(cold_bytes / each)
         while len(self._rotation) < copies:
             self._rotation.append(self._copy())
         total = number * count + 1

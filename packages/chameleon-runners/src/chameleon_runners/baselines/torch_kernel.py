@@ -48,7 +48,8 @@ class TorchKernel(Kernel):
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
         # Cold caches: every run takes the next of so many copies that all the others, which
         # are touched in between, push it out.
-        copies = 1 + math.ceil(cold_bytes / self._cold_bytes_each) if cold_bytes > 0 else 1
+        each = self._cold_bytes_each
+        copies = 1 if each >= cold_bytes else 1 + math.ceil(cold_bytes / each)
         while len(self._copies) < copies:
             self._copies.append(self._copy())
         total = number * count + 1
