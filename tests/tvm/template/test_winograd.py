@@ -116,6 +116,16 @@ def test_the_default_space_has_all_algorithms_and_the_direct_one_unchanged():
     assert not direct[:, 1 + width :].any()
 
 
+def test_the_joined_space_is_listed_where_its_parts_are():
+    joined, direct, winograd = space_of(R5, *ALL), space_of(R5, "direct"), space_of(R5, *ALL[1:])
+    listed = joined.everything
+    assert len(listed) == len(direct.everything) + len(winograd.everything)
+    assert len(joined.distinct(listed)) == len(listed)
+    assert joined.legal(listed).all()
+    drawn = joined.sample(10 * len(listed), np.random.default_rng(0))
+    assert len(drawn) == len(listed)
+
+
 def test_legal_configurations_of_the_joined_space_are_legal_ones_of_the_part():
     joined, plain = space_of(R5, *ALL), space_of(R5, "direct")
     drawn = joined.sample(500, np.random.default_rng(0))

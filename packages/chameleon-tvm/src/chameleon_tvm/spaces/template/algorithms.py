@@ -52,7 +52,26 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
         constraints=constraints,
         features=_features(direct, winograd),
         start=_alternating(direct, winograd),
+        only=_everything(direct, winograd),
     )
+
+
+def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32] | None:
+    """All that can be legal, where both spaces are small enough to be listed.
+
+    Of the index vectors of both together hardly one in ten thousand is.
+    """
+    left, right = direct.everything, winograd.everything
+    if left is None or right is None:
+        return None
+    own = np.zeros((len(left), len(winograd.knobs)), np.int32)
+    others = np.zeros((len(right), len(direct.knobs)), np.int32)
+    return np.concatenate(
+        [
+            np.column_stack([own[:, :1], left, own[:, 1:]]),
+            np.column_stack([1 + right[:, :1], others, right[:, 1:]]),
+        ]
+    ).astype(np.int32)
 
 
 def _is_direct(values: Values) -> NDArray[np.bool_]:
