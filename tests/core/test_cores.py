@@ -114,3 +114,21 @@ def test_the_real_probe_computes_on_each_core_and_ends_its_threads() -> None:
         if thread.name.startswith("probe-"):
             thread.join(timeout=10.0)
     assert threading.active_count() <= before
+
+
+def _settle_often(watch: CoreWatch) -> None:
+    for _ in range(20):
+        watch.settle()
+
+
+def test_closing_while_somebody_waits_keeps_nobody_waiting() -> None:
+    core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    for _ in range(20):
+        probe = ThreadProbe([core, core])
+        watch = CoreWatch([core, core], make_probe=lambda _, made=probe: made)
+        waiting = threading.Thread(target=_settle_often, args=(watch,), daemon=True)
+        waiting.start()
+        probe.close()
+        waiting.join(timeout=20.0)
+        assert not waiting.is_alive()
+        assert probe.seconds(2) == float("inf")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import queue
 import threading
@@ -45,7 +46,10 @@ class Probe(Protocol):
     """Runs the same short computation on some cores at once."""
 
     def seconds(self, count: int) -> float:
-        """The longest time it took on any of the first ``count`` cores, in seconds."""
+        """The longest time it took on any of the first ``count`` cores, in seconds.
+
+        Infinity once it is closed, also by another thread while this one waits.
+        """
 
     def close(self) -> None:
         """Give back what it holds. Safe to call twice."""
@@ -81,10 +85,14 @@ class ThreadProbe:
         while True:
             asked.acquire()
             if self._closed:
+                # Whoever waits for this thread's answer must not wait for ever.
+                self._answers.put(math.inf)
                 return
             self._answers.put(_compute())
 
     def seconds(self, count: int) -> float:
+        if self._closed:
+            return math.inf
         for asked in self._asked[:count]:
             asked.release()
         return max(self._answers.get() for _ in range(count))
