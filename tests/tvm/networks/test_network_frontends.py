@@ -25,13 +25,15 @@ NET = """
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
+            self.stem = nn.Conv2d(8, 8, 1)
             self.first = nn.Conv2d(8, 8, 3, padding=1)
             self.second = nn.Conv2d(8, 8, 3, padding=1)
             self.third = nn.Conv2d(8, 8, 3, padding=1)
             self.last = nn.Linear(8, 5)
 
         def forward(self, x):
-            x = self.third(torch.relu(self.second(torch.relu(self.first(x)))))
+            x = torch.relu(self.first(self.stem(x)))
+            x = self.third(torch.relu(self.second(x)))
             return self.last(x.mean((2, 3)))
 
     def net():
@@ -79,15 +81,16 @@ def _summary(tasks: list[Task]) -> list[tuple[str, int]]:
 
 def test_equal_operators_are_one_task_with_a_weight(file: Path):
     tasks = _torch_tasks(f"{file}:net")
-    assert _summary(tasks) == [("conv2d", 2), ("conv2d", 1), ("dense", 1)]
-    assert [task.name for task in tasks] == ["conv2d_0", "conv2d_1", "dense_2"]
-    assert [task.arguments.get("activation") for task in tasks] == ["relu", None, None]
+    assert _summary(tasks) == [("conv2d", 1), ("conv2d", 2), ("conv2d", 1), ("dense", 1)]
+    assert [task.name for task in tasks] == ["conv2d_0", "conv2d_1", "conv2d_2", "dense_3"]
+    assert [task.arguments.get("activation") for task in tasks] == [None, "relu", None, None]
     assert all(task.arguments["bias"] for task in tasks)
-    spec = Conv2dSpec.of(tasks[0])
+    stem, spec = Conv2dSpec.of(tasks[0]), Conv2dSpec.of(tasks[1])
+    assert (stem.layout, stem.output_layout) == ("NCHW", "NHWC"), "it reads images as they come"
     assert (spec.input, spec.filters, spec.kernel_size) == ((2, 8, 10, 12), 8, (3, 3))
     assert (spec.pads, spec.layout) == ((1, 1, 1, 1), "NHWC")
-    assert tasks[2].arguments["input"] == (2, 8)
-    assert tasks[2].arguments["units"] == 5
+    assert tasks[3].arguments["input"] == (2, 8)
+    assert tasks[3].arguments["units"] == 5
 
 
 def test_the_layout_is_the_users(file: Path):

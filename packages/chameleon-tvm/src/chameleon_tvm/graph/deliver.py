@@ -122,7 +122,10 @@ class _Making:
         return folder
 
     def best_in_place(self) -> Path | None:
-        """Settle on the kernels that are fastest in the network; the folder where it is there."""
+        """Settle on the kernels that are fastest in the network; the folder where it is there.
+
+        Where the network with the winners does not run, nothing is tried: its verdict says why.
+        """
         trials: list[Trial] = []
         with contextlib.ExitStack() as stack:
             for place, kernels in enumerate(choices(self.kernels)):
@@ -130,15 +133,19 @@ class _Making:
                     folder = self.compile(kernels, f"trial-{place}")
                     process = stack.enter_context(self.running(folder))
                 except ChameleonError as error:
-                    if not place:
-                        raise
                     log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                    if not place:
+                        return None
                     continue
                 trials.append(Trial(kernels=kernels, folder=folder, process=process))
             if len(trials) == 1:
                 return trials[0].folder
             threads = self._delivery.threads
-            found = seconds_in_place(trials, self._samples[0], threads=threads)
+            try:
+                found = seconds_in_place(trials, self._samples[0], threads=threads)
+            except ChameleonError as error:
+                log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                return trials[0].folder
         better = fastest(trials, found)
         self.kernels = self.kernels.replaced(better)
         return None if better else trials[0].folder
