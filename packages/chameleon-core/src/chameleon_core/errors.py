@@ -51,6 +51,12 @@ class TargetError(ChameleonError):
     exit_code = ExitCode.DEVICE
 
 
+class DeviceLostError(ChameleonError):
+    """A device cannot be reached, now; the runner tries elsewhere, and this one again later."""
+
+    exit_code = ExitCode.DEVICE
+
+
 class RunFolderError(ChameleonError):
     """The run folder cannot be used: locked, read-only, full, or of another pipeline."""
 

@@ -1,6 +1,7 @@
 """The contracts every plugin implements: for search, for code, for what measures it."""
 
 from chameleon_core.stages.archive import Archive, TaskHistory
+from chameleon_core.stages.device import Device
 from chameleon_core.stages.hardware import (
     Arrays,
     Baseline,
@@ -36,6 +37,7 @@ __all__ = [
     "Contender",
     "CostModel",
     "Delivery",
+    "Device",
     "Explorer",
     "Frontend",
     "Kernel",

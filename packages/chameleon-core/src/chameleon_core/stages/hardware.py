@@ -146,6 +146,20 @@ class Builder(ABC):
             Exception: anything else is a build error.
         """
 
+    def export(self, config: Sequence[int], artifact: Path) -> None:
+        """Build one configuration for a device that is not this process's own.
+
+        Args:
+            config: as for ``build``.
+            artifact: an empty folder for everything that ``Device.load`` needs; nothing in it
+                may refer to this process or machine.
+
+        Raises:
+            InvalidConfigurationError: the configuration names no program; says why.
+            Exception: anything else is a build error.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot build for other devices")
+
     def reference(self) -> tuple[Arrays, float]:
         """Expected outputs, computed independently of any schedule, and the tolerance.
 
