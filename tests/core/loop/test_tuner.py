@@ -157,3 +157,22 @@ def test_a_sampler_may_choose_to_measure_few(grid, make_tuner, measure):
     tuner = make_tuner(space, sampler=Frugal())
     tuner.tell(measure(space, tuner.ask()))
     assert len(tuner.ask()) == 2
+
+
+def test_a_suggestion_comes_first_and_takes_the_last_place(grid, make_tuner):
+    space = grid(9, 9, start=np.array([[3, 4], [5, 6], [1, 1], [2, 2]]))
+    tuner = make_tuner(space)
+    tuner.suggest((8, 8))
+    assert tuner.ask().tolist() == [[8, 8], [3, 4], [5, 6], [1, 1]]
+
+
+def test_a_suggestion_that_is_illegal_or_known_changes_nothing(grid, make_tuner, measure):
+    start = np.array([[3, 4], [5, 6], [1, 1], [2, 2]])
+    space = grid(9, 9, start=start, holds=lambda v: v["k0"] != 8)
+    tuner = make_tuner(space)
+    tuner.suggest((8, 8))
+    batch = tuner.ask()
+    assert batch.tolist() == start.tolist()
+    tuner.tell(measure(space, batch))
+    tuner.suggest((5, 6))
+    assert [5, 6] not in tuner.ask().tolist()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from typing import ClassVar
 
+import pytest
 from chameleon_core.cli.results_table import print_network
 from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.loop import run_pipeline
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.result import NetworkResult, RunResult
 from chameleon_core.stages import Delivery, SpaceProvider
 from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
@@ -60,10 +64,37 @@ class Broken(SyntheticFrontend):
         raise ZeroDivisionError
 
 
-def _run(pipeline, plugin, frontend, **more):
+class Interrupted(SyntheticFrontend):
+    """Is interrupted while it compiles, the first time."""
+
+    left: ClassVar[list[str]] = []
+
+    def deliver(self, delivery):
+        if not self.left:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(60)
+            finally:
+                self.left.append("cleaned up")
+        return GIVEN
+
+
+class Swallowing(SyntheticFrontend):
+    """Takes the interruption for a failure of its own."""
+
+    def deliver(self, delivery):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        except KeyboardInterrupt as error:
+            raise TargetError("a pass failed") from error
+
+
+def _run(pipeline, plugin, frontend, interruption=None, **more):
     model = {"odd": {"operators": [[5, 5], [4]]}}
     return run_pipeline(
-        pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
+        pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more),
+        interruption=interruption,
     )
 
 
@@ -97,6 +128,24 @@ def test_a_failure_leaves_the_operators_results(pipeline, plugin, tmp_path):
         assert words in result.network.failure
         assert result.exit_code is ExitCode.NO_VALID_RESULT
         assert all(operator.tuned_seconds for operator in result.operators)
+
+
+@pytest.mark.parametrize("frontend", [Interrupted, Swallowing])
+def test_a_signal_cuts_the_delivery_short(pipeline, plugin, records, tmp_path, frontend):
+    Interrupted.left.clear()
+    interruption = Interruption()
+    started = time.monotonic()
+    with interruption.signals(), pytest.raises(RunInterrupted) as caught:
+        _run(pipeline, plugin, frontend, interruption)
+    assert time.monotonic() - started < 50, "it did not wait for the end"
+    assert caught.value.exit_code is ExitCode.INTERRUPTED
+    kept = records(tmp_path / "run")
+    assert all(kept.values())
+    if frontend is Interrupted:
+        assert Interrupted.left == ["cleaned up"]
+        result = _run(pipeline, plugin, frontend)
+        assert result.network.to_json() == GIVEN
+        assert records(tmp_path / "run") == kept, "nothing was measured again"
 
 
 def test_a_model_that_is_no_network_delivers_none(pipeline):

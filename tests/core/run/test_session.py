@@ -61,6 +61,38 @@ def test_without_baselines_nothing_is_measured_again(pipeline, log_lines):
     assert result.exit_code is ExitCode.OK
 
 
+class SameKnobs(Frontend):
+    """Two tasks of different work whose spaces have the same knobs."""
+
+    def __init__(self, _options):
+        pass
+
+    def tasks(self, target):
+        return [
+            Task(
+                name=f"op{index}",
+                operator="synthetic",
+                arguments={"cardinalities": [50, 50], "failing": index},
+                target=target,
+                flop=1e9,
+            )
+            for index in range(2)
+        ]
+
+
+def test_tasks_with_the_same_knobs_tell_each_other_the_best(pipeline, plugin, records, tmp_path):
+    run_pipeline(pipeline(plugins=[plugin("frontends", SameKnobs)], model={"odd": {}}))
+    one, other = records(tmp_path / "run").values()
+    first_batch = list(one.values())[:4]
+    assert min(first_batch, key=lambda m: m.cost).config in list(other)[:4]
+
+
+def test_tasks_with_other_knobs_do_not(pipeline, records, tmp_path):
+    run_pipeline(pipeline(output=tmp_path / "a", operators=[[50, 50], [50, 51]], seed=3))
+    run_pipeline(pipeline(output=tmp_path / "b", operators=[[50, 51]], seed=3))
+    assert set(records(tmp_path / "a")["op1"]) == set(records(tmp_path / "b")["op0"])
+
+
 def test_a_finished_run_is_only_read(pipeline, log_lines):
     result = run_pipeline(pipeline())
     before = log_lines()

@@ -11,6 +11,7 @@ from chameleon_core.events.records import Event
 from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import Measuring
+from chameleon_core.loop.siblings import Siblings
 from chameleon_core.loop.stages import generator, guard_of
 from chameleon_core.loop.task_run import Batch, TaskRun
 from chameleon_core.pipeline.schema import ResolvedPipeline
@@ -41,6 +42,7 @@ class Tuning:
         self._allowance = Allowance(budget=pipeline.budget)
         self._interruption = interruption
         self._publish = publish
+        self._siblings = Siblings(runs)
         self._guard = guard_of(pipeline.scheduler)
         with self._guard.call("start"):
             self._scheduler: Scheduler = pipeline.scheduler.create(
@@ -80,7 +82,9 @@ class Tuning:
                 self._end_all("the scheduler expects nothing more of it")
                 return
             self._interruption.check()
-            if self._round(chosen, measuring):
+            measured = self._round(chosen, measuring)
+            self._siblings.share(chosen)
+            if measured:
                 yield chosen
 
     def _next(self) -> TaskRun | None:
