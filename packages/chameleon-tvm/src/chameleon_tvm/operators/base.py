@@ -10,6 +10,7 @@ import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from chameleon_tvm.quick_tvm import tvm
@@ -65,7 +66,17 @@ class Operator(ABC):
 
     def arrange(self, inputs: Arrays) -> Arrays:
         """Physical inputs from logical ones."""
-        return inputs
+        return [self.arranged(place, array) for place, array in enumerate(inputs)]
+
+    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        """One physical input from a logical one.
+
+        Args:
+            place: which input it is.
+            array: the logical one.
+        """
+        del place
+        return array
 
     def logical(self, outputs: Arrays) -> Arrays:
         """Logical outputs from physical ones."""
@@ -96,4 +107,8 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
     Not on the task: two layouts of one operator see the same logical numbers.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
-    return rng.uniform(-1, 1, shape).astype(dtype)
+    # In place and in single precision: weights of hundreds of megabytes are made by every worker.
+    made = rng.random(shape, np.float32)
+    made *= 2.0
+    made -= 1.0
+    return made.astype(dtype, copy=False)

@@ -53,16 +53,13 @@ class Conv2d(Operator):
             *self.epilogue.inputs(),
         ]
 
-    def arrange(self, inputs: Arrays) -> Arrays:
-        data, weights, *more = inputs
-        bias, residual = self.epilogue.split(more)
-        axes = (2, 3, 1, 0) if self.spec.layout == "NHWC" else (0, 1, 2, 3)
-        return [
-            to_layout(data, self.spec.layout),
-            np.ascontiguousarray(weights.transpose(axes)),
-            *([] if bias is None else [bias]),
-            *([] if residual is None else [to_layout(residual, self.spec.output_layout)]),
-        ]
+    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        if place == 0:
+            return to_layout(array, self.spec.layout)
+        if place in self.constants:
+            is_weights = place == 1 and self.spec.layout == "NHWC"
+            return np.ascontiguousarray(array.transpose(2, 3, 1, 0)) if is_weights else array
+        return to_layout(array, self.spec.output_layout)
 
     def logical(self, outputs: Arrays) -> Arrays:
         return [from_layout(outputs[0], self.spec.output_layout)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
+from numpy.typing import NDArray
 
 from chameleon_tvm.operators.base import Operator, seeded_array
 from chameleon_tvm.operators.epilogue import Epilogue
@@ -41,8 +42,8 @@ class Dense(Operator):
             *self.epilogue.inputs(),
         ]
 
-    def arrange(self, inputs: Arrays) -> Arrays:
-        return [inputs[0], np.ascontiguousarray(inputs[1].T), *inputs[2:]]
+    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        return np.ascontiguousarray(array.T) if place == 1 else array
 
     def reference(self, inputs: Arrays) -> Arrays:
         data, weights = (array.astype(np.float64) for array in inputs[:2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.space import DesignSpace
@@ -22,12 +22,15 @@ class Template(ABC):
     """A hand-written way to compute one operator, with the choices left open as knobs.
 
     Args:
-        task: the operator on an llvm target.
+        task: the operator.
         options: of the space.
 
     Raises:
         ConfigError: the template does not apply; the hint names a space that does.
     """
+
+    plain_loops: ClassVar[bool] = True
+    """Whether functions are loops over arrays, without TVM's blocks (see :class:`.Program`)."""
 
     @abstractmethod
     def __init__(self, task: Task, options: TemplateOptions) -> None: ...
@@ -53,8 +56,11 @@ class Template(ABC):
 
     def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
         """The program of a legal configuration, constants packed for it."""
-        arrays = list(operator.arrange(inputs))
         places = sorted(operator.constants)
+        arrays = [
+            array if place in places else operator.arranged(place, array)
+            for place, array in enumerate(inputs)
+        ]
         packed = self.pack(values, [inputs[place] for place in places])
         for place, array in zip(places, packed, strict=True):
             arrays[place] = array
@@ -62,7 +68,7 @@ class Template(ABC):
             function=self.function(values),
             inputs=arrays,
             unpack=operator.logical,
-            plain_loops=True,
+            plain_loops=self.plain_loops,
         )
 
 

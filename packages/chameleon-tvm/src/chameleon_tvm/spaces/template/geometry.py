@@ -126,8 +126,10 @@ def pack_weights(
         grouped = np.pad(grouped, ((0, 0), (0, missing), (0, 0), (0, 0), (0, 0)))
     extent = grouped.shape[1]
     blocks = math.ceil(extent / block)
-    starts = np.minimum(np.arange(blocks) * block, extent - block)
-    taken = grouped[:, starts[:, None] + np.arange(block)]
+    taken = grouped
+    if extent % block:
+        starts = np.minimum(np.arange(blocks) * block, extent - block)
+        taken = grouped[:, starts[:, None] + np.arange(block)]
     outer = geometry.ic // tile.channels
     taken = taken.reshape(geometry.groups, blocks, block, outer, tile.channels, kh, kw)
     ordered = taken.transpose(0, 1, 3, 5, 6, 4, 2)
