@@ -176,3 +176,10 @@ def test_a_suggestion_that_is_illegal_or_known_changes_nothing(grid, make_tuner,
     tuner.tell(measure(space, batch))
     tuner.suggest((5, 6))
     assert [5, 6] not in tuner.ask().tolist()
+
+
+def test_suggestions_take_at_most_half_a_batch_the_last_one_first(grid, make_tuner):
+    tuner = make_tuner(grid(9, 9, start=np.array([[3, 4], [5, 6], [1, 1], [2, 2]])))
+    for index in range(5):
+        tuner.suggest((index, 8))
+    assert tuner.ask().tolist() == [[4, 8], [3, 8], [3, 4], [5, 6]]

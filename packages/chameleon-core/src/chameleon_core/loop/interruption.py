@@ -33,6 +33,7 @@ class Interruption:
         self.soft: Callable[[], None] | None = None
         self.hard: Callable[[], None] | None = None
         self._requested = threading.Event()
+        self._at_once = False
 
     @property
     def requested(self) -> bool:
@@ -61,6 +62,27 @@ class Interruption:
             )
 
     @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let the first signal cut short what the context does, instead of waiting for its end.
+
+        For work of the main thread that leaves nothing half done on disk. What it is amid sees a
+        ``KeyboardInterrupt``, as it would without a run around it.
+
+        Raises:
+            RunInterrupted: the run is to stop.
+        """
+        self.check()
+        self._at_once = True
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.check()
+            raise
+        finally:
+            self._at_once = False
+        self.check()  # somebody may have taken the exception for a failure of their own
+
+    @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
         """Listen to SIGINT and SIGTERM while the context lasts. Main thread only."""
 
@@ -70,6 +92,9 @@ class Interruption:
             # Before anything is said: whoever reads it may send the second signal at once.
             self.request()
             # Not through sys.stderr: the main thread may be amid a write to it.
+            if self._at_once:
+                os.write(2, b"\nstopping\n")
+                raise KeyboardInterrupt
             os.write(2, b"\nstopping after what is in flight; once more to stop at once\n")
 
         numbers = (signal.SIGINT, signal.SIGTERM)

@@ -29,6 +29,7 @@ from chameleon_core.loop.stages import SearchStages, generator
 from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.loop.tuner import TaskTuner
 from chameleon_core.loop.tuning import Tuning
+from chameleon_core.loop.warm_start import WarmStart
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.run_folder import BEST, NETWORK, RunFolder
@@ -76,6 +77,10 @@ class Session:
             self._task_run(task, space)
             for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True)
         ]
+        earlier = WarmStart(pipeline.warm_start)
+        for run in self._runs:
+            for config in earlier.suggestions(run.task, run.space):
+                run.tuner.suggest(config)
         # Asked before anything is measured: a broken baseline should not show after an hour.
         self._rivals = [Rivals.of(task, pipeline.baselines) for task in tasks]
         self._tuning = Tuning(
@@ -205,14 +210,16 @@ class Session:
         self._interruption.check()
         if not self._runner.get().live:
             return NetworkResult()  # recorded times say nothing of what would be compiled here
-        return deliver(
-            self._pipeline,
-            self._frontend,
-            self._target,
-            operators,
-            folder=self._folder.path / NETWORK,
-            threads=int(self._runner.get().describe().get("threads") or 1),
-        )
+        # Everything measured is stored; compiling and verifying can be done again.
+        with self._interruption.at_once():
+            return deliver(
+                self._pipeline,
+                self._frontend,
+                self._target,
+                operators,
+                folder=self._folder.path / NETWORK,
+                threads=int(self._runner.get().describe().get("threads") or 1),
+            )
 
 
 def run_pipeline(

@@ -66,15 +66,15 @@ class TaskTuner:
         self._batch_size = batch_size
         self._plan_size = plan_size or PLAN_FACTOR * batch_size
         self._asked: Configs | None = None
-        self._suggested: tuple[int, ...] | None = None
+        self._suggested: list[tuple[int, ...]] = []
 
     def suggest(self, config: tuple[int, ...]) -> None:
-        """Measure a configuration first in the next batch, which gets no longer by it.
+        """Measure a configuration with the next batch, which gets no longer by it.
 
-        Nothing happens if it is no legal configuration of the space or has been measured. Only
-        the last suggestion before a batch counts.
+        Of several suggestions the last one comes first; they take at most half the batch. Those
+        that are no legal configurations of the space, or were measured, are forgotten.
         """
-        self._suggested = config
+        self._suggested.insert(0, config)
 
     def ask(self, limit: int | None = None) -> Configs:
         """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
@@ -99,7 +99,7 @@ class TaskTuner:
             wanted = self._batch_size
         else:
             batch, wanted = self._search()
-        batch = self._with_suggestion(self._top_up(batch, wanted))[:limit]
+        batch = self._with_suggestions(self._top_up(batch, wanted))[:limit]
         self._asked = batch if len(batch) else None
         return batch
 
@@ -150,13 +150,13 @@ class TaskTuner:
         self.stages.learn(Observations.of(self.space, self.measurements))
         self.model_seconds += time.perf_counter() - started
 
-    def _with_suggestion(self, batch: Configs) -> Configs:
+    def _with_suggestions(self, batch: Configs) -> Configs:
         """The batch with what was suggested first, and no longer than it was."""
-        if self._suggested is None or not len(batch):
+        if not self._suggested or not len(batch):
             return batch
-        suggested = self._joined(batch[:0], np.array([self._suggested], np.int32))
-        self._suggested = None
-        return self._joined(suggested, batch)[: len(batch)]
+        suggested = self._joined(batch[:0], np.array(self._suggested, np.int32))
+        self._suggested.clear()
+        return self._joined(suggested[: (len(batch) + 1) // 2], batch)[: len(batch)]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
         """The batch with start and random configurations added until it has ``wanted`` rows."""

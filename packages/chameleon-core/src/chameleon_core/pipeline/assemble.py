@@ -9,6 +9,7 @@ from typing import Any
 
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, StageSpec
 from chameleon_core.pipeline.structure import Structurer, first_field
@@ -51,6 +52,7 @@ class Assembler:
         model = self._model()
         target, resolver = self._target()
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
+        warm_start = self._warm_start()
         baselines = self._baselines()
         budget = self._section("budget", Budget) or Budget()
         require = self._requirement(baselines)
@@ -63,6 +65,8 @@ class Assembler:
             "model": {model.name: _shortest(model.options_json)},
             "target": choice if len(self._registry.names("targets")) > 1 else target,
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
+            # Left out where there is none: folders of runs that knew no such key stay theirs.
+            "warm_start": [str(folder) for folder in warm_start] or None,
             "baselines": [{"name": one.name, **one.options_json} for one in baselines],
             "budget": to_json(budget),
             "require": to_json(require),
@@ -74,6 +78,7 @@ class Assembler:
             target=target,
             target_resolver=resolver,
             **stages,
+            warm_start=warm_start,
             baselines=tuple(baselines),
             budget=budget,
             require=require,
@@ -160,6 +165,19 @@ class Assembler:
             )
             return None
         return self._chosen(f"'{key}'", kind, item.node)
+
+    def _warm_start(self) -> tuple[Path, ...]:
+        node = self._root.get("warm_start")
+        if node is None or node.value is None:
+            return ()
+        folders: list[Path] = []
+        for entry in node.value if node.is_sequence else (node,):
+            with Collecting(self._problems):
+                folder = Path(self._structurer.make(absolute(entry), str, "'warm_start'"))
+                if not folder.is_dir():
+                    self._say(entry.mark, f"there is no run folder {folder} to start from")
+                folders.append(folder)
+        return tuple(folders)
 
     def _baselines(self) -> list[Any]:
         node = self._root.get("baselines")

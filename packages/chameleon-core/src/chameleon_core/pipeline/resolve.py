@@ -25,7 +25,10 @@ STAGES: dict[str, str] = {
 }
 """The keys that choose one implementation, and the kind each chooses from."""
 
-KEYS = ("preset", "model", "target", *STAGES, "baselines", "budget", "require", "seed", "output")
+KEYS = (
+    *("preset", "model", "target", *STAGES, "warm_start"),
+    *("baselines", "budget", "require", "seed", "output"),
+)
 """Every key of a pipeline file, in the order it is written."""
 
 DEFAULT_PRESET = "default"

@@ -149,6 +149,7 @@ class ResolvedPipeline:
         synthesizer: the synthesizer.
         runner: the runner.
         scheduler: decides which task gets the next batch.
+        warm_start: folders of earlier runs, whose best configurations are measured first.
         baselines: what the winners are compared with, in order.
         budget: how much may be spent.
         require: a result that must be reached, or None.
@@ -169,6 +170,7 @@ class ResolvedPipeline:
     synthesizer: StageSpec
     runner: StageSpec
     scheduler: StageSpec
+    warm_start: tuple[Path, ...] = ()
     baselines: tuple[StageSpec, ...] = ()
     budget: Budget = attrs.field(factory=Budget)
     require: Requirement | None = None
