@@ -14,6 +14,7 @@ from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.log_tail import LogTail
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.scratch import process_stamp, stamp_alive
+from chameleon_runners.worker.builders import Builders
 from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners.worker.protocol import Decoder, ProtocolError, encode
 from hypothesis import given
@@ -178,3 +179,38 @@ def test_hooks_import_nothing_heavy():
 def test_options_out_of_range_are_refused(wrong: dict[str, float]):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LocalOptions(**wrong)
+
+
+def opening(number=0, **more):
+    task = {
+        "name": "t",
+        "operator": "fault",
+        "arguments": {"n": number},
+        "target": "x",
+        "flop": 1.0,
+    }
+    return {
+        "factory": "chameleon_runners.testing.faults:FaultSpace",
+        "options": {},
+        "task": task,
+        "threads": 1,
+        **more,
+    }
+
+
+def test_a_builder_is_made_once():
+    builders = Builders()
+    first = builders.get(opening())
+    other = builders.get(opening(1))
+    assert other is not first
+    assert builders.get(opening(drop=[3])) is first
+    assert builders.get(opening(1)) is other
+
+
+def test_only_the_builder_in_use_is_kept_where_memory_is_short(monkeypatch):
+    monkeypatch.setattr("chameleon_runners.worker.builders._GROWTH_BYTES", -1)
+    builders = Builders()
+    first = builders.get(opening())
+    second = builders.get(opening(1))
+    assert builders.get(opening(1)) is second
+    assert builders.get(opening()) is not first

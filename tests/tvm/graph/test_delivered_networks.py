@@ -97,6 +97,10 @@ try:
     network(np.zeros([1, 3, 30, 32]))
 except ValueError as error:
     print(error)
+try:
+    network()
+except ValueError as error:
+    print(error)
 """
 
 
@@ -114,6 +118,7 @@ def test_a_fresh_process_needs_tvm_alone(frontend: Any, delivery_of: Any, tmp_pa
         "(1, 10)",
         "[]",
         "image must have shape [1, 3, 32, 32]",
+        "the network takes image, not 0 arrays",
     ]
     manifest = json.loads((moved / "manifest.json").read_text())
     manifest["cpu_features"].append("amx-tile")

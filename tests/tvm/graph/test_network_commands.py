@@ -38,6 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = json.loads(finished.stdout)["network"]
     assert network["max_relative_error"] < 1e-4
     assert network["kernels"]
+    assert network["delivered_seconds"] > 0
     assert network["latency_seconds"] is None, "nothing was to be compared"
     return folder / "run"
 

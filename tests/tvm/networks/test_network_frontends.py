@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline import from_dict
 from chameleon_core.task import Task
+from chameleon_tvm.frontends import torch_programs
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend, TorchFrontend
 from chameleon_tvm.networks.records import NETWORKS
@@ -61,6 +63,29 @@ NET = """
 
     def dull():
         return Dull(), (torch.ones(4),)
+
+    def with_nan():
+        network = Net()
+        with torch.no_grad():
+            network.second.weight[0, 0, 0, 0] = float("nan")
+        return network, (torch.zeros(2, 8, 10, 12),)
+
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Net()
+
+        def forward(self, x):
+            return torch.linalg.svd(self.inner(x))[1]
+
+    def odd():
+        return Odd(), (torch.zeros(2, 8, 10, 12),)
+
+    def half():
+        return Net().half(), (torch.zeros(2, 8, 10, 12).half(),)
+
+    def random():
+        return nn.Linear(3, 5), (torch.zeros(1, 3),)
 """
 
 
@@ -123,6 +148,26 @@ def test_what_torch_cannot_give(file: Path, function: str, words: str):
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("function", "words", "hint"),
+    [
+        ("with_nan", "NaN among the weights of conv2d_1, a conv2d that gives", "mend the weights"),
+        ("odd", "_linalg_svd", "node _linalg_svd .* which is `return torch.linalg.svd"),
+        ("half", "TVM cannot read", "weights are torch.float16; return the module in float32"),
+    ],
+)
+def test_what_tvm_cannot_do(file: Path, function: str, words: str, hint: str):
+    with pytest.raises(ConfigError, match=words) as caught:
+        _torch_tasks(f"{file}:{function}")
+    assert re.search(hint, caught.value.hint or "")
+
+
+def test_random_weights_are_the_same_each_time(file: Path):
+    programs = [torch_programs.exported(f"{file}:random") for _ in range(2)]
+    weights = [program.state_dict["weight"].detach().numpy() for program in programs]
+    np.testing.assert_array_equal(*weights)
+
+
 def test_a_file_that_is_no_saved_program(tmp_path: Path):
     broken = tmp_path / "broken.pt2"
     broken.write_bytes(b"not a program")
@@ -168,12 +213,17 @@ def test_small_networks_answer(network: str):
     assert 1e-2 < float(first.std()) < 1e2
 
 
-def _onnx_model(onnx: Any) -> Any:
+def _onnx_model(onnx: Any, *more: str) -> Any:
+    """A convolution, and after it operators of one input each."""
     helper, kinds = onnx.helper, onnx.TensorProto
     weights = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
-    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    names = [*(f"y{place}" for place in range(len(more))), "y"]
+    nodes = [helper.make_node("Conv", ["x", "w"], names[:1], pads=[1, 1, 1, 1])]
+    for place, kind in enumerate(more):
+        name = f"the_{kind}"
+        nodes.append(helper.make_node(kind, [names[place]], [names[place + 1]], name=name))
     graph = helper.make_graph(
-        [node],
+        nodes,
         "net",
         [helper.make_tensor_value_info("x", kinds.FLOAT, ["n", 3, 8, 8])],
         [helper.make_tensor_value_info("y", kinds.FLOAT, ["n", 4, 8, 8])],
@@ -186,7 +236,7 @@ def test_an_onnx_file(tmp_path: Path):
     onnx = pytest.importorskip("onnx")
     path = tmp_path / "net.onnx"
     onnx.save(_onnx_model(onnx), path)
-    with pytest.raises(ConfigError, match="unknown shape"):
+    with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
         OnnxFrontend(OnnxOptions(file=str(path))).tasks("llvm")
     options = OnnxOptions(file=str(path), shapes={"x": (2, 3, 8, 8)})
     [task] = OnnxFrontend(options).tasks("llvm")
@@ -196,6 +246,26 @@ def test_an_onnx_file(tmp_path: Path):
         OnnxFrontend(options).tasks("llvm")
     with pytest.raises(ConfigError, match="there is no file"):
         OnnxFrontend(OnnxOptions(file=str(tmp_path / "absent.onnx"))).tasks("llvm")
+
+
+@pytest.mark.parametrize(
+    ("more", "shapes", "words", "hint"),
+    [
+        (["Det"], {"x": (1, 3, 8, 8)}, "Det", r"about node 'the_Det' \(Det\)"),
+        ([], {"z": (1, 3, 8, 8)}, "no input 'z'", r"inputs are x: \['n', 3, 8, 8\]"),
+        ([], {"x": (1, 3, 8)}, r"'x' of .* is \['n', 3, 8, 8\], which \[1, 3, 8\]", "open"),
+        ([], {"x": (1, 4, 8, 8)}, "does not fit", "open"),
+    ],
+)
+def test_what_an_onnx_file_does_not_fit(
+    more: list[str], shapes: dict[str, tuple[int, ...]], words: str, hint: str, tmp_path: Path
+):
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "net.onnx"
+    onnx.save(_onnx_model(onnx, *more), path)
+    with pytest.raises(ConfigError, match=words) as caught:
+        OnnxFrontend(OnnxOptions(file=str(path), shapes=shapes)).tasks("llvm")
+    assert re.search(hint, caught.value.hint or "")
 
 
 def test_a_pipeline_names_a_network_in_a_word(tmp_path: Path):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 HASWELL = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
-CUDA = '{"arch": "sm_90", "kind": "cuda", "max_threads_per_block": 1024, "thread_warp_size": 32}'
+VULKAN = '{"keys": ["vulkan", "gpu"], "kind": "vulkan"}'
 R8 = Conv2dSpec(input=[1, 256, 14, 14], filters=256, kernel=3, padding=1, layout="NHWC")
 SHAPES = [
     R8,
@@ -162,7 +162,7 @@ def test_templates_say_where_they_do_not_apply():
     provider = TemplateSpace(TemplateOptions())
     odd = Task(name="t", operator="primfunc", arguments={}, target=ZEN4, flop=1.0)
     few = DepthwiseConv2dSpec(input=[1, 4, 8, 8], kernel=3).task("t", ZEN4)
-    for task in (odd, few, R8.task("t", CUDA)):
+    for task in (odd, few, R8.task("t", VULKAN)):
         with pytest.raises(ConfigError) as caught:
             provider.design_space(task)
         assert "sketch" in caught.value.hint

@@ -1,5 +1,6 @@
 """Chameleon: runners, which build, check and time candidates in worker processes."""
 
+from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.options import LocalOptions
 
-__all__ = ["LocalOptions"]
+__all__ = ["FleetOptions", "LocalOptions"]

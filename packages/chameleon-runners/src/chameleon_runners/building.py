@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chameleon_core.errors import PluginError
 from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
@@ -13,12 +12,9 @@ from chameleon_runners.candidates import Candidate
 from chameleon_runners.crew import Event
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.ledger import Ledger
-from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
-from chameleon_runners.stage_errors import raise_stage_error
+from chameleon_runners.preparing import Preparation
+from chameleon_runners.process import WorkerProcess
 from chameleon_runners.worker.protocol import Message
-
-_OPEN_ATTEMPTS = 4
-_REFERENCE_ATTEMPTS = 3
 
 
 class Building:
@@ -35,15 +31,15 @@ class Building:
     def __init__(
         self, job: MeasureJob, key: str, *, bench: Bench, deadlines: Deadlines, ledger: Ledger
     ) -> None:
-        self._job = job
         self._key = key
         self._crew = bench.crew
         self._options = bench.options
         self._reference = bench.reference
-        self._threads = bench.threads
         self._deadlines = deadlines
         self._ledger = ledger
-        self._failed_opens = 0
+        self._preparation = Preparation(
+            job.space, job.task, reference=bench.reference, threads=bench.threads
+        )
 
     def run(self) -> Iterator[Measurement]:
         """Build until nothing is left to build or the workers hold as much as they may."""
@@ -66,9 +62,10 @@ class Building:
         wanted = may_build and self._ledger.pending
         if worker.opened != self._key:
             if wanted:
-                worker.submit("open", self._open_command(), self._options.start_timeout)
+                command = self._preparation.open_command
+                worker.submit("open", command, self._options.start_timeout)
         elif not self._reference.ready and not self._computing_reference:
-            command: Message = {"command": "reference", "path": str(self._reference.path)}
+            command = self._preparation.reference_command
             worker.submit("reference", command, self._options.reference_timeout)
         elif wanted:
             candidate = self._ledger.pending.popleft()
@@ -89,31 +86,23 @@ class Building:
         works = (worker.work for worker in self._crew.workers)
         return any(work is not None and work.tag == "reference" for work in works)
 
-    def _open_command(self) -> Message:
-        return {
-            "command": "open",
-            "factory": self._job.space.factory,
-            "options": self._job.space.options,
-            "task": self._job.task.to_json(),
-            "threads": self._threads,
-        }
-
     def _handle(self, event: Event) -> Iterator[Measurement]:
         """Take in what happened to a worker while building, or to an idle one."""
         if self._crew.closed:
             return
         if event.end is not None:
             yield from self._ledger.lost(event)
-            self._give_up(event.tag, event.end)
+            if event.tag == "open":
+                self._preparation.open_ended(event.end)
+            elif event.tag == "reference":
+                self._preparation.reference_ended(event.end)
         elif event.reply is None:
             return
         elif event.tag == "open":
-            if event.reply["status"] != "ok":
-                raise_stage_error(self._job.space.factory, event.reply)
+            self._preparation.opened(event.reply)
             event.worker.opened = self._key
-            self._failed_opens = 0
         elif event.tag == "reference":
-            self._take_reference(event.reply)
+            self._preparation.computed(event.reply)
         elif isinstance(event.tag, Candidate):
             candidate: Candidate = event.tag
             candidate.build_seconds = event.reply["elapsed"]
@@ -122,36 +111,3 @@ class Building:
                 self._ledger.built.append(candidate)
             else:
                 yield candidate.failed_reply(event.reply, event.worker.log)
-
-    def _take_reference(self, reply: Message) -> None:
-        if reply["status"] == "error":
-            raise_stage_error(self._job.space.factory, reply)
-        if reply["status"] == "none":
-            raise PluginError(
-                f"candidates of {self._job.space.factory!r} cannot be checked: {reply['message']}",
-                hint="its builder has to implement reference()",
-            )
-        self._reference.tolerance = reply["tolerance"]
-        self._reference.ready = True
-
-    def _give_up(self, tag: object, end: WorkerEnd) -> None:
-        """Count what ended a worker that was not at work on a candidate.
-
-        Raises:
-            PluginError: the stage itself ends workers, again and again.
-        """
-        if tag == "open":
-            self._failed_opens += 1
-            if self._failed_opens >= _OPEN_ATTEMPTS:
-                raise PluginError(
-                    f"the stage {self._job.space.factory!r} does not start: {end.explain()}",
-                    hint="make the stage by hand in a fresh Python to see why",
-                )
-        elif tag == "reference":
-            self._reference.attempts += 0 if end.from_outside else 1
-            if self._reference.attempts >= _REFERENCE_ATTEMPTS or end.reason is EndReason.DEADLINE:
-                raise PluginError(
-                    f"the reference outputs of task {self._job.task.name!r} cannot be computed: "
-                    f"{end.explain()}",
-                    hint="raise reference_timeout or memory_mib of the runner",
-                )

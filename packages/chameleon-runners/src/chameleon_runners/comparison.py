@@ -19,6 +19,7 @@ from chameleon_core.task import Task
 from chameleon_runners.bench import Bench
 from chameleon_runners.candidates import Candidate
 from chameleon_runners.crew import Event
+from chameleon_runners.preparing import open_command
 from chameleon_runners.worker.protocol import Message
 
 _FEW_ROUNDS = 3
@@ -115,14 +116,13 @@ class Comparison:
 
     def _next_command(self, entry: _Entry) -> tuple[Message, float]:
         if entry.step is _Step.STARTED:
-            command: Message = {
-                "command": "open",
-                "factory": entry.contender.stage.factory,
-                "options": entry.contender.stage.options,
-                "variant": entry.contender.variant,
-                "task": self._task.to_json(),
-                "threads": self._bench.threads,
-            }
+            contender = entry.contender
+            command = open_command(
+                contender.stage,
+                self._task,
+                threads=self._bench.threads,
+                variant=contender.variant,
+            )
             return command, self._options.start_timeout
         slot = entry.candidate.slot
         build = {"command": "build", "slot": slot, "config": entry.candidate.config}

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import select
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
-import structlog
-from chameleon_core.errors import TargetError
 
-from chameleon_runners.environment import worker_environment
 from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
-from chameleon_runners.reaper import TOKEN, worker_token
+from chameleon_runners.starter import Starter
 from chameleon_runners.worker.protocol import Message
 
-_log = structlog.get_logger()
-
-_START_ATTEMPTS = 4
 _WATCH_SECONDS = 0.25
-
-_numbers = itertools.count()
-"""Unique in this process, whatever the number of runners: part of a worker's token."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -75,17 +62,18 @@ class Crew:
     ) -> None:
         self.size = size
         self.cores = cores
-        self.start_timeout = start_timeout
-        self._threads = threads
-        self._blas_threads = blas_threads
-        self._memory_bytes = memory_bytes
         self._preload = preload
+        self._starter = Starter(
+            threads=threads,
+            blas_threads=blas_threads,
+            cores=cores,
+            memory_bytes=memory_bytes,
+            start_timeout=start_timeout,
+        )
         self._workers: list[WorkerProcess | None] = [None] * size
-        self._failed_starts = 0
         self._closed = False
         # A worker is either started before ``close`` looks for workers, or not at all.
         self._starting = threading.RLock()
-        self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker-starter")
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -119,32 +107,7 @@ class Crew:
             with self._starting:
                 worker = self._workers[place]
                 if (worker is None or not worker.alive) and not self._closed:
-                    self._workers[place] = self._start()
-
-    def _start(self) -> WorkerProcess:
-        token = worker_token(next(_numbers))
-        worker = WorkerProcess(
-            environment=worker_environment(
-                threads=self._threads,
-                blas_threads=self._blas_threads,
-                cores=self.cores,
-                token={TOKEN: token},
-            ),
-            token=token,
-            memory_bytes=self._memory_bytes,
-            spawn=self._spawn,
-        )
-        message: Message = {
-            "command": "init",
-            "sys_path": [entry or str(os.getcwd()) for entry in sys.path],  # noqa: PTH109
-            "memory_bytes": self._memory_bytes,
-            "preload": self._preload,
-        }
-        worker.submit("init", message, self.start_timeout)
-        return worker
-
-    def _spawn(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        return self._spawner.submit(start).result()
+                    self._workers[place] = self._starter.start(preload=self._preload)
 
     def wait(self, among: Iterable[WorkerProcess] | None = None) -> list[Event]:
         """Wait for events, at most a quarter of a second.
@@ -159,9 +122,13 @@ class Crew:
         now = time.monotonic()
         limits = [w.work.deadline - now for w in watched if w.work is not None]
         timeout = max(0.0, min([_WATCH_SECONDS, *limits]))
+        # Poll rather than select, which knows no descriptor above 1023.
+        poll = select.poll()
+        for descriptor in (*descriptors, self._wake_read):
+            poll.register(descriptor, select.POLLIN)
         with contextlib.suppress(OSError, ValueError):
-            ready, _, _ = select.select([*descriptors, self._wake_read], [], [], timeout)
-            if self._wake_read in ready:
+            ready = poll.poll(1000.0 * timeout)
+            if any(descriptor == self._wake_read for descriptor, _ in ready):
                 os.read(self._wake_read, 1024)
         events = []
         for worker in watched:
@@ -176,19 +143,12 @@ class Crew:
     def _started(self, worker: WorkerProcess, reply: Message | None) -> None:
         if reply is not None and reply["status"] == "ok":
             worker.initialised = True
-            self._failed_starts = 0
+            self._starter.succeeded()
             return
         reason = reply["message"] if reply is not None else ""
         end = worker.kill(EndReason.DIED) if worker.end is None else worker.end
         reason = reason or end.explain()
-        self._failed_starts += 1
-        _log.warning("worker_start_failed", reason=reason, attempt=self._failed_starts)
-        if self._failed_starts >= _START_ATTEMPTS and not self._closed:
-            raise TargetError(
-                f"worker processes end before they are ready: {reason}",
-                hint="see that this Python imports chameleon_runners, and raise memory_mib or "
-                "start_timeout of the runner if it does",
-            )
+        self._starter.failed(reason, closed=self._closed)
 
     def quiet(self, worker: WorkerProcess | None = None) -> None:
         """Stop every idle worker, but for one that is about to be timed, until it has work."""
@@ -211,7 +171,7 @@ class Crew:
         for worker in self._workers:
             if worker is not None:
                 worker.kill(EndReason.DIED if worker.end else EndReason.DEADLINE)
-        self._spawner.shutdown(wait=True, cancel_futures=True)
+        self._starter.close()
         for descriptor in (self._wake_read, self._wake_write):
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hookimpl
 
 from chameleon_runners.baselines.records import BASELINES
+from chameleon_runners.cuda.options import CudaOptions
 from chameleon_runners.options import LocalOptions
+from chameleon_runners.ray.options import RayOptions
 from chameleon_runners.replay.options import ReplayOptions, TableOptions
+from chameleon_runners.rpc.options import RpcOptions
 
 
 @hookimpl
@@ -20,6 +23,24 @@ def chameleon_runners() -> Iterable[PluginRecord]:
             summary="Worker processes on this machine's CPU",
             factory="chameleon_runners.local:LocalRunner",
             options=LocalOptions,
+        ),
+        PluginRecord(
+            name="cuda",
+            summary="The CUDA GPUs of this machine, each in a process of its own",
+            factory="chameleon_runners.cuda.runner:CudaRunner",
+            options=CudaOptions,
+        ),
+        PluginRecord(
+            name="rpc",
+            summary="Remote devices: boards and GPU servers behind TVM's RPC",
+            factory="chameleon_runners.rpc.runner:RpcRunner",
+            options=RpcOptions,
+        ),
+        PluginRecord(
+            name="ray",
+            summary="A Ray cluster: its CPUs build, its devices measure",
+            factory="chameleon_runners.ray.runner:RayRunner",
+            options=RayOptions,
         ),
         PluginRecord(
             name="replay",
@@ -61,3 +82,20 @@ def chameleon_spaces() -> Iterable[PluginRecord]:
 def chameleon_baselines() -> Iterable[PluginRecord]:
     """The baselines of this package."""
     return BASELINES
+
+
+@hookimpl
+def chameleon_commands() -> Iterable[CommandRecord]:
+    """Commands about remote devices."""
+    return (
+        CommandRecord(
+            name="devices",
+            summary="Show the devices of an RPC tracker, and test them.",
+            factory="chameleon_runners.commands.devices:command",
+        ),
+        CommandRecord(
+            name="serve",
+            summary="Serve this machine as devices: an RPC tracker and servers.",
+            factory="chameleon_runners.commands.serve:command",
+        ),
+    )

@@ -1,14 +1,16 @@
-"""Keeps the end of what a worker printed."""
+"""Keeps the end of what each worker printed."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import selectors
 import threading
 
 
 class LogTail:
-    """Drains a pipe in a thread, so that whoever prints never waits, and keeps its end.
+    """Keeps the end of what comes through a pipe, so that whoever prints never waits.
 
     Args:
         descriptor: the reading end of the pipe; closed by this object.
@@ -16,21 +18,20 @@ class LogTail:
     """
 
     def __init__(self, descriptor: int, *, limit: int = 4096) -> None:
-        self._descriptor = descriptor
         self._limit = limit
         self._kept = bytearray()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._drain, name="worker-log", daemon=True)
-        self._thread.start()
+        self._ended = threading.Event()
+        _drain().add(descriptor, self)
 
-    def _drain(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := os.read(self._descriptor, 1 << 16):
-                with self._lock:
-                    self._kept += data
-                    del self._kept[: -self._limit]
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
+    def take(self, data: bytes) -> None:
+        """Keep what was read; nothing at the end of the pipe."""
+        if not data:
+            self._ended.set()
+            return
+        with self._lock:
+            self._kept += data
+            del self._kept[: -self._limit]
 
     def clear(self) -> None:
         """Forget what was printed before the work that starts now."""
@@ -46,4 +47,56 @@ class LogTail:
 
     def join(self, timeout: float) -> None:
         """Wait until the pipe's writers are gone, at most ``timeout`` seconds."""
-        self._thread.join(timeout)
+        self._ended.wait(timeout)
+
+
+class _Drain:
+    """Empties the pipes of all workers, in one thread."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._arriving: list[tuple[int, LogTail]] = []
+        self._lock = threading.Lock()
+        threading.Thread(target=self._run, name="worker-logs", daemon=True).start()
+
+    def add(self, descriptor: int, tail: LogTail) -> None:
+        """Empty a pipe from now on, until it ends."""
+        with self._lock:
+            self._arriving.append((descriptor, tail))
+        os.write(self._wake_write, b"!")
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    self._admit()
+                else:
+                    self._read(key.fd, key.data)
+
+    def _admit(self) -> None:
+        os.read(self._wake_read, 1024)
+        with self._lock:
+            arriving, self._arriving = self._arriving, []
+        for descriptor, tail in arriving:
+            self._selector.register(descriptor, selectors.EVENT_READ, tail)
+
+    def _read(self, descriptor: int, tail: LogTail) -> None:
+        data = b""
+        with contextlib.suppress(OSError):
+            data = os.read(descriptor, 1 << 16)
+        tail.take(data)
+        if not data:
+            self._selector.unregister(descriptor)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+@functools.cache
+def _drain() -> _Drain:
+    return _Drain()
+
+
+# Threads do not survive a fork: a child that has workers of its own needs another one.
+os.register_at_fork(after_in_child=_drain.cache_clear)

@@ -205,8 +205,9 @@ class WorkerProcess:
         with self._ending:
             if not self.alive:
                 return None
-            ready, _, _ = select.select([self.replies], [], [], 0)
-            if ready:
+            poll = select.poll()
+            poll.register(self.replies, select.POLLIN)
+            if poll.poll(0):
                 return self._read()
             if self.work is not None and time.monotonic() > self.work.deadline:
                 self.kill(EndReason.DEADLINE)

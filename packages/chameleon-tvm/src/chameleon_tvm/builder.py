@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 from chameleon_core.stages import Arrays, Builder, Kernel
 from chameleon_core.task import Task
@@ -44,6 +45,29 @@ class TVMBuilder(Builder):
     def build(self, config: Sequence[int]) -> Kernel:
         program = self.program(config)
         return TVMKernel(program, self.task.target, constants=self.operator.constants)
+
+    def export(self, config: Sequence[int], artifact: Path) -> None:
+        # Linking and compiling for other machines are no business of those who build locally.
+        from chameleon_tvm.remote.export import export_program  # noqa: PLC0415
+
+        program = self.program(config)
+        task = self._task_that_unpacks(program)
+        export_program(program, self.task.target, artifact, task=task)
+
+    def _task_that_unpacks(self, program: Program) -> Task | None:
+        """The task from which another process rebuilds what undoes the outputs' layouts.
+
+        Raises:
+            NotImplementedError: a function that is not the operator's undoes them.
+        """
+        if not program.changes_outputs:
+            return None
+        if program.unpack != self.operator.logical:
+            raise NotImplementedError(
+                f"{type(self).__name__} unpacks outputs with a function of its own, "
+                "which cannot be sent to a device"
+            )
+        return self.task
 
     def reference(self) -> tuple[Arrays, float]:
         return self.operator.reference(self.inputs), self.operator.tolerance

@@ -23,7 +23,7 @@ SPACES = (
     ),
     PluginRecord(
         name="template",
-        summary="Register-tiled convolutions (direct, Winograd) and products for llvm targets",
+        summary="Hand-written convolutions (direct, Winograd) and products for llvm and cuda targets",
         factory="chameleon_tvm.spaces.template.provider:TemplateSpace",
         options=TemplateOptions,
     ),
@@ -108,6 +108,11 @@ def chameleon_commands() -> Iterable[CommandRecord]:
         name="bench-network",
         summary="Time a delivered network against whatever else runs it here.",
         factory="chameleon_tvm.commands.bench_network:command",
+    )
+    yield CommandRecord(
+        name="export",
+        summary="Write a run's winners for TVM alone: a MetaSchedule database, or TVMScript.",
+        factory="chameleon_tvm.commands.export:command",
     )
 
 

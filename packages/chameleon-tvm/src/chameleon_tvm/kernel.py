@@ -1,4 +1,8 @@
-"""Programs built by TVM and loaded in this process: what a worker checks and times."""
+"""Programs built by TVM and bound to their buffers: what a worker checks and times.
+
+``ModuleKernel`` is a compiled module on any device that TVM reaches, this process's or a remote
+one; ``TVMKernel`` compiles a program for this process's own processor.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from chameleon_core.stages import Arrays, Kernel
 from chameleon_tvm.lowering import compile_function
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.targets import tvm_target
+
+CPU_FLUSH = "cache_flush_cpu_non_first_arg"
+"""TVM's function that takes all arguments but the first, the activations, out of a CPU's caches."""
 
 
 def _unchanged(outputs: Arrays) -> Arrays:
@@ -35,8 +42,112 @@ class Program:
     unpack: Callable[[Arrays], Arrays] = _unchanged
     plain_loops: bool = False
 
+    @property
+    def changes_outputs(self) -> bool:
+        """Whether ``unpack`` does anything."""
+        return self.unpack is not _unchanged
 
-class TVMKernel(Kernel):
+    @property
+    def output_buffers(self) -> list[tuple[tuple[int, ...], str]]:
+        """Shape and dtype of each output parameter."""
+        buffers = list(self.function.params)[len(self.inputs) :]
+        return [(tuple(int(n) for n in one.shape), str(one.dtype)) for one in buffers]
+
+
+@attrs.frozen(kw_only=True)
+class Flush:
+    """How caches are emptied between the runs of a kernel that is timed where it runs.
+
+    Attributes:
+        preprocessor: a function of the device's runtime that is called with the arguments before
+            each run; empty where there is none.
+        copies: whether as many bytes as are to be cold are copied on the device before each run.
+    """
+
+    preprocessor: str = ""
+    copies: bool = False
+
+
+class ModuleKernel(Kernel):
+    """A function of a compiled module and its buffers, on one device.
+
+    Args:
+        module: holds the function as ``main``.
+        device: where it runs; a device of an RPC session, perhaps.
+        inputs: the input buffers, on the device.
+        outputs: the output buffers, on the device.
+        unpack: turns the function's outputs into the operator's logical outputs.
+        flush: how runs find cold caches.
+        cooldown: pause between repeats, in seconds.
+    """
+
+    def __init__(
+        self,
+        module: tvm.runtime.Module,
+        device: tvm.runtime.Device,
+        *,
+        inputs: Sequence[tvm.runtime.Tensor],
+        outputs: Sequence[tvm.runtime.Tensor],
+        unpack: Callable[[Arrays], Arrays] = _unchanged,
+        flush: Flush | None = None,
+        cooldown: float = 0.0,
+    ) -> None:
+        self._module = module
+        self._function = module["main"]
+        self._device = device
+        self._outputs = list(outputs)
+        self._arguments = [*inputs, *outputs]
+        self._unpack = unpack
+        self._flush = flush or Flush()
+        self._cooldown = cooldown
+        self._evaluators: dict[
+            tuple[int, int, int], Callable[..., tvm.runtime.module.BenchmarkResult]
+        ] = {}
+
+    def outputs(self) -> Arrays:
+        self._function(*self._arguments)
+        return self._unpack([tensor.numpy() for tensor in self._outputs])
+
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
+
+    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
+        if cold_bytes > 0:
+            return self._cold_repeats(number, count, cold_bytes)
+        return self._evaluate(number, count, 0)
+
+    def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
+        """Runs of which each follows a flush: TVM flushes before a repeat, so each is one run.
+
+        From here the copies that other kernels rotate through could not be told apart from the
+        time that it takes to say so, over a network.
+        """
+        singles = self._evaluate(1, number * count, cold_bytes)
+        return tuple(
+            math.fsum(singles[first : first + number]) / number
+            for first in range(0, number * count, number)
+        )
+
+    def _evaluate(self, number: int, count: int, flushed: int) -> tuple[float, ...]:
+        """Seconds of ``count`` repeats by TVM's evaluator, which sits where the kernel does.
+
+        It loops in C++ and runs once more, untimed, before it starts.
+        """
+        key = number, count, flushed
+        if key not in self._evaluators:
+            self._evaluators[key] = self._module.time_evaluator(
+                "main",
+                self._device,
+                number=number,
+                repeat=count,
+                cooldown_interval_ms=math.ceil(self._cooldown * 1e3),
+                cache_flush_bytes=flushed if self._flush.copies else 0,
+                f_preproc=self._flush.preprocessor if flushed else "",
+            )
+        return tuple(float(seconds) for seconds in self._evaluators[key](*self._arguments).results)
+
+
+class TVMKernel(ModuleKernel):
     """One function compiled for a target (LLVM JIT, nothing written to disk) with its buffers.
 
     Args:
@@ -50,19 +161,14 @@ class TVMKernel(Kernel):
         self, program: Program, target: str, *, constants: Collection[int] = frozenset()
     ) -> None:
         resolved = tvm_target(target)
-        self._module = compile_function(program.function, resolved, plain_loops=program.plain_loops)
-        self._function = self._module["main"]
-        self._device = tvm.runtime.device(
-            "cpu" if resolved.kind.name == "llvm" else str(resolved.kind.name)
-        )
+        module = compile_function(program.function, resolved, plain_loops=program.plain_loops)
+        device = tvm.runtime.device(device_kind(resolved))
         self._program = program
         self._constants = sorted(constants)
-        self._arguments = self._allocate()
-        self._evaluators: dict[
-            tuple[int, int], Callable[..., tvm.runtime.module.BenchmarkResult]
-        ] = {}
         self._rotation: list[list[tvm.runtime.Tensor]] = []
         self._turn = 0
+        inputs, outputs = self._allocate(device)
+        super().__init__(module, device, inputs=inputs, outputs=outputs, unpack=program.unpack)
 
     @property
     def cold_bytes_each(self) -> int:
@@ -72,25 +178,6 @@ class TVMKernel(Kernel):
             math.prod(int(extent) for extent in tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
             for tensor in cold
         )
-
-    def outputs(self) -> Arrays:
-        self._function(*self._arguments)
-        produced = self._arguments[len(self._program.inputs) :]
-        return self._program.unpack([tensor.numpy() for tensor in produced])
-
-    def time(self, number: int, *, cold_bytes: int = 0) -> float:
-        return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
-
-    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        if cold_bytes > 0:
-            return self._cold_repeats(number, count, cold_bytes)
-        if (number, count) not in self._evaluators:
-            # TVM's evaluator loops in C++ and runs once more, untimed, before it starts.
-            self._evaluators[number, count] = self._module.time_evaluator(
-                "main", self._device, number=number, repeat=count
-            )
-        results = self._evaluators[number, count](*self._arguments).results
-        return tuple(float(seconds) for seconds in results)
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
         """Walk through as many copies of the arguments as it takes to evict each of them.
@@ -123,21 +210,27 @@ class TVMKernel(Kernel):
     def _copy(self) -> list[tvm.runtime.Tensor]:
         """The arguments with a fresh copy of those that are to be cold."""
         if not self._constants:
-            return self._allocate()
+            inputs, outputs = self._allocate(self._device)
+            return inputs + outputs
         arguments = list(self._arguments)
         for place in self._constants:
             array = self._program.inputs[place]
             arguments[place] = tvm.runtime.tensor(array, device=self._device)
         return arguments
 
-    def _allocate(self) -> list[tvm.runtime.Tensor]:
-        function = self._program.function
-        inputs = [tvm.runtime.tensor(array, device=self._device) for array in self._program.inputs]
-        outputs = []
-        for parameter in list(function.params)[len(inputs) :]:
-            buffer = parameter
-            shape = tuple(int(extent) for extent in buffer.shape)
-            # Zeros, not garbage: a kernel that writes too little must fail the same way each time.
-            zeros = np.zeros(shape, str(buffer.dtype))
-            outputs.append(tvm.runtime.tensor(zeros, device=self._device))
-        return inputs + outputs
+    def _allocate(
+        self, device: tvm.runtime.Device
+    ) -> tuple[list[tvm.runtime.Tensor], list[tvm.runtime.Tensor]]:
+        inputs = [tvm.runtime.tensor(array, device=device) for array in self._program.inputs]
+        # Zeros, not garbage: a kernel that writes too little must fail the same way each time.
+        outputs = [
+            tvm.runtime.tensor(np.zeros(shape, dtype), device=device)
+            for shape, dtype in self._program.output_buffers
+        ]
+        return inputs, outputs
+
+
+def device_kind(target: tvm.target.Target) -> str:
+    """TVM's name for the kind of device a target's kernels run on."""
+    kind = str(target.kind.name)
+    return "cpu" if kind == "llvm" else kind

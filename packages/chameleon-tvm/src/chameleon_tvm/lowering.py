@@ -27,10 +27,23 @@ def compile_function(
         target: what to compile for.
         plain_loops: whether the function is one that ``PLAIN_LOOPS`` is enough for.
     """
+    return lower_function(function, target, plain_loops=plain_loops).jit()
+
+
+def lower_function(
+    function: tirx.PrimFunc, target: tvm.target.Target, *, plain_loops: bool = False
+) -> tvm.runtime.Executable:
+    """What can be linked into a library, for this machine or another one.
+
+    Args:
+        function: scheduled; becomes ``main``.
+        target: what to compile for.
+        plain_loops: whether the function is one that ``PLAIN_LOOPS`` is enough for.
+    """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     pipeline = PLAIN_LOOPS if plain_loops else "default"
     with tvm.transform.PassContext(config=_UNCHECKED):
-        return tvm.compile(module, target=target, tir_pipeline=pipeline).jit()
+        return tvm.compile(module, target=target, tir_pipeline=pipeline)
 
 
 def _plain_loops() -> tuple[object, object, object]:

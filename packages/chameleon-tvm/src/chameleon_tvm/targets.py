@@ -16,6 +16,7 @@ from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import TargetResolver
 
+from chameleon_tvm.gpus import with_limits
 from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
 
 _HINT = (
@@ -129,6 +130,8 @@ def _canonical(value: dict[str, Any]) -> str:
                 hint=f"Did you mean {' or '.join(near)}?" if near else "Use -mcpu=native.",
             )
         value.setdefault("num-cores", len(os.sched_getaffinity(0)))
+    if value["kind"] == "cuda":
+        value = with_limits(value, device=tvm.runtime.device("cuda").exist)
     try:
         resolved = json.loads(str(Target(value)))
     except (ValueError, TypeError, tvm.error.InternalError) as error:

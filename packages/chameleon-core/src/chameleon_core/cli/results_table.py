@@ -63,6 +63,8 @@ def network_lines(network: NetworkResult) -> list[str]:
     if network.failure is not None or network.folder is None:
         return []
     error = f"largest relative error {network.max_relative_error:.1e}"
+    if network.delivered_seconds is not None:
+        error = f"verified after {network.delivered_seconds:.1f} s, {error}"
     if network.latency_seconds is None:
         return [f"network: {error}, in {network.folder}"]
     others = {"untuned": network.untuned_seconds, **network.rivals}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import attrs
 import structlog
 
 from chameleon_core.errors import ChameleonError
@@ -26,6 +27,7 @@ def deliver(
     *,
     folder: Path,
     threads: int,
+    seconds_before: float = 0.0,
 ) -> NetworkResult:
     """Have the frontend deliver, and say why where it cannot.
 
@@ -38,6 +40,7 @@ def deliver(
         operators: results of the run's tasks.
         folder: where the result goes.
         threads: that kernels were measured with.
+        seconds_before: wall-clock of the run until now.
     """
     guard = guard_of(pipeline.model)
     if getattr(type(frontend), "deliver", Frontend.deliver) is Frontend.deliver:
@@ -54,7 +57,11 @@ def deliver(
     except ChameleonError as error:
         log.warning("network_not_delivered", problem=str(error), hint=error.hint)
         return NetworkResult(failure=str(error))
-    return NetworkResult() if delivered is None else delivered
+    if delivered is None:
+        return NetworkResult()
+    if delivered.delivered_seconds is None:
+        return delivered
+    return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
 
 
 def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:

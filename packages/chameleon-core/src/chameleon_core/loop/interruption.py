@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 
 from chameleon_core.errors import ChameleonError, ExitCode
@@ -34,6 +34,7 @@ class Interruption:
         self.hard: Callable[[], None] | None = None
         self._requested = threading.Event()
         self._at_once = False
+        self._exiting = threading.Lock()
 
     @property
     def requested(self) -> bool:
@@ -100,14 +101,42 @@ class Interruption:
         numbers = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, handle) for number in numbers}
         try:
-            yield
+            with self._watched(numbers):
+                yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextlib.contextmanager
+    def _watched(self, numbers: Collection[int]) -> Iterator[None]:
+        """Exit at the second signal even while the main thread is in a library's code.
+
+        Handlers run in the main thread, between two instructions of Python: a compiler may keep it
+        from there for many seconds.
+        """
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+
+        def watch() -> None:
+            seen = 0
+            while number := os.read(reader, 1):
+                seen += number[0] in numbers
+                if seen > 1:
+                    self._exit()
+            os.close(reader)
+
+        threading.Thread(target=watch, name="signals", daemon=True).start()
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            os.close(writer)
+
     def _exit(self) -> None:
-        if self.hard is not None:
-            stopper = threading.Thread(target=self.hard, name="stop", daemon=True)
-            stopper.start()
-            stopper.join(HARD_STOP_SECONDS)
-        os._exit(ExitCode.INTERRUPTED)
+        with self._exiting:  # never let go of
+            if self.hard is not None:
+                stopper = threading.Thread(target=self.hard, name="stop", daemon=True)
+                stopper.start()
+                stopper.join(HARD_STOP_SECONDS)
+            os._exit(ExitCode.INTERRUPTED)

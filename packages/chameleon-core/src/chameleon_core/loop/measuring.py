@@ -28,7 +28,7 @@ class LazyRunner:
         spec: the pipeline's runner.
         space: what candidates are built with.
         interruption: passed on to the runner.
-        started: called once with the runner's description of itself.
+        started: called with the runner's description of itself, when it starts and at the end.
     """
 
     def __init__(
@@ -84,7 +84,11 @@ class LazyRunner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._runner is not None and kind is None:
+            # A fleet knows its devices only when it has reached them.
+            with self.guard.call("describe itself"):
+                self._started(self._runner.describe())
         self._interruption.soft = self._interruption.hard = None
         with self.guard.call("stop"):
             self._stack.close()

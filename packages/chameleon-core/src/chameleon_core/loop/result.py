@@ -157,6 +157,8 @@ class NetworkResult:
         untuned_seconds: one inference as compiled without a tuner, or None.
         rivals: one inference by whatever else runs it here.
         max_relative_error: of its outputs, or None where nothing was compiled.
+        delivered_seconds: wall-clock from the start of the run until the verified network was in
+            its folder, before anything was compared with it; None where none was delivered.
         kernels: where its time goes, the slowest first, each with ``name``, ``tuned``, ``calls``
             in one inference and ``seconds`` of all of them; empty where that is not known.
         folder: where the compiled network is, or None where none was delivered.
@@ -167,6 +169,7 @@ class NetworkResult:
     untuned_seconds: float | None = None
     rivals: Mapping[str, float] = attrs.field(factory=dict)
     max_relative_error: float | None = None
+    delivered_seconds: float | None = None
     kernels: Sequence[Mapping[str, Any]] = ()
     folder: str | None = None
     failure: str | None = None
@@ -174,7 +177,7 @@ class NetworkResult:
     def to_json(self) -> dict[str, Any]:
         """What ``run --json`` prints of the network; without the places of what there is not."""
         values = {**attrs.asdict(self), "kernels": [dict(kernel) for kernel in self.kernels]}
-        optional = {"folder", "failure", "kernels"}
+        optional = {"folder", "failure", "kernels", "delivered_seconds"}
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod

@@ -219,6 +219,7 @@ class Session:
                 operators,
                 folder=self._folder.path / NETWORK,
                 threads=int(self._runner.get().describe().get("threads") or 1),
+                seconds_before=self.seconds,
             )
 
 

@@ -88,7 +88,8 @@ class Frontend(ABC):
             For ``network`` of the run's result, or None where there is nothing to deliver:
             ``latency_seconds``, ``untuned_seconds``, ``rivals`` (name to seconds) and
             ``max_relative_error``, each null where it does not apply; ``kernels``, where its
-            time goes (see ``NetworkResult``); ``failure``, a sentence, where nothing was
+            time goes (see ``NetworkResult``); ``delivered_seconds``, from the call of this method
+            until the result was in the folder; ``failure``, a sentence, where nothing was
             delivered; and more, as JSON values.
 
         Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -10,15 +11,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core.errors import InvalidConfigurationError
+from chameleon_core.errors import DeviceLostError, InvalidConfigurationError
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
 from chameleon_core.task import Task
 
 _SHAPE = (4, 5)
+
+ARTIFACT = "program.json"
+"""The file of an exported kernel; complete if it ends with a new line."""
 
 
 class Fault(StrEnum):
@@ -48,6 +53,8 @@ class Fault(StrEnum):
     NAN = "nan"
     RAISES = "raises"
     SLOW = "slow"
+    DISCONNECTS = "disconnects"
+    EXHAUSTS_DEVICE = "exhausts_device"
 
 
 FAULTS = tuple(Fault)
@@ -143,6 +150,14 @@ def _raise() -> None:
     raise RuntimeError("the kernel raised")
 
 
+def _disconnect() -> None:
+    raise DeviceLostError("the kernel took the connection to the device with it")
+
+
+def _exhaust_device() -> None:
+    raise RuntimeError("CUDA_ERROR_OUT_OF_MEMORY while allocating 64 GiB")
+
+
 _DEEDS: dict[Fault, Callable[[], None]] = {
     Fault.SEGFAULTS: _segfault,
     Fault.ABORTS: os.abort,
@@ -158,6 +173,8 @@ _DEEDS: dict[Fault, Callable[[], None]] = {
     Fault.EXITS: _exit,
     Fault.EXITS_HARD: _exit_hard,
     Fault.RAISES: _raise,
+    Fault.DISCONNECTS: _disconnect,
+    Fault.EXHAUSTS_DEVICE: _exhaust_device,
 }
 
 
@@ -196,6 +213,15 @@ class FaultBuilder(Builder):
         self._options = options
 
     def build(self, config: Sequence[int]) -> Kernel:
+        return FaultKernel(self._compile(config), self._options.seconds)
+
+    def export(self, config: Sequence[int], artifact: Path) -> None:
+        fault = self._compile(config)
+        program = {"fault": fault.value, "seconds": self._options.seconds}
+        (artifact / ARTIFACT).write_text(json.dumps(program) + "\n")
+
+    @staticmethod
+    def _compile(config: Sequence[int]) -> Fault:
         fault = FAULTS[config[0]]
         if fault is Fault.INVALID:
             raise InvalidConfigurationError("this configuration names no program")
@@ -205,7 +231,7 @@ class FaultBuilder(Builder):
             _hang()
         if fault is Fault.BUILD_SEGFAULTS:
             _segfault()
-        return FaultKernel(fault, self._options.seconds)
+        return fault
 
     def reference(self) -> tuple[Arrays, float]:
         if self._options.reference == "missing":
@@ -235,6 +261,19 @@ class FaultSpace(SpaceProvider):
         if self._options.opening == "exits":
             os._exit(4)
         return FaultBuilder(self._options)
+
+
+def load(artifact: Path) -> FaultKernel:
+    """The kernel that ``FaultBuilder.export`` wrote.
+
+    Raises:
+        ValueError: the file is not complete.
+    """
+    text = (artifact / ARTIFACT).read_text()
+    if not text.endswith("\n"):
+        raise ValueError("the program is cut off")
+    program = json.loads(text)
+    return FaultKernel(Fault(program["fault"]), program["seconds"])
 
 
 def expected() -> np.ndarray:

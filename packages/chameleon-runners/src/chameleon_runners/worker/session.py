@@ -9,16 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chameleon_core.errors import ChameleonError, InvalidConfigurationError
+from chameleon_core.errors import ChameleonError, DeviceLostError, InvalidConfigurationError
 from chameleon_core.measurement import FailureKind
 
+from chameleon_runners.worker.devices import DeviceHolder
 from chameleon_runners.worker.isolation import limit_memory, pin
 from chameleon_runners.worker.protocol import Message
 
 if TYPE_CHECKING:
     from chameleon_core.stages import Arrays, Builder, Kernel
 
+    from chameleon_runners.worker.builders import Builders
+
 _LONGEST_MESSAGE = 1500
+
+_STAGE_COMMANDS = frozenset({"init", "open", "reference", "connect", "probe", "disconnect"})
+"""Commands that run no candidate: what goes wrong in them is the stage's or the device's fault."""
 
 
 def explain(error: BaseException) -> str:
@@ -32,7 +38,8 @@ def explain(error: BaseException) -> str:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an exception means that an allocation failed, in Python or behind it."""
-    return isinstance(error, MemoryError) or "bad_alloc" in str(error)
+    words = str(error).lower().replace("_", " ")
+    return isinstance(error, MemoryError) or "bad alloc" in words or "out of memory" in words
 
 
 def failed(kind: FailureKind, message: str, **more: Any) -> Message:
@@ -41,10 +48,12 @@ def failed(kind: FailureKind, message: str, **more: Any) -> Message:
 
 
 class Session:
-    """One builder and the kernels made with it, each under a number the runner chose."""
+    """A builder or a device, and the kernels made with it, each under a number of the runner's."""
 
     def __init__(self) -> None:
         self._builder: Builder | None = None
+        self._builders: Builders | None = None
+        self._device = DeviceHolder()
         self._kernels: dict[int, Kernel] = {}
         self._references: dict[str, Arrays] = {}
         self._commands: dict[str, Callable[[Message], Message]] = {
@@ -54,6 +63,12 @@ class Session:
             "build": self._build,
             "measure": self._measure,
             "repeat": self._repeat,
+            "export": self._export,
+            "connect": self._device.connect,
+            "probe": lambda _: self._device.probe(),
+            "disconnect": lambda _: self._device.disconnect(),
+            "load": self._load,
+            "run": self._run,
         }
 
     def answer(self, message: Message) -> Message:
@@ -69,20 +84,23 @@ class Session:
         return {"elapsed": time.perf_counter() - started, **reply}
 
     def _failure(self, command: str, error: BaseException) -> Message:
-        if isinstance(error, ChameleonError) and command in {"init", "open", "reference"}:
+        if isinstance(error, DeviceLostError) and self._device.held:
+            return {"status": "lost", "message": str(error)}
+        if isinstance(error, ChameleonError) and command in _STAGE_COMMANDS:
             return {
                 "status": "error",
                 "type": type(error).__name__,
                 "message": str(error),
                 "hint": error.hint,
             }
-        if command in {"init", "open", "reference"}:
+        if command in _STAGE_COMMANDS:
             return {"status": "error", "type": "", "message": explain(error), "hint": None}
         if isinstance(error, InvalidConfigurationError):
             return failed(FailureKind.INVALID, str(error))
         if out_of_memory(error):
             return failed(FailureKind.OUT_OF_MEMORY, explain(error))
-        kind = FailureKind.BUILD_ERROR if command == "build" else FailureKind.RUN_ERROR
+        building = command in {"build", "export"}
+        kind = FailureKind.BUILD_ERROR if building else FailureKind.RUN_ERROR
         return failed(kind, explain(error))
 
     def _init(self, message: Message) -> Message:
@@ -95,17 +113,23 @@ class Session:
         return {"status": "ok"}
 
     def _open(self, message: Message) -> Message:
-        from chameleon_runners.worker.stages import make_builder  # noqa: PLC0415 - after init
-
         gc.disable()
         self._kernels.clear()
         self._references.clear()
         self._builder = None
-        self._builder = make_builder(message)
+        self._builder = self._ready_builders.get(message)
         # What was imported stays: builds and clocks need not wait for its being searched.
         gc.freeze()
         gc.enable()
         return {"status": "ok"}
+
+    @property
+    def _ready_builders(self) -> Builders:
+        if self._builders is None:
+            from chameleon_runners.worker.builders import Builders  # noqa: PLC0415 - after init
+
+            self._builders = Builders()
+        return self._builders
 
     @property
     def _ready_builder(self) -> Builder:
@@ -127,11 +151,34 @@ class Session:
         self._kernels[message["slot"]] = self._ready_builder.build(tuple(message["config"]))
         return {"status": "ok"}
 
+    def _export(self, message: Message) -> Message:
+        """Build one configuration for devices, into a folder that does not exist yet."""
+        from chameleon_core.stages import Builder  # noqa: PLC0415 - needs numpy
+
+        builder = self._ready_builder
+        if type(builder).export is Builder.export:
+            name = type(builder).__name__
+            return {"status": "none", "message": f"{name} cannot build for other devices"}
+        artifact = Path(message["artifact"])
+        artifact.mkdir()
+        builder.export(tuple(message["config"]), artifact)
+        return {"status": "ok"}
+
+    def _load(self, message: Message) -> Message:
+        self._kernels[message["slot"]] = self._device.load(message["artifact"])
+        return {"status": "ok"}
+
+    def _run(self, message: Message) -> Message:
+        """Load an artifact, check and time it, and let go of it."""
+        return self._clock(self._device.load(message["artifact"]), message)
+
     def _measure(self, message: Message) -> Message:
+        return self._clock(self._kernels[message["slot"]], message)
+
+    def _clock(self, kernel: Kernel, message: Message) -> Message:
         """Check a kernel's outputs, then time it."""
         from chameleon_runners.timing import TimingPolicy, probe_runs, time_kernel  # noqa: PLC0415
 
-        kernel = self._kernels[message["slot"]]
         outputs = kernel.outputs()
         error = None
         if message["reference"] is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import cattrs
 from chameleon_core.plugins.factory import load_factory
-from chameleon_core.stages import Baseline, Builder, SpaceProvider
+from chameleon_core.stages import Baseline, Builder, Device, SpaceProvider
 from chameleon_core.task import Task
 
 from chameleon_runners.worker.protocol import Message
@@ -54,6 +54,18 @@ def make_builder(message: Message) -> Builder:
         return stage.builder(task, message["variant"], threads=message["threads"])
     provider: SpaceProvider = stage
     return provider.builder(task, threads=message["threads"])
+
+
+def make_device(factory: str, options: dict[str, Any]) -> Device:
+    """Make a device from its ``StageRef``.
+
+    Raises:
+        ChameleonError: it cannot be imported or made.
+    """
+    found = _load(factory)
+    unblock(getattr(found, "needs_modules", ()))
+    device: Device = found(_options(found, options))
+    return device
 
 
 def preload(factory: str) -> None:

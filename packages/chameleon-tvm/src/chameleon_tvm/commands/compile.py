@@ -11,7 +11,6 @@ import click
 if TYPE_CHECKING:
     from chameleon_core.loop.result import NetworkResult
     from chameleon_core.pipeline.schema import ResolvedPipeline
-    from chameleon_core.stages import Winner
     from chameleon_core.store import RecordStore
 
 
@@ -53,35 +52,15 @@ def _compiled(store: RecordStore, pipeline: ResolvedPipeline, output: Path) -> N
     from chameleon_core.loop.result import NetworkResult  # noqa: PLC0415
     from chameleon_core.stages import Delivery  # noqa: PLC0415
 
-    from chameleon_tvm.commands.runs import network_of, threads_of  # noqa: PLC0415
+    from chameleon_tvm.commands.runs import network_of, threads_of, winners_of  # noqa: PLC0415
 
     delivered = network_of(pipeline).deliver(
         Delivery(
             target=str(store.fact("target")),
-            winners=_winners(store),
+            winners=winners_of(store),
             space=pipeline.space.create(),
             folder=output,
             threads=threads_of(store),
         )
     )
     return NetworkResult.from_json(delivered or {})
-
-
-def _winners(store: RecordStore) -> tuple[Winner, ...]:
-    """The best configuration of every task: the comparison's winner, else the fastest measured."""
-    from chameleon_core.loop.comparison import alternatives, winner  # noqa: PLC0415
-    from chameleon_core.stages import Winner  # noqa: PLC0415
-
-    found = []
-    for stored in store.tasks():
-        valid = {m.config: m for m in store.measurements(stored.id) if m.ok}
-        comparison = store.comparison(stored.id)
-        config = None if comparison is None else winner(comparison)
-        best = valid.get(config) if config is not None else None
-        best = best or min(valid.values(), key=lambda m: m.cost, default=None)
-        if best is not None:
-            others = alternatives(list(valid.values()), best.config)
-            found.append(
-                Winner(task=stored.task, config=best.config, seconds=best.cost, alternatives=others)
-            )
-    return tuple(found)

@@ -1,4 +1,4 @@
-"""What the commands about networks read from a run folder."""
+"""What the commands of this package read from a run folder."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chameleon_core.pipeline.schema import ResolvedPipeline
+    from chameleon_core.stages import Winner
     from chameleon_core.store import RecordStore
 
     from chameleon_tvm.frontends.networks import NetworkFrontend
@@ -53,3 +54,23 @@ def network_of(pipeline: ResolvedPipeline) -> NetworkFrontend:
 def threads_of(store: RecordStore) -> int:
     """Threads that the kernels of a run were measured with."""
     return int((store.fact("runner") or {}).get("threads") or 1)
+
+
+def winners_of(store: RecordStore) -> tuple[Winner, ...]:
+    """The best configuration of every task: the comparison's winner, else the fastest measured."""
+    from chameleon_core.loop.comparison import alternatives, winner  # noqa: PLC0415
+    from chameleon_core.stages import Winner  # noqa: PLC0415
+
+    found = []
+    for stored in store.tasks():
+        valid = {m.config: m for m in store.measurements(stored.id) if m.ok}
+        comparison = store.comparison(stored.id)
+        config = None if comparison is None else winner(comparison)
+        best = valid.get(config) if config is not None else None
+        best = best or min(valid.values(), key=lambda m: m.cost, default=None)
+        if best is not None:
+            others = alternatives(list(valid.values()), best.config)
+            found.append(
+                Winner(task=stored.task, config=best.config, seconds=best.cost, alternatives=others)
+            )
+    return tuple(found)

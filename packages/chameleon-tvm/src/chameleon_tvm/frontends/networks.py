@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from chameleon_tvm.frontends.network_options import (
     OnnxOptions,
     TorchOptions,
 )
+from chameleon_tvm.frontends.onnx_models import onnx_module
 from chameleon_tvm.frontends.running import (
     ONNXRUNTIME,
     OPENVINO,
@@ -31,7 +31,12 @@ from chameleon_tvm.frontends.running import (
     openvino_network,
     torch_network,
 )
-from chameleon_tvm.frontends.torch_programs import builtin_program, exported, loaded
+from chameleon_tvm.frontends.torch_programs import (
+    builtin_program,
+    exported,
+    loaded,
+    torch_module,
+)
 
 if TYPE_CHECKING:
     from chameleon_tvm.graph.chains import Chain
@@ -92,14 +97,24 @@ class NetworkFrontend(Frontend):
         return module, chains_of(module)
 
     def tasks(self, target: str) -> list[Task]:
-        from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415
 
-        specs = specs_of(*self.prepared)
+        module, chains = self.prepared
+        specs = specs_of(module, chains)
         if not specs:
             raise ConfigError(
                 "the network has no convolution and no matrix product in float32",
                 hint="Name the operators to tune under `model: {operators: [...]}`.",
             )
+        names = dict(zip(dict.fromkeys(chain.spec for chain in chains), specs, strict=True))
+        for chain in chains:
+            if any(np.isnan(constant).any() for constant in chain.constants):
+                raise ConfigError(
+                    f"there is NaN among the weights of {names[chain.spec].name}, "
+                    f"a {chain.spec.kind} that gives {list(shape_of(chain.last))}",
+                    hint="What it computes could not be checked; mend the weights.",
+                )
         return [spec.task(spec.name, target) for spec in specs]
 
     def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
@@ -125,7 +140,7 @@ class ProgramFrontend(NetworkFrontend):
         return self.read()
 
     def relax_module(self) -> Any:
-        return _from_torch(self.program)
+        return torch_module(self.program)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         positional, _ = self.program.example_inputs
@@ -189,37 +204,7 @@ class OnnxFrontend(NetworkFrontend):
         super().__init__(options)
 
     def relax_module(self) -> Any:
-        try:
-            import onnx  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise ConfigError(
-                "the package onnx is not installed",
-                hint="Install chameleon-tuner-tvm[networks].",
-            ) from error
-        file = self.options.file
-        try:
-            model = onnx.load(file)
-            onnx.checker.check_model(model)
-        except FileNotFoundError as error:
-            raise ConfigError(
-                f"there is no file {file}", hint="Name an ONNX file, relative to the pipeline."
-            ) from error
-        except Exception as error:
-            raise ConfigError(
-                f"{file} is no valid ONNX file: {_words(error)}",
-                hint="Check it with onnx.checker.check_model; it may be cut off.",
-            ) from error
-        try:
-            from tvm.relax.frontend.onnx import from_onnx  # noqa: PLC0415 - needs onnx
-
-            shapes = {name: list(shape) for name, shape in self.options.shapes.items()}
-            module = from_onnx(model, shape_dict=shapes or None, keep_params_in_input=False)
-        except Exception as error:
-            raise ConfigError(
-                f"TVM cannot read {file}: {_words(error)}",
-                hint="Fix open shapes under `shapes`; an operator may be unsupported.",
-            ) from error
-        return module
+        return onnx_module(self.options.file, self.options.shapes)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         return [
@@ -244,24 +229,3 @@ def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     else:
         made = rng.integers(0, int(example.max(initial=0)), example.shape, endpoint=True)
     return np.asarray(made.astype(example.dtype))
-
-
-def _from_torch(program: Any) -> Any:
-    from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401 - TVM without torch first
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from tvm.relax.frontend.torch import from_exported_program  # noqa: PLC0415
-
-        try:
-            return from_exported_program(program, keep_params_as_input=False)
-        except Exception as error:
-            raise ConfigError(
-                f"TVM cannot read the network: {_words(error)}",
-                hint="An operator may be unsupported; the message names it.",
-            ) from error
-
-
-def _words(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -41,6 +41,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
         threads: it computes with.
     """
     torch = importlib.import_module("torch")
+    tree = importlib.import_module("torch.utils._pytree")
     torch.set_num_threads(threads)
     network = program.module()
     if compiled:
@@ -52,8 +53,9 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
             found = network(*(torch.from_numpy(array) for array in inputs))
-        outputs = found if isinstance(found, tuple | list) else [found]
-        return [output.numpy() for output in outputs]
+        # Some networks return an object of their library's, with names and things left out.
+        leaves = tree.tree_leaves(found)
+        return [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import Any
 
 from chameleon_core.errors import ConfigError
@@ -82,10 +83,64 @@ def loaded(file: str) -> Any:
         ) from error
 
 
+def torch_module(program: Any) -> Any:
+    """An exported program as a Relax module with constant weights.
+
+    Raises:
+        ConfigError: TVM cannot read it; names the nodes to blame where it says which they are.
+    """
+    from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401 - TVM without torch first
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tvm.relax.frontend.torch import from_exported_program  # noqa: PLC0415
+
+        try:
+            return from_exported_program(program, keep_params_as_input=False)
+        except Exception as error:
+            raise ConfigError(
+                f"TVM cannot read the network: {_words(error)}",
+                hint=_why_unreadable(program, str(error)),
+            ) from error
+
+
+def _why_unreadable(program: Any, message: str) -> str:
+    """What may be the reason that TVM cannot read a program."""
+    places = _places(program, message)
+    if places:
+        return "; ".join(places)
+    dtypes = {str(value.dtype) for value in program.state_dict.values()}
+    short = sorted(dtypes & {"torch.float16", "torch.bfloat16", "torch.float64"})
+    if short:
+        return f"Its weights are {', '.join(short)}; return the module in float32 (`.float()`)."
+    return "An operator may be unsupported; the message names it."
+
+
+def _places(program: Any, message: str) -> list[str]:
+    """Where the operators of an exported program are that an error's message names."""
+    found = []
+    # The importer decomposes operators first; the message names what came of it.
+    for node in program.run_decompositions().graph_module.graph.nodes:
+        operator = getattr(node.target, "__name__", "")
+        if node.op != "call_function" or f"'{operator}'" not in message:
+            continue
+        modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+        inside = f" in {modules[-1]}" if modules and modules[-1] else ""
+        frames = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+        written = f", which is `{frames[-1]}`" if frames else ""
+        found.append(f"TVM has no operator for node {node.name} ({operator}){inside}{written}")
+    return found
+
+
 def _made(source: str) -> Any:
     function = named_object(source, "model")
+    torch = _torch()
     try:
-        return function()
+        # Processes that run the network beside this one make it again: random weights have to be
+        # the same in all of them.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return function()
     except Exception as error:
         raise ConfigError(
             f"{source} failed: {_words(error)}",

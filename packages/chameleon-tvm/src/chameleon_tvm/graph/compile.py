@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.graph.constants import array_of
 from chameleon_tvm.graph.defaults import OURS, with_default_schedules
 from chameleon_tvm.graph.kernels import ChainKernel, Kernels
 from chameleon_tvm.graph.moves import shape_of
@@ -34,13 +35,14 @@ def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
     """
     passes = relax.transform
     resolved = tvm_target(target)
-    found = {chain.last: (chain, kernels.of(chain)) for chain in chains}
     with (
         resolved,
         tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
     ):
-        module = _with_kernels(module, found)
+        module = with_kernels(module, chains, kernels.of)
         for one in (
+            # Exponentials as polynomials, which fit vectors; libm is called for each number.
+            passes.FastMathTransform(),
             passes.LegalizeOps(),
             passes.AnnotateTIROpPattern(),
             passes.FuseOps(),
@@ -64,8 +66,24 @@ def untuned(module: Any, target: str) -> Any:
         return relax.build(relax.get_pipeline("zero")(module), resolved)
 
 
-def _with_kernels(module: Any, found: dict[Any, tuple[Chain, ChainKernel | None]]) -> Any:
-    placer = _Placer(module, {last: pair for last, pair in found.items() if pair[1] is not None})
+def with_kernels(
+    module: Any,
+    chains: Sequence[Chain],
+    kernel_of: Callable[[Chain], ChainKernel | None],
+    *,
+    reshape: bool = False,
+) -> Any:
+    """The network with calls of kernels in the places of chains.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        kernel_of: the kernel of a chain, or None where the chain is to stay.
+        reshape: reshape the graph's arrays for the kernels, rather than the kernels' parameters.
+    """
+    found = {chain.last: (chain, kernel_of(chain)) for chain in chains}
+    placed = {last: pair for last, pair in found.items() if pair[1] is not None}
+    placer = _Placer(module, placed, reshape=reshape)
     variable = module.get_global_var("main")
     placer.builder_.update_func(variable, placer.visit_expr(module["main"]))
     return relax.transform.DeadCodeElimination()(placer.builder_.get())
@@ -78,9 +96,10 @@ class _Placer(relax.PyExprMutator):
     There, not at the chain's first: the residual may be defined after the convolution.
     """
 
-    def __init__(self, module: Any, found: dict[Any, tuple[Chain, Any]]) -> None:
+    def __init__(self, module: Any, found: dict[Any, tuple[Chain, Any]], *, reshape: bool) -> None:
         super().__init__(module)
         self._found = found
+        self._reshape = reshape
         self._functions: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -95,20 +114,36 @@ class _Placer(relax.PyExprMutator):
                 arguments.append(self.visit_expr(next(inputs)))
             else:
                 arguments.append(relax.const(np.ascontiguousarray(constant)))
+        shape = shape_of(binding.var)
+        if self._reshape:
+            *inside, out = [[int(e) for e in one.shape] for one in kernel.function.params]
+            arguments = [
+                argument if list(shape_of(argument)) == wanted else self._reshaped(argument, wanted)
+                for argument, wanted in zip(arguments, inside, strict=True)
+            ]
+        else:
+            out = list(shape)
         call = relax.call_tir(
-            self._function(kernel, arguments, binding.var),
+            self._function(kernel, arguments, out),
             arguments,
-            relax.TensorType(shape_of(binding.var), str(binding.var.ty.dtype)),
+            relax.TensorType(out, str(binding.var.ty.dtype)),
         )
+        if out != list(shape):
+            call = relax.op.reshape(self.builder_.emit(call), list(shape))
         if isinstance(binding.var, relax.DataflowVar):
             made = self.builder_.emit(call)
         else:
             made = self.builder_.emit_output(call)
         self.set_var_remap(binding.var, made)
 
-    def _function(self, kernel: ChainKernel, arguments: Sequence[Any], out: Any) -> Any:
+    def _reshaped(self, argument: Any, shape: Sequence[int]) -> Any:
+        if isinstance(argument, tvm.ir.GenericConst):
+            return relax.const(array_of(argument).reshape(shape))
+        return self.builder_.emit(relax.op.reshape(argument, list(shape)))
+
+    def _function(self, kernel: ChainKernel, arguments: Sequence[Any], out: Sequence[int]) -> Any:
         """The kernel's function in the module; occurrences of one shape share it."""
-        shapes = (*(shape_of(argument) for argument in arguments), shape_of(out))
+        shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
         if (kernel.task, shapes) not in self._functions:
             function = _shaped(kernel.function, shapes).without_attr("global_symbol")
             function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)

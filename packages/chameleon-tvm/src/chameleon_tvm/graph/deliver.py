@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +34,18 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+_UNBLAMED = (
+    "it fails without any tuned kernel too, as where a model has other weights each time it is made"
+)
+
 UNTUNED = "untuned"
 """Name of the network as TVM compiles it without a tuner."""
 
 
 def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     """Compile, verify and time a network; only what gives the right answers gets into the folder.
+
+    It is there as soon as it is verified; what it takes is written into its manifest later.
 
     Args:
         frontend: the network.
@@ -50,6 +57,7 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     Raises:
         ChameleonError: it cannot be compiled at all, or nothing can check it.
     """
+    started = time.perf_counter()
     check_target(delivery.target)
     check_compiler()
     with contextlib.ExitStack() as stack:
@@ -67,17 +75,22 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
         }
         if verdict.problem is not None:
             return {**result, "failure": made.accuse(verdict)}
-        ours = stack.enter_context(made.running(staged))
-        result.update(made.latencies(ours))
-        result["kernels"] = made.kernel_seconds(ours, staged)
-        verification = {
+        manifest = made.manifest()
+        manifest["verification"] = {
             "reference": made.reference.name,
             "samples": SAMPLES,
             "tolerance": TOLERANCE,
             "max_relative_error": verdict.max_relative_error,
         }
-        write_manifest(staged, {**made.manifest(), "verification": verification, "latency": result})
+        # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
+        write_manifest(staged, manifest)
         _replace(staged, delivery.folder)
+        result["delivered_seconds"] = time.perf_counter() - started
+        log.info("network_delivered", folder=str(delivery.folder))
+        ours = stack.enter_context(made.running(staged))
+        result.update(made.latencies(ours))
+        result["kernels"] = made.kernel_seconds(ours, staged)
+        write_manifest(delivery.folder, {**manifest, "latency": result})
     return {**result, "folder": str(delivery.folder), "failure": None}
 
 
@@ -170,7 +183,7 @@ class _Making:
 
         keys = guilty(self.kernels.keys, fails)
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
-        blame = f"the kernel of {names} is to blame" if keys else "it fails without any kernel too"
+        blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:

@@ -28,6 +28,9 @@ def load(folder: str | pathlib.Path = pathlib.Path(__file__).parent) -> Callable
     held = [tvm.runtime.empty(wanted["shape"], wanted["dtype"]) for wanted in manifest["inputs"]]
 
     def network(*inputs: Any) -> Any:
+        if len(inputs) != len(held):
+            names = ", ".join(wanted["name"] for wanted in manifest["inputs"])
+            raise ValueError(f"the network takes {names}, not {len(inputs)} arrays")
         for array, wanted in zip(inputs, manifest["inputs"], strict=True):
             if list(np.shape(array)) != wanted["shape"]:
                 raise ValueError(f"{wanted['name']} must have shape {wanted['shape']}")

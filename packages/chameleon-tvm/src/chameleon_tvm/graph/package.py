@@ -80,8 +80,10 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write or replace the manifest alone."""
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    """Write or replace the manifest alone; whoever reads it sees the old one or the new one."""
+    part = folder / f".{MANIFEST}.part"
+    part.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    part.replace(folder / MANIFEST)
 
 
 def manifest_of(

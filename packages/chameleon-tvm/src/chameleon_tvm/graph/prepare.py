@@ -7,7 +7,7 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.constants import fold_constants
-from chameleon_tvm.graph.moves import shape_of, without_moves
+from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 _LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
@@ -35,7 +35,7 @@ def prepared(module: Any, layout: str) -> Any:
             hint=f"Choose one of {', '.join(_LAYOUTS)}.",
         )
     for parameter in module["main"].params:
-        shape_of(parameter)
+        _check_shape(parameter)
     passes = relax.transform
     try:
         folded = _sequence(
@@ -67,6 +67,20 @@ def prepared(module: Any, layout: str) -> Any:
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
             hint="Try `layout: NCHW` in the model's section.",
         ) from error
+
+
+def _check_shape(parameter: Any) -> None:
+    """Make sure that an input's shape is known."""
+    extents = getattr(getattr(parameter, "ty", None), "shape", None)
+    if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
+        known = [getattr(extent, "value", extent) for extent in extents or ()]
+        shown = f"[{', '.join(map(str, known))}]" if known else "unknown"
+        name = str(parameter.name)
+        raise ConfigError(
+            f"the shape of the network's input {name!r} is open: {shown}",
+            hint=f"Fix it: beside an ONNX `file` write `shapes: {{{name}: [...]}}`; export a torch "
+            "program without `dynamic_shapes`.",
+        )
 
 
 def _sequence(module: Any, *passes: Any) -> Any:

@@ -196,12 +196,15 @@ def rival_process(frontend: NetworkFrontend, name: str, *, threads: int) -> Netw
         name: one of ``frontend.rivals``.
         threads: that it computes with.
     """
+    request = {"role": "rival", "name": name, **frontend_request(frontend)}
+    return NetworkProcess(name, request, threads=threads)
+
+
+def frontend_request(frontend: NetworkFrontend) -> dict[str, Any]:
+    """A frontend as JSON values, from which ``serve.requested_frontend`` makes it again."""
     kind, options = type(frontend), frontend.options
-    request = {
-        "role": "rival",
+    return {
         "factory": f"{kind.__module__}:{kind.__qualname__}",
         "type": f"{type(options).__module__}:{type(options).__qualname__}",
         "options": attrs.asdict(options),
-        "name": name,
     }
-    return NetworkProcess(name, request, threads=threads)

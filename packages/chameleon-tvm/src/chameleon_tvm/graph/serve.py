@@ -39,11 +39,15 @@ def delivered_network(request: dict[str, Any]) -> Network:
 
 def rival_network(request: dict[str, Any]) -> Network:
     """The network of a frontend run by something else."""
+    network: Network = requested_frontend(request).rival(request["name"], request["threads"])
+    return network
+
+
+def requested_frontend(request: dict[str, Any]) -> Any:
+    """The frontend that ``processes.frontend_request`` described."""
     factory = load_factory(request["factory"])
     kind: Any = load_factory(request["type"])
-    options = cattrs.Converter().structure(request["options"], kind)
-    network: Network = factory(options).rival(request["name"], request["threads"])
-    return network
+    return factory(cattrs.Converter().structure(request["options"], kind))
 
 
 ROLES: dict[str, Callable[[dict[str, Any]], Network]] = {

@@ -46,9 +46,9 @@ class Epilogue:
         """Deterministic logical inputs beside data and weights: [bias], [residual]."""
         spec, made = self.spec, []
         if spec.bias:
-            made.append(seeded_array((spec.output_channels,), "float32", 2))
+            made.append(seeded_array((spec.output_channels,), spec.dtype, 2))
         if spec.residual:
-            made.append(seeded_array(spec.result_shape, "float32", 3))
+            made.append(seeded_array(spec.result_shape, spec.dtype, 3))
         return made
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
@@ -80,7 +80,7 @@ class Epilogue:
         """The epilogue as tensor expressions.
 
         Args:
-            sums: the operator's own result in its physical layout.
+            sums: the operator's own result in its physical layout, perhaps of a wider type.
             channel: the output channel of a physical index.
             names: of the output's axes.
 
@@ -91,20 +91,20 @@ class Epilogue:
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
         spec, parameters = self.spec, []
-        if spec.plain:
+        if spec.plain and spec.dtype == sums.dtype:
             return [], sums
         if spec.bias:
-            parameters.append(te.placeholder((spec.output_channels,), sums.dtype, name="bias"))
+            parameters.append(te.placeholder((spec.output_channels,), spec.dtype, name="bias"))
         if spec.residual:
-            parameters.append(te.placeholder(sums.shape, sums.dtype, name="residual"))
+            parameters.append(te.placeholder(sums.shape, spec.dtype, name="residual"))
         bias, residual = self.split(parameters)
 
         def finish(*place: Any) -> Any:
             value = sums(*place)
             if bias is not None:
-                value = value + bias[channel(place)]
+                value = value + bias[channel(place)].astype(sums.dtype)
             if residual is not None:
-                value = value + residual(*place)
-            return activate(value, spec.activation)
+                value = value + residual(*place).astype(sums.dtype)
+            return activate(value, spec.activation).astype(spec.dtype)
 
         return parameters, te.compute(sums.shape, finish, name="out", varargs_names=names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -85,6 +86,7 @@ class FusedSpec(OperatorSpec):
 
     activations: ClassVar[tuple[str, ...]] = ("none", "relu", "relu6")
 
+    dtype: str
     bias: bool = attrs.field(
         default=False,
         metadata={"epilogue": True, **helped("whether a constant per output channel is added")},
@@ -133,6 +135,18 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
         values = (value,) if isinstance(value, int) else value
         if any(number < 1 for number in values):
             raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
+
+
+def float_type(spec: OperatorSpec, dtype: str) -> None:
+    """Refuse element types other than those that matrix products are computed in."""
+    if dtype not in {"float32", "float16"}:
+        raise spec.fail(f"dtype {dtype!r} is not supported", "Give float32 or, on GPUs, float16.")
+
+
+def on_gpu(spec: OperatorSpec, dtype: str, target: str) -> None:
+    """Refuse half precision on targets where nothing here computes with it."""
+    if dtype == "float16" and json.loads(target).get("kind") != "cuda":
+        raise spec.fail("dtype 'float16' is for cuda targets", "Give float32 on a CPU.")
 
 
 def only_float32(spec: OperatorSpec, dtype: str) -> None:

@@ -16,7 +16,9 @@ from chameleon_tvm.operators.spec import (
     ACTIVATIONS,
     FusedSpec,
     OperatorSpec,
+    float_type,
     helped,
+    on_gpu,
     only_float32,
     positive,
 )
@@ -224,14 +226,20 @@ class DenseSpec(FusedSpec):
         converter=tuple, metadata=helped("input shape as [rows, features]")
     )
     units: int = attrs.field(metadata=helped("number of outputs per row"))
-    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
+    dtype: str = attrs.field(
+        default="float32", metadata=helped("element type: float32, or float16 on GPUs")
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        only_float32(self, self.dtype)
+        float_type(self, self.dtype)
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
         positive(self, input=self.input, units=self.units)
+
+    def task(self, name: str, target: str) -> Task:
+        on_gpu(self, self.dtype, target)
+        return super().task(name, target)
 
     @property
     def output_channels(self) -> int:
@@ -262,10 +270,12 @@ class BatchMatmulSpec(OperatorSpec):
     transpose_b: bool = attrs.field(
         default=False, metadata=helped("whether the right side is stored as [batch, n, k]")
     )
-    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
+    dtype: str = attrs.field(
+        default="float32", metadata=helped("element type: float32, or float16 on GPUs")
+    )
 
     def __attrs_post_init__(self) -> None:
-        only_float32(self, self.dtype)
+        float_type(self, self.dtype)
         if len(self.a) != 3 or len(self.b) != 3:  # noqa: PLR2004
             raise self.fail("a and b need 3 numbers each", "Write a as [batch, m, k].")
         positive(self, a=self.a, b=self.b)
@@ -275,6 +285,10 @@ class BatchMatmulSpec(OperatorSpec):
                 f"a of {list(self.a)} and b of {list(self.b)} do not fit together",
                 "a is [batch, m, k]; b is [batch, k, n], or [batch, n, k] with transpose_b.",
             )
+
+    def task(self, name: str, target: str) -> Task:
+        on_gpu(self, self.dtype, target)
+        return super().task(name, target)
 
     @property
     def columns(self) -> int:

@@ -10,10 +10,15 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.task import Task
+
+from chameleon_tvm.graph.processes import frontend_request
+
+if TYPE_CHECKING:
+    from chameleon_tvm.frontends.networks import NetworkFrontend
 
 
 def tune_with_metaschedule(
@@ -58,6 +63,53 @@ def tune_with_metaschedule(
         kernel = {"trace": answer["trace"]}
         answer["kernel_seconds"] = time_kernels(task, [kernel], threads=threads, rounds=1)[0][0]
     return answer
+
+
+def tune_network_with_metaschedule(
+    frontend: NetworkFrontend,
+    folder: Path,
+    *,
+    target: str,
+    threads: int,
+    wall_seconds: float,
+    batch_size: int = 64,
+    layout: str = "NCHW",
+    as_shipped: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Tune a network with TVM's ``tune_relax`` in a process of its own, and compile it.
+
+    Args:
+        frontend: the network.
+        folder: where the compiled network goes, in the form of a delivered one.
+        target: the resolved target.
+        threads: that kernels run with and that it may build with.
+        wall_seconds: it stops after the batch in which this much has passed since its process
+            was started, imports included, and then compiles. The first of these moments comes
+            when a batch of every task is built.
+        batch_size: of each task at a time; 64 is MetaSchedule's own.
+        layout: of the whole graph, ``NCHW`` or ``NHWC``.
+        as_shipped: leave its avoidable import and its runner's core as they are.
+        seed: of its search.
+
+    Returns:
+        ``seconds`` (wall-clock it took, compiling included), ``trials``, ``failed``, ``tasks``
+        and ``history`` (per batch: seconds since the start, trials, and the sum of all tasks' best
+        seconds so far by its own clock, or None).
+    """
+    request = {
+        **frontend_request(frontend),
+        "folder": str(folder.absolute()),
+        "target": target,
+        "launched": time.time(),
+        "threads": threads,
+        "wall_seconds": wall_seconds,
+        "batch_size": batch_size,
+        "layout": layout,
+        "as_shipped": as_shipped,
+        "seed": seed,
+    }
+    return _run("chameleon_tvm.rivals.network", request, threads)
 
 
 def time_kernels(

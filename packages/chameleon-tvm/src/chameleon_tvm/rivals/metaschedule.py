@@ -8,9 +8,11 @@ intrinsics that takes two seconds instead of twenty in every one of its builders
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,37 +21,53 @@ from chameleon_core.task import Task
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from chameleon_tvm.metaschedule.traces import trace_json
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.rivals.timing import pin_to_first_core
 from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.targets import tvm_target
 
-_UNLIMITED_TRIALS = 1_000_000
+UNLIMITED_TRIALS = 1_000_000
 
 
-class _OutOfTimeError(Exception):
-    """Raised in a callback: the only way to stop ``tune_tir`` on the clock."""
+class OutOfTimeError(Exception):
+    """Raised in a callback: the only way to stop MetaSchedule's tuners on the clock."""
 
 
 @attrs.define
-class _Progress:
-    """What ``tune_tir`` has done so far. TVM keeps callbacks; this is what both sides see."""
+class Progress:
+    """What a tuner has done so far. TVM keeps callbacks; this is what both sides see.
+
+    Attributes:
+        started: when it was started, in seconds since the epoch.
+        wall_seconds: after so many it is to stop; 0 for no limit.
+        weights: how often each task occurs.
+        history: for every batch its end in seconds since the start, the trials and the best
+            seconds so far.
+        trials: measured so far.
+        failed: those without a time.
+        best: the best seconds of every task that has a time, by MetaSchedule's own clock.
+        expired: whether the time is up.
+    """
 
     started: float
     wall_seconds: float
+    weights: Sequence[float] = (1.0,)
     history: list[dict[str, float | None]] = attrs.field(factory=list)
     trials: int = 0
     failed: int = 0
-    best: float = float("inf")
+    best: dict[int, float] = attrs.field(factory=dict)
     expired: bool = False
 
     @property
     def best_seconds(self) -> float | None:
-        """The best time by MetaSchedule's own clock, in seconds."""
-        return self.best if self.best < float("inf") else None
+        """The best times of all tasks by their weights; None while one has no time."""
+        if len(self.best) < len(self.weights):
+            return None
+        return sum(weight * self.best[task] for task, weight in enumerate(self.weights))
 
-    def add(self, results: Any) -> None:
+    def add(self, task: int, results: Any) -> None:
         """Count a batch's results."""
         for result in results:
             self.trials += 1
@@ -57,7 +75,7 @@ class _Progress:
                 self.failed += 1
                 continue
             times = [float(seconds) for seconds in result.run_secs]
-            self.best = min(self.best, sum(times) / len(times))
+            self.best[task] = min(self.best.get(task, math.inf), sum(times) / len(times))
         passed = time.time() - self.started
         self.history.append(
             {"seconds": passed, "trials": self.trials, "best_seconds": self.best_seconds}
@@ -66,10 +84,10 @@ class _Progress:
 
 
 @derived_object
-class _Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
     """Records progress after every batch and stops the tuner on the clock."""
 
-    def __init__(self, progress: _Progress) -> None:
+    def __init__(self, progress: Progress) -> None:
         super().__init__()
         self.progress = progress
 
@@ -81,10 +99,30 @@ class _Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         builder_results: Any,
         runner_results: Any,
     ) -> None:
-        del task_scheduler, task_id, measure_candidates, builder_results
-        self.progress.add(runner_results)
+        """Count a batch.
+
+        Raises:
+            OutOfTimeError: the time is up.
+        """
+        del task_scheduler, measure_candidates, builder_results
+        self.progress.add(task_id, runner_results)
         if self.progress.expired:
-            raise _OutOfTimeError
+            raise OutOfTimeError
+
+
+def workers(threads: int, *, mended: bool) -> dict[str, Any]:
+    """MetaSchedule's local builder and runner, as arguments of its tuning functions.
+
+    Args:
+        threads: builders at a time.
+        mended: whether they import quickly and stay off the cores of TVM's other threads.
+    """
+    return {
+        "builder": ms.builder.LocalBuilder(
+            max_workers=threads, initializer=load_tensor_intrinsics if mended else None
+        ),
+        "runner": ms.runner.LocalRunner(initializer=pin_to_first_core if mended else None),
+    }
 
 
 def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -103,20 +141,17 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
     started = float(request["launched"])
     if mended:
         load_tensor_intrinsics()
-    progress = _Progress(started=started, wall_seconds=float(request["wall_seconds"]))
+    progress = Progress(started=started, wall_seconds=float(request["wall_seconds"]))
     database = ms.database.MemoryDatabase()
     try:
         ms.tune_tir(
             mod=function,
             target=target,
             work_dir=folder,
-            max_trials_global=int(request["trials"]) or _UNLIMITED_TRIALS,
-            builder=ms.builder.LocalBuilder(
-                max_workers=threads, initializer=load_tensor_intrinsics if mended else None
-            ),
-            runner=ms.runner.LocalRunner(initializer=pin_to_first_core if mended else None),
+            max_trials_global=int(request["trials"]) or UNLIMITED_TRIALS,
+            **workers(threads, mended=mended),
             database=database,
-            measure_callbacks=[ms.measure_callback.AddToDatabase(), _Watch(progress)],
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch(progress)],
             num_tuning_cores=threads,
             seed=int(request["seed"]) + 1,
         )
@@ -135,23 +170,8 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
     module = ms.tune_context._normalize_mod(function)  # noqa: SLF001 - as MetaSchedule does
     record = database.query_tuning_record(module, target, "main")
     if record is not None:
-        answer["trace"] = json.loads(_as_json(record.trace))
+        answer["trace"] = trace_json(record.trace)
     return answer
-
-
-def _as_json(trace: Any) -> str:
-    def plain(value: Any) -> Any:
-        if isinstance(value, str | bytes):
-            return str(value)
-        if isinstance(value, int | float | bool) or value is None:
-            return value
-        if hasattr(value, "items"):
-            return {str(key): plain(entry) for key, entry in value.items()}
-        if hasattr(value, "__iter__"):
-            return [plain(entry) for entry in value]
-        return int(value) if "Int" in type(value).__name__ else float(value)
-
-    return json.dumps(plain(trace.as_json()))
 
 
 def main(asked: str, answered: str) -> None:

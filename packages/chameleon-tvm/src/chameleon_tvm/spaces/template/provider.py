@@ -1,4 +1,4 @@
-"""The space provider ``template``: hand-written templates for llvm targets."""
+"""The space provider ``template``: hand-written templates for llvm and cuda targets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ from chameleon_tvm.spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.targets import tvm_target
 
-_PACKAGE = "chameleon_tvm.spaces.template"
+_CPU = "chameleon_tvm.spaces.template"
+_GPU = "chameleon_tvm.spaces.cuda"
 TEMPLATES = {
-    "conv2d": f"{_PACKAGE}.conv2d:ConvolutionTemplate",
-    "depthwise_conv2d": f"{_PACKAGE}.depthwise:DepthwiseTemplate",
-    "dense": f"{_PACKAGE}.matmul:DenseTemplate",
-    "batch_matmul": f"{_PACKAGE}.matmul:BatchMatmulTemplate",
+    "llvm": {
+        "conv2d": f"{_CPU}.conv2d:ConvolutionTemplate",
+        "depthwise_conv2d": f"{_CPU}.depthwise:DepthwiseTemplate",
+        "dense": f"{_CPU}.matmul:DenseTemplate",
+        "batch_matmul": f"{_CPU}.matmul:BatchMatmulTemplate",
+    },
+    "cuda": {
+        "conv2d": f"{_GPU}.convolution:ConvolutionTemplate",
+        "depthwise_conv2d": f"{_GPU}.convolution:DepthwiseTemplate",
+        "dense": f"{_GPU}.matmul:dense_template",
+        "batch_matmul": f"{_GPU}.matmul:batch_matmul_template",
+    },
 }
-"""Kinds of operators and their templates."""
+"""Kinds of targets, kinds of operators, and their templates."""
 
 
 def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
@@ -33,18 +42,19 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
     Raises:
         ConfigError: there is none for such an operator, shape or target.
     """
-    if task.operator not in TEMPLATES:
+    kind = str(tvm_target(task.target).kind.name)
+    if kind not in TEMPLATES:
+        raise ConfigError(
+            f"templates are for {' and '.join(TEMPLATES)} targets, and the target of task "
+            f"{task.name!r} is {kind!r}",
+            hint="Use `space: sketch`, which works on every target.",
+        )
+    if task.operator not in TEMPLATES[kind]:
         raise ConfigError(
             f"there is no template for the operator {task.operator!r} of task {task.name!r}",
             hint="Use `space: sketch`, which works on every operator.",
         )
-    kind = str(tvm_target(task.target).kind.name)
-    if kind != "llvm":
-        raise ConfigError(
-            f"templates are for llvm targets, and the target of task {task.name!r} is {kind!r}",
-            hint="Use `space: sketch`, which works on every target.",
-        )
-    module, _, name = TEMPLATES[task.operator].partition(":")
+    module, _, name = TEMPLATES[kind][task.operator].partition(":")
     template: Template = getattr(importlib.import_module(module), name)(
         task, options or TemplateOptions()
     )

@@ -1,0 +1,157 @@
+"""A network tuned by Chameleon and by TVM's MetaSchedule in the same wall-clock.
+
+`python benchmarks/network_metaschedule.py examples/resnet18.yaml --json OUT.json` runs the
+pipeline, gives `ms.relax_integration.tune_relax` the wall-clock that this took (or `--seconds`),
+verifies both compiled networks, and times them in turns. `--run FOLDER` takes a run that has
+delivered already, and then needs `--seconds`.
+
+What makes it fair: both sides start from nothing, imports, preparation, tuning and compilation
+included; both get the same network with batch normalisation folded, the same number of threads to
+build and run with, pinned alike; the outputs of both are compared with the framework's, and both
+are timed by one clock, each in a process of its own. In MetaSchedule's favour, its process may
+finish its last batch and compiles after its time is up, and its 20-second import of tensor
+intrinsics in every builder is mended (unless `--as-shipped`). It builds a batch of every task
+before it learns anything or looks at the clock: its own 64 trials a batch would take minutes for
+that, and `--batch` is 16. `--layout` is the layout of its graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from chameleon_core.run_folder import NETWORK, read_store
+from chameleon_tvm.commands.runs import network_of, pipeline_of
+from chameleon_tvm.graph.latency import turn_seconds
+from chameleon_tvm.graph.processes import delivered_process, rival_process
+from chameleon_tvm.graph.verify import SAMPLES, compared
+from chameleon_tvm.rivals.launch import tune_network_with_metaschedule
+
+OURS, THEIRS = "chameleon", "metaschedule"
+
+
+def tuned(pipeline: Path, folder: Path) -> float:
+    """Run a pipeline from nothing; its wall-clock in seconds, the process's start included."""
+    words = ["run", str(pipeline), "-o", str(folder), "--fresh", "--json"]
+    started = time.time()
+    finished = subprocess.run(
+        [sys.executable, "-m", "chameleon_core", *words], check=False, stdout=subprocess.DEVNULL
+    )
+    if not (folder / NETWORK).is_dir():  # 1 may mean that an operator has no measurement
+        raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")
+    return time.time() - started
+
+
+def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[str, Any]:
+    """Tune the network of a run by MetaSchedule and time both.
+
+    Args:
+        run: the run's folder.
+        options: of the command line.
+        ours: wall-clock of the run in seconds, where it was measured.
+    """
+    with read_store(run) as store:
+        frontend = network_of(pipeline_of(store, run))
+        target = str(store.fact("target"))
+    seconds = options.seconds or ours
+    if seconds is None:
+        raise SystemExit("--run needs --seconds")
+    with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
+        theirs = Path(scratch, "network")
+        answer = tune_network_with_metaschedule(
+            frontend,
+            theirs,
+            target=target,
+            threads=options.threads,
+            wall_seconds=seconds,
+            batch_size=options.batch,
+            layout=options.layout,
+            as_shipped=options.as_shipped,
+            seed=options.seed,
+        )
+        rng = np.random.default_rng(0)
+        samples = [frontend.samples(rng) for _ in range(SAMPLES)]
+        with rival_process(frontend, frontend.rivals[0], threads=options.threads) as reference:
+            expected = [reference.outputs(inputs) for inputs in samples]
+        folders = {OURS: run / NETWORK, THEIRS: theirs}
+        processes = [
+            stack.enter_context(delivered_process(name, folder, threads=options.threads))
+            for name, folder in folders.items()
+        ]
+        verdicts = {
+            process.name: compared(process.outputs, samples, expected) for process in processes
+        }
+        for name, verdict in verdicts.items():
+            if verdict.problem is not None:
+                raise SystemExit(f"{name}'s network is wrong: {verdict.problem}")
+        times = turn_seconds(processes, samples[0], threads=options.threads)
+    medians = {name: statistics.median(found) if found else None for name, found in times.items()}
+    own, their = medians[OURS], medians[THEIRS]
+    return {
+        "run": str(run),
+        "threads": options.threads,
+        "layout": options.layout,
+        "batch_size": options.batch,
+        "as_shipped": options.as_shipped,
+        "seed": options.seed,
+        OURS: {
+            "wall_seconds": ours,
+            "latency_seconds": own,
+            "max_relative_error": verdicts[OURS].max_relative_error,
+        },
+        THEIRS: {
+            "asked_seconds": seconds,
+            "wall_seconds": answer["seconds"],
+            "latency_seconds": their,
+            "max_relative_error": verdicts[THEIRS].max_relative_error,
+            "tasks": answer["tasks"],
+            "trials": answer["trials"],
+            "failed": answer["failed"],
+            "history": answer["history"],
+        },
+        "ratio": their / own if own and their else None,
+        "time_share": ours / answer["seconds"] if ours and own and their and own <= their else None,
+    }
+
+
+def main() -> None:
+    """Parse the command line, compare, and print or write one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pipeline", type=Path, nargs="?", help="of a network; it is run first")
+    parser.add_argument("--run", type=Path, help="a run that has delivered its network")
+    parser.add_argument("--seconds", type=float, help="MetaSchedule's wall-clock; ours by default")
+    parser.add_argument("--layout", choices=("NCHW", "NHWC"), default="NCHW")
+    parser.add_argument("--batch", type=int, default=16, help="MetaSchedule's trials per batch")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--as-shipped", action="store_true")
+    parser.add_argument("--json", type=Path, help="where the result goes; stdout by default")
+    options = parser.parse_args()
+    if (options.pipeline is None) == (options.run is None):
+        parser.error("name either a pipeline or a --run")
+    if options.run is not None:
+        result = compare(options.run, options, None)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder, "run")
+            result = compare(run, options, tuned(options.pipeline, run))
+            result["run"] = str(options.pipeline)
+    text = json.dumps(result, indent=1)
+    if options.json is not None:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

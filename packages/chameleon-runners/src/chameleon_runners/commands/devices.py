@@ -1,0 +1,151 @@
+"""``chameleon devices``: what a tracker has, and whether it works."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from chameleon_runners.rpc.tracker import Queue
+
+
+@click.command("devices")
+@click.option("--tracker", required=True, help="host:port of the tracker.")
+@click.option("--key", help="Only the devices of this key.")
+@click.option("--test", is_flag=True, help="Run a quick self-test on every free device.")
+@click.option("--target", help="With --test: also run a function compiled for this target.")
+@click.option(
+    "--timeout",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds that the tracker has to answer in.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(  # noqa: PLR0917 - click gives them by name
+    tracker: str, key: str | None, test: bool, target: str | None, timeout: float, as_json: bool
+) -> None:
+    """Show the devices of a tracker: free or busy, who waits, how far away, and whether they work.
+
+    Exits with 4 when the tracker does not answer, has no such device, or a self-test fails.
+    """
+    from chameleon_core.errors import ExitCode, TargetError  # noqa: PLC0415 - --help is quick
+
+    found = _found(tracker, key, timeout)
+    if not found["keys"] and (key is not None or test):
+        known = ", ".join(found["others"]) or "none"
+        raise TargetError(
+            f"the tracker at {tracker} has no device" + (f" of the key {key!r}" if key else ""),
+            hint=f"Keys that it has: {known}.",
+        )
+    if test:
+        _test(found, tracker, target)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _print(found)
+    if any(not one["ok"] for key_ in found["keys"] for one in key_.get("tests", ())):
+        raise SystemExit(ExitCode.DEVICE)
+
+
+def _found(text: str, key: str | None, timeout: float) -> dict[str, Any]:
+    import time  # noqa: PLC0415
+
+    from chameleon_runners.rpc.addresses import Address  # noqa: PLC0415
+    from chameleon_runners.rpc.tracker import queues  # noqa: PLC0415
+
+    address = Address.parse(text)
+    started = time.perf_counter()
+    known = queues(address, timeout=timeout)
+    latency = time.perf_counter() - started
+    return {
+        "tracker": str(address),
+        "latency_seconds": latency,
+        "keys": [_key(queue) for queue in known if key is None or queue.key == key],
+        "others": [queue.key for queue in known if queue.servers],
+    }
+
+
+def _key(queue: Queue) -> dict[str, Any]:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    from chameleon_runners.rpc.tracker import ServerState, call  # noqa: PLC0415
+
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        called = list(pool.map(lambda server: call(server, timeout=1.0), queue.servers))
+    return {
+        "key": queue.key,
+        "free": queue.free,
+        "waiting": queue.pending,
+        "servers": [
+            {
+                "address": str(server),
+                "state": state.value,
+                "latency_seconds": None if state is ServerState.GONE else latency,
+            }
+            for server, (state, latency) in zip(queue.servers, called, strict=True)
+        ],
+    }
+
+
+def _test(found: dict[str, Any], tracker: str, target: str | None) -> None:
+    """Have the free devices of every key tested, in a process that may hang or crash."""
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    resolved = _resolved(target) if target is not None else None
+    for one in found["keys"]:
+        wanted = {
+            "tracker": tracker,
+            "key": one["key"],
+            "count": one["free"],
+            "target": resolved,
+        }
+        seconds = 30.0 + 10.0 * one["free"]
+        command = [sys.executable, "-m", "chameleon_runners.rpc.selftest", json.dumps(wanted)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=seconds, check=False
+            )
+            one["tests"] = json.loads(done.stdout.splitlines()[-1])
+        except (subprocess.TimeoutExpired, ValueError, IndexError):
+            message = f"the self-test crashed or did not end within {seconds:.0f} s"
+            one["tests"] = [{"server": None, "ok": False, "message": message}]
+
+
+def _resolved(target: str) -> str:
+    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
+
+    return str(default_registry().create("targets", "tvm").resolve(target))
+
+
+def _print(found: dict[str, Any]) -> None:
+    click.echo(
+        f"tracker {found['tracker']} answers in {1e3 * found['latency_seconds']:.1f} ms"
+        + ("" if found["keys"] else ", and has no device")
+    )
+    for one in found["keys"]:
+        tests = {test["server"]: test for test in one.get("tests", ())}
+        click.echo(
+            f"{one['key']}: {len(one['servers'])} servers, {one['free']} free, "
+            f"{one['waiting']} requests waiting"
+        )
+        for server in one["servers"]:
+            latency = server["latency_seconds"]
+            shown = "-" if latency is None else f"{1e3 * latency:.1f} ms"
+            words = _words(tests.pop(server["address"], None))
+            click.echo(f"  {server['address']:24} {server['state']:5} {shown:>9}  {words}".rstrip())
+        for test in tests.values():
+            click.echo(f"  {test['server'] or 'no server':24} {_words(test)}")
+
+
+def _words(test: dict[str, Any] | None) -> str:
+    if test is None:
+        return ""
+    if not test["ok"]:
+        return f"FAILED: {test['message']}"
+    known = [f"TVM {test['tvm']}"] if test.get("tvm") else []
+    known += [str(test[name]) for name in ("cpu", "gpu") if test.get(name)]
+    return ", ".join(["ok", *known, f"round trip {1e3 * test['round_trip_seconds']:.1f} ms"])

@@ -1,0 +1,82 @@
+"""``chameleon serve``: a tracker and servers on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from typing import Any
+
+import click
+
+_TEND_SECONDS = 0.3
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=9190,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="The tracker's port; the servers' follow it. 0 for free ones.",
+)
+@click.option("--key", default="local", show_default=True, help="What the devices are called.")
+@click.option(
+    "--servers", default=1, show_default=True, type=click.IntRange(min=1), help="How many."
+)
+@click.option(
+    "--announce", default="", help="Address that clients are told, where --host is 0.0.0.0."
+)
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of a server's kernels.")
+@click.option("--json", "as_json", is_flag=True, help="Print what is served as one JSON object.")
+def command(  # noqa: PLR0917 - click gives them by name
+    host: str, port: int, key: str, servers: int, announce: str, threads: int | None, as_json: bool
+) -> None:
+    """Serve this machine as devices to tune: a tracker and servers of TVM's RPC.
+
+    Prints the runner section of a pipeline that uses them. A server that ends, or whose session
+    ended badly, is started again. Ctrl-C ends all of them.
+
+    TVM's RPC asks nobody who he is: whoever can reach the ports runs any code here. They are open
+    to this machine alone unless --host says otherwise; `ssh -L` brings them to another machine
+    safely.
+    """
+    from chameleon_runners.rpc.supervision import Serving, ServingPlan  # noqa: PLC0415 - --help
+
+    plan = ServingPlan(
+        host=host, port=port, key=key, servers=servers, announce=announce, threads=threads
+    )
+    if not plan.private:
+        click.echo(
+            f"warning: {host} can be reached by other machines, and TVM's RPC has neither "
+            "passwords nor encryption: whoever connects can upload a program and run it as you. "
+            "Use a network that you trust, or 127.0.0.1 and `ssh -L`.",
+            err=True,
+        )
+    ended = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: ended.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        with Serving(plan) as serving:
+            _announce(serving.describe(), as_json)
+            while not ended.wait(_TEND_SECONDS):
+                serving.tend()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _announce(described: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(described))
+        return
+    runner = described["runner"].items()
+    words = ", ".join(f"{name}: {json.dumps(value)}" for name, value in runner)
+    servers = ", ".join(described["servers"])
+    click.echo(f"tracker at {described['tracker']}; servers at {servers}")
+    click.echo("in a pipeline:\n")
+    click.echo(f"runner: {{{words}}}\n")
+    click.echo(f"`chameleon devices --tracker {described['tracker']}` shows them; Ctrl-C ends them")

@@ -1,0 +1,1 @@
+"""The runner ``cuda``: the GPUs of this machine."""

@@ -1,0 +1,109 @@
+"""What NVIDIA's driver says of a GPU: its name, clocks, temperature, and what slows it down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any
+
+import attrs
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_PROGRAM = "nvidia-smi"
+_SECONDS = 5.0
+_FIELDS = {
+    "name": "name",
+    "driver": "driver_version",
+    "uuid": "uuid",
+    "sm_mhz": "clocks.sm",
+    "memory_mhz": "clocks.mem",
+    "most_sm_mhz": "clocks.max.sm",
+    "celsius": "temperature.gpu",
+    "watts": "power.draw",
+    "throttled": "clocks_throttle_reasons.active",
+}
+_IDLE = 0x1
+"""The reason that says no more than that nothing runs."""
+
+
+@attrs.frozen(kw_only=True)
+class GpuState:
+    """One GPU at one moment, or why nothing is known about it.
+
+    Attributes:
+        values: names to values, as the driver writes them.
+        problem: why there are none; empty otherwise.
+    """
+
+    values: dict[str, str] = attrs.field(factory=dict)
+    problem: str = ""
+
+    @property
+    def slowed_down(self) -> bool:
+        """Whether heat, power or somebody's setting lowers the clocks."""
+        text = self.values.get("throttled", "")
+        try:
+            return bool(int(text, 16) & ~_IDLE)
+        except ValueError:
+            return False
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record."""
+        if self.problem:
+            return {"clocks": f"not watched: {self.problem}"}
+        return {**self.values, "slowed_down": self.slowed_down}
+
+
+def driver_lists() -> tuple[int, str]:
+    """How many GPUs this process may use, and why it is none."""
+    listed, problem = _query(["--query-gpu=uuid", "--format=csv,noheader"])
+    visible = _visible()
+    if visible is not None and listed:
+        return len(visible), "" if visible else f"{_VISIBLE} hides all GPUs"
+    return len(listed), problem or ("" if listed else "the driver knows no GPU")
+
+
+def _visible() -> list[str] | None:
+    """The driver's names of the GPUs that this process may use; None where those are all."""
+    text = os.environ.get(_VISIBLE)
+    if text is None:
+        return None
+    return [one.strip() for one in text.split(",") if one.strip() not in {"", "-1"}]
+
+
+def state_of(index: int) -> GpuState:
+    """What the driver says of a GPU now.
+
+    Args:
+        index: of the GPU among those that this process may use.
+    """
+    visible = _visible()
+    name = str(index) if visible is None or index >= len(visible) else visible[index]
+    lines, problem = _query(
+        [
+            f"--id={name}",
+            f"--query-gpu={','.join(_FIELDS.values())}",
+            "--format=csv,noheader,nounits",
+        ]
+    )
+    if problem or not lines:
+        return GpuState(problem=problem or "the driver does not know it")
+    values = [value.strip() for value in lines[0].split(",")]
+    return GpuState(values=dict(zip(_FIELDS, values, strict=False)))
+
+
+def _query(arguments: list[str]) -> tuple[list[str], str]:
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        return [], f"there is no {_PROGRAM} here"
+    try:
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"{_PROGRAM} failed: {error}"
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        return [], f"{_PROGRAM} failed: {said[0] if said else done.returncode}"
+    return [line for line in done.stdout.splitlines() if line.strip()], ""

@@ -1,0 +1,57 @@
+"""The runner ``cuda``: a fleet of this machine's GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+from chameleon_core.errors import TargetError
+from chameleon_core.stages import StageRef
+
+from chameleon_runners.cuda.monitor import driver_lists
+from chameleon_runners.cuda.options import CudaDeviceOptions, CudaOptions
+from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.runner import FleetRunner
+
+FACTORY = "chameleon_runners.cuda.device:CudaDevice"
+
+
+class CudaRunner(FleetRunner):
+    """Builds on the CPU and measures on every GPU of this machine.
+
+    Args:
+        options: which GPUs, and how they are measured on.
+    """
+
+    def __init__(self, options: CudaOptions) -> None:
+        super().__init__(options, places_of(options), kind="cuda")
+
+
+def places_of(options: CudaOptions) -> Callable[[], Sequence[Place]]:
+    """What lists the GPUs that a runner's options name."""
+    if options.devices is not None:
+        chosen = [_place(options, index) for index in options.devices]
+        return lambda: chosen
+
+    def found() -> list[Place]:
+        count, problem = driver_lists()
+        if not count:
+            raise TargetError(
+                f"there is no GPU to measure on: {problem}",
+                hint="See that `nvidia-smi` lists it. GPUs of other machines are reached with "
+                "`runner: rpc`; builds need no GPU.",
+            )
+        return [_place(options, index) for index in range(count)]
+
+    return found
+
+
+def _place(options: CudaOptions, index: int) -> Place:
+    one = CudaDeviceOptions(
+        index=index,
+        kind=options.kind,
+        cache_bytes=options.cache_mib << 20,
+        cooldown=options.cooldown,
+    )
+    reference = StageRef(factory=FACTORY, options=attrs.asdict(one))
+    return Place(name=f"{options.kind}:{index}", device=reference)

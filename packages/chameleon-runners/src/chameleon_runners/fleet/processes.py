@@ -1,0 +1,193 @@
+"""Lanes that are worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import os
+import resource
+import selectors
+import threading
+import time
+from collections import deque
+
+from chameleon_runners.fleet.lanes import ClosedError, Lane, LaneEvent, Listener, Switchboard
+from chameleon_runners.process import EndReason, Work, WorkerProcess
+from chameleon_runners.starter import Starter
+from chameleon_runners.worker.protocol import Message
+
+_DESCRIPTORS = 8192
+_WATCH_SECONDS = 0.25
+_WATCHED = 8
+"""So many lanes are looked at for their memory so often, in turn."""
+
+
+class ProcessSwitchboard(Switchboard):
+    """Waits for all worker processes at once, in one thread.
+
+    Args:
+        starter: starts them; closed with this object.
+    """
+
+    def __init__(self, starter: Starter) -> None:
+        super().__init__()
+        _allow_descriptors()
+        self._starter = starter
+        self._lanes: dict[Lane, tuple[WorkerProcess, Listener]] = {}
+        self._deadlines: list[tuple[float, int, WorkerProcess, Work]] = []
+        self._numbers = itertools.count()
+        self._rotation: deque[WorkerProcess] = deque()
+        self._watched = 0.0
+        self._closed = False
+        # A worker is either started before ``close`` looks for workers, or not at all.
+        self._lock = threading.RLock()
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        os.set_blocking(self._wake_read, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def hire(self, heard: Listener, *, preload: str | None = None) -> Lane:
+        with self._lock:
+            if self._closed:
+                raise ClosedError
+            try:
+                worker = self._starter.start(preload=preload)
+            except RuntimeError as error:
+                raise (ClosedError() if self._closed else error) from error
+            if self.closed:
+                # By a signal handler, in this very thread: nobody else knows this worker.
+                worker.kill(EndReason.DEADLINE)
+                raise ClosedError
+            self._lanes[worker] = (worker, heard)
+            self._selector.register(worker.replies, selectors.EVENT_READ, worker)
+            self._rotation.append(worker)
+        self._expect(worker)
+        return worker
+
+    def submit(self, lane: Lane, then: Listener, message: Message, timeout: float) -> None:
+        if lane not in self._lanes:
+            # It ended while it was idle, and its listener is yet to be told.
+            self.happened(then, LaneEvent(lane=lane, end=lane.end))
+            return
+        worker, _ = self._lanes[lane]
+        worker.submit(then, message, timeout)
+        self._expect(worker)
+
+    def _expect(self, worker: WorkerProcess) -> None:
+        if worker.work is not None:
+            entry = (worker.work.deadline, next(self._numbers), worker, worker.work)
+            heapq.heappush(self._deadlines, entry)
+
+    def dismiss(self, lane: Lane) -> None:
+        self.hush(lane)
+        if lane in self._lanes:
+            worker, _ = self._lanes[lane]
+            worker.kill(EndReason.DEADLINE)
+            self._forget(worker)
+
+    def _forget(self, worker: WorkerProcess) -> None:
+        self._lanes.pop(worker, None)
+        with contextlib.suppress(KeyError, ValueError, OSError, RuntimeError):
+            self._selector.unregister(worker.replies)
+
+    def wait(self, until: float | None) -> None:
+        now = time.monotonic()
+        limits = [_WATCH_SECONDS] + ([until - now] if until is not None else [])
+        # Work that was answered in time leaves its deadline behind.
+        while self._deadlines and self._deadlines[0][2].work is not self._deadlines[0][3]:
+            heapq.heappop(self._deadlines)
+        if self._deadlines:
+            limits.append(self._deadlines[0][0] - now)
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        # Closing, from a signal handler or another thread, closes the selector too.
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            ready = self._selector.select(max(0.0, min(limits)))
+        for key, _ in ready:
+            if key.data is None:
+                with contextlib.suppress(OSError):
+                    os.read(self._wake_read, 1024)
+            else:
+                self._look_at(key.data)
+        now = time.monotonic()
+        while self._deadlines and self._deadlines[0][0] < now:
+            _, _, worker, work = heapq.heappop(self._deadlines)
+            if worker.work is work:
+                self._look_at(worker)
+        if now - self._watched > _WATCH_SECONDS:
+            self._watched = now
+            self._watch()
+
+    def _watch(self) -> None:
+        """Look after a few workers that nothing was heard of: they may outgrow their memory."""
+        for _ in range(min(_WATCHED, len(self._rotation))):
+            worker = self._rotation.popleft()
+            if worker.alive:
+                self._rotation.append(worker)
+                self._look_at(worker)
+
+    def _look_at(self, worker: WorkerProcess) -> None:
+        if worker not in self._lanes:
+            return
+        work = worker.work
+        reply = worker.poll()
+        if reply is None and worker.alive:
+            return
+        heard = self._lanes[worker][1]
+        if not worker.alive:
+            self._forget(worker)
+        if work is not None and work.tag == "init":
+            self._started(worker, reply, heard)
+            return
+        seconds = time.monotonic() - work.started if work is not None else 0.0
+        listener = heard if work is None else work.tag
+        self.happened(
+            listener, LaneEvent(lane=worker, reply=reply, end=worker.end, seconds=seconds)
+        )
+
+    def _started(self, worker: WorkerProcess, reply: Message | None, heard: Listener) -> None:
+        if reply is not None and reply["status"] == "ok":
+            worker.initialised = True
+            self._starter.succeeded()
+            self.happened(heard, LaneEvent(lane=worker, reply=reply))
+            return
+        reason = reply["message"] if reply is not None else ""
+        end = worker.kill(EndReason.DIED)
+        self._forget(worker)
+        self.happened(heard, LaneEvent(lane=worker, end=end))
+        self._starter.failed(reason or end.explain(), closed=self._closed)
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._wake_write, b"!")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.wake()
+        for worker, _ in list(self._lanes.values()):
+            worker.kill(EndReason.DEADLINE)
+        self._starter.close()
+        self._selector.close()
+        for descriptor in (self._wake_read, self._wake_write):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def _allow_descriptors() -> None:
+    """Let this process open as many files as it may: each worker takes three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

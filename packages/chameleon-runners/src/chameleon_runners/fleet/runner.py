@@ -1,0 +1,245 @@
+"""The runner of a fleet: what ``rpc``, ``cuda`` and their like are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import platform
+import shutil
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+from chameleon_core.cores import usable_cores
+from chameleon_core.errors import TargetError
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import Contender, MeasureJob, Runner, StageRef
+from chameleon_core.task import Task
+
+from chameleon_runners import environment
+from chameleon_runners.batch import stage_key
+from chameleon_runners.deadlines import Deadlines
+from chameleon_runners.fleet.comparison import FleetComparison
+from chameleon_runners.fleet.dispatch import Dispatch, Means
+from chameleon_runners.fleet.lanes import ClosedError, Switchboard
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.processes import ProcessSwitchboard
+from chameleon_runners.fleet.roster import Roster
+from chameleon_runners.fleet.workshop import Workshop
+from chameleon_runners.reaper import kill_abandoned
+from chameleon_runners.references import Reference, References
+from chameleon_runners.scratch import make_scratch, remove_abandoned
+from chameleon_runners.starter import Starter
+from chameleon_runners.timing import TimingPolicy
+
+_MIB = 1 << 20
+_PER_DEVICE, _SMALL_BATCH = 2, 8
+_VERSIONED = ("apache-tvm", "numpy", "chameleon-tuner-runners", "chameleon-tuner-tvm")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Plant:
+    """What there is once the runner was started.
+
+    Attributes:
+        switchboard: the lanes.
+        roster: the devices.
+        workshop: the builders.
+        references: the expected outputs of every task.
+        folder: the runner's temporary folder.
+    """
+
+    switchboard: Switchboard
+    roster: Roster
+    workshop: Workshop
+    references: References
+    folder: Path
+
+
+class FleetRunner(Runner):
+    """Builds in worker processes here, runs wherever a device is free.
+
+    One thread waits for everything. A candidate goes to any free device; one that a device
+    failed on is tried elsewhere before anybody is blamed. Workers and connections are kept
+    from batch to batch; closing, or the end of this process for whatever reason, ends them.
+
+    Args:
+        options: the runner's options.
+        places: lists the devices there are now; asked again from time to time, so it has to
+            answer within a second. Devices that appear join, those that vanish are let go.
+        kind: the runner's name in records and messages.
+    """
+
+    def __init__(
+        self, options: FleetOptions, places: Callable[[], Sequence[Place]], *, kind: str
+    ) -> None:
+        self._options = options
+        self._places = places
+        self._kind = kind
+        self._cores = usable_cores()
+        self._size = options.workers or len(self._cores)
+        self._policy = TimingPolicy(
+            repeat_seconds=options.repeat_seconds,
+            min_repeats=options.min_repeats,
+            max_repeats=max(options.max_repeats, options.min_repeats),
+            spread=options.spread,
+            slow_factor=options.slow_factor,
+            turn_seconds=options.turn_seconds,
+            cold_bytes=options.cold_bytes,
+        )
+        self._plant: _Plant | None = None
+        self._deadlines: dict[str, Deadlines] = {}
+        self._numbers = itertools.count()
+        self._active: Dispatch | FleetComparison | None = None
+        self._preload: str | None = None
+        self._interrupted = False
+        self._closed = False
+        self._closing = threading.RLock()
+        self._remove: weakref.finalize[..., Any] | None = None
+
+    @property
+    def batch_size(self) -> int:
+        # A search learns between batches, but a device must not wait for the slowest other one.
+        devices = len(self._plant.roster.stations) if self._plant is not None else 0
+        return max(_SMALL_BATCH, _PER_DEVICE * devices)
+
+    def prepare(self, space: StageRef) -> None:
+        self._preload = space.factory
+
+    def __enter__(self) -> Self:
+        plant = self._start()
+        plant.workshop.fill(self._size)
+        return self
+
+    def _start(self) -> _Plant:
+        """The lanes, the devices and the temporary folder; made when first needed."""
+        if self._closed:
+            raise TargetError(
+                f"the {self._kind} runner is closed",
+                hint="make a new one for further measurements",
+            )
+        if self._plant is None:
+            remove_abandoned()
+            kill_abandoned()
+            self._plant = self._make_plant()
+        return self._plant
+
+    def _make_plant(self) -> _Plant:
+        switchboard = self._make_switchboard()
+        folder = make_scratch()
+        self._remove = weakref.finalize(self, _clean_up, switchboard, folder)
+        plant = _Plant(
+            switchboard=switchboard,
+            roster=Roster(switchboard, self._options, self._places),
+            workshop=Workshop(
+                switchboard,
+                size=self._size,
+                cores=self._cores,
+                recycle_after=self._options.recycle_after,
+                preload=self._preload,
+            ),
+            references=References(folder),
+            folder=folder,
+        )
+        try:
+            plant.roster.start()
+        except BaseException:
+            self._remove()
+            raise
+        return plant
+
+    def _make_switchboard(self) -> Switchboard:
+        """What builders and devices are lanes of."""
+        memory = self._options.memory_mib
+        limit = environment.memory_limit(self._size) if memory is None else memory * _MIB
+        return ProcessSwitchboard(
+            Starter(
+                threads=1,
+                blas_threads=1,
+                cores=self._cores,
+                memory_bytes=limit,
+                start_timeout=self._options.start_timeout,
+            )
+        )
+
+    def _means(self, plant: _Plant, key: str, reference: Reference) -> Means:
+        return Means(
+            switchboard=plant.switchboard,
+            roster=plant.roster,
+            workshop=plant.workshop,
+            options=self._options,
+            policy=self._policy,
+            reference=reference,
+            deadlines=self._deadlines.setdefault(key, Deadlines(self._options)),
+            folder=plant.folder,
+        )
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        if self._interrupted or self._closed or not job.configs:
+            return
+        plant = self._start()
+        key = stage_key(job.space, job.task)
+        dispatch = Dispatch(
+            job, key, means=self._means(plant, key, plant.references.of(key)), numbers=self._numbers
+        )
+        self._active = dispatch
+        try:
+            with contextlib.suppress(ClosedError):
+                yield from dispatch.run()
+        finally:
+            self._active = None
+
+    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        plant = self._start()
+        # A winner's own reference checks its rivals as well, and is known already.
+        keys = [stage_key(contender.stage, task) for contender in contenders]
+        key = f"compare {task.key}"
+        reference = plant.references.known(keys) or plant.references.of(key)
+        comparison = FleetComparison(
+            task, contenders, means=self._means(plant, key, reference), numbers=self._numbers
+        )
+        self._active = comparison
+        try:
+            return comparison.run() if contenders else []
+        finally:
+            self._active = None
+
+    def describe(self) -> dict[str, Any]:
+        stations = self._plant.roster.stations.values() if self._plant is not None else ()
+        return {
+            "runner": self._kind,
+            "devices": [station.to_json() for station in stations],
+            "workers": self._size,
+            "threads": self._options.threads,
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "versions": environment.installed_versions(_VERSIONED),
+            "timing": attrs.asdict(self._policy),
+        }
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        if self._active is not None:
+            self._active.interrupt()
+
+    def close(self) -> None:
+        polite = not self._closed and self._active is None
+        self._closed = True
+        # A second caller returns no earlier than the first: when nothing is left.
+        with self._closing:
+            if polite and self._plant is not None:
+                with contextlib.suppress(Exception):
+                    self._plant.roster.farewell()
+            if self._remove is not None:
+                self._remove()
+
+
+def _clean_up(switchboard: Switchboard, folder: Path) -> None:
+    """End the workers, then remove the folder they read."""
+    with contextlib.suppress(OSError):
+        switchboard.close()
+    shutil.rmtree(folder, ignore_errors=True)

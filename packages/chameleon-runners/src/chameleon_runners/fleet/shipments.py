@@ -1,0 +1,93 @@
+"""One configuration on its way through a fleet."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import attrs
+from chameleon_core.measurement import FailureKind, Measurement
+
+from chameleon_runners.candidates import Candidate
+from chameleon_runners.fleet.lanes import LaneEvent
+from chameleon_runners.fleet.verdicts import Opinion, Verdict, awaited, judge
+
+
+@attrs.define(kw_only=True, eq=False)
+class Shipment(Candidate):
+    """A candidate, what was built of it, and what devices made of that.
+
+    Attributes:
+        artifact: the folder that a builder exports it to.
+        tries: how often it may still be tried on a device.
+        opinions: of the devices that it failed on.
+        passed: its measurement, where it succeeded.
+        passed_on: the device on which it did.
+        passed_after: how many opinions there were before.
+    """
+
+    artifact: Path
+    tries: int
+    opinions: list[Opinion] = attrs.field(factory=list)
+    passed: Measurement | None = None
+    passed_on: str = ""
+    passed_after: int = 0
+
+    @property
+    def asked(self) -> set[str]:
+        """Names of the devices that know it."""
+        return {*(opinion.device for opinion in self.opinions), self.passed_on}
+
+    def fail(self, device: str, event: LaneEvent, *, trusted: bool) -> Opinion:
+        """Take in that it failed on a device, which may be known to fail by itself."""
+        end, reply = event.end, event.reply
+        self.run_seconds = event.seconds
+        if end is not None:
+            failure = self.ended(end, building=False)
+        elif reply is not None and reply["status"] == "failed":
+            failure = self.failed_reply(reply, event.lane.log)
+        else:
+            words = reply["message"] if reply is not None else "it did not answer"
+            failure = self.failed(FailureKind.DEVICE_LOST, words)
+        kind = failure.failure or FailureKind.RUN_ERROR
+        opinion = Opinion(
+            device=device,
+            failure=attrs.evolve(failure, message=f"{failure.message} (on {device})"),
+            outside=end is not None and end.from_outside,
+            back=None if end is not None or awaited(kind) else True,
+            trusted=trusted,
+        )
+        self.opinions.append(opinion)
+        return opinion
+
+    def judge(self, *, elsewhere: bool) -> Measurement | Verdict:
+        """What becomes of it.
+
+        Args:
+            elsewhere: whether there is a device that does not know it.
+        """
+        if self.passed is None:
+            return judge(self.opinions, tries=self.tries, elsewhere=elsewhere)
+        # Outputs were right once and wrong once before: a third device decides, if there is one.
+        if len(self.opinions) == self.passed_after:
+            return Verdict.AGAIN if elsewhere else self.passed
+        last = self.opinions[-1].failure
+        return last if last.failure is FailureKind.WRONG_OUTPUT else self.passed
+
+    def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
+        """Take in that it was right and timed on a device.
+
+        A candidate that was wrong elsewhere goes to a third device if there is one: it may
+        be right by luck, as programs with races are.
+        """
+        wrong = any(o.kind is FailureKind.WRONG_OUTPUT for o in self.opinions)
+        if self.passed is None:
+            self.passed, self.passed_on = self.succeeded(), device
+            self.passed_after = len(self.opinions)
+            if wrong and elsewhere and self.tries > 0:
+                return Verdict.AGAIN
+        return self.passed
+
+    def discard(self) -> None:
+        """Remove what was built."""
+        shutil.rmtree(self.artifact, ignore_errors=True)

@@ -1,0 +1,252 @@
+"""A fleet that is not there: lanes whose answers come from a function, on a simulated clock.
+
+The dispatcher, the verdicts and the roster are those of real fleets; only the lanes differ. So
+the cost of scheduling hundreds of devices, and policies against devices that fail, can be seen
+without any.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import attrs
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import StageRef
+
+from chameleon_runners.fleet.lanes import ClosedError, Lane, LaneEvent, Listener, Switchboard
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_runners.process import EndReason, Work, WorkerEnd
+from chameleon_runners.replay.table import Table
+from chameleon_runners.worker.protocol import Message
+
+Outcome = Callable[[tuple[int, ...], str], Measurement]
+"""What measuring a configuration on a device of some name gives. Its ``build_seconds`` and
+``run_seconds`` pass on the simulated clock; ``crash`` ends the device's worker, ``run_timeout``
+lasts until the deadline, ``device_lost`` is what the worker would report."""
+
+Reach = Callable[[str], Message]
+"""What a device of some name replies when it is connected or tested."""
+
+_BUILDING = (FailureKind.INVALID, FailureKind.BUILD_ERROR, FailureKind.BUILD_TIMEOUT)
+"""Failures of builders; the others are those of devices."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class SimulatedLane:
+    """A lane without a process.
+
+    Attributes:
+        heard: told when it is ready.
+        device: name of the device that it has, once connected.
+    """
+
+    heard: Listener
+    device: str = ""
+    work: Work | None = None
+    end: WorkerEnd | None = None
+    opened: str | None = None
+    built: int = 0
+    log: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.end is None
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a command."""
+        return self.alive and self.work is None
+
+
+class SimulatedSwitchboard(Switchboard):
+    """Answers every command from a function, after the seconds that it would take.
+
+    Args:
+        outcome: what measuring gives.
+        reach: what devices reply when they are connected or tested.
+        start_seconds: what starting a lane takes, in seconds.
+    """
+
+    def __init__(
+        self, outcome: Outcome, *, reach: Reach | None = None, start_seconds: float = 0.5
+    ) -> None:
+        super().__init__()
+        self._outcome = outcome
+        self._reach = reach or _always_there
+        self._start_seconds = start_seconds
+        self._now = 0.0
+        self._closed = False
+        self._numbers = itertools.count()
+        self._future: list[tuple[float, int, Listener, LaneEvent, Work]] = []
+        self._artifacts: dict[str, tuple[int, ...]] = {}
+        self.busy_seconds = 0.0
+        """Seconds that devices were at work on candidates, all together."""
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def now(self) -> float:
+        return self._now
+
+    def hire(self, heard: Listener, *, preload: str | None = None) -> Lane:
+        del preload
+        if self._closed:
+            raise ClosedError
+        lane = SimulatedLane(heard=heard)
+        self._promise(lane, heard, {"status": "ok"}, self._start_seconds)
+        return lane
+
+    def submit(self, lane: Lane, then: Listener, message: Message, timeout: float) -> None:
+        if not isinstance(lane, SimulatedLane):
+            raise TypeError(f"{type(lane).__name__} is no simulated lane")
+        reply, end, seconds = self._answer(lane, message)
+        if seconds > timeout:
+            reply, end, seconds = None, EndReason.DEADLINE, timeout
+        if message["command"] == "run":
+            self.busy_seconds += seconds
+        self._promise(lane, then, reply, seconds, end)
+
+    def _promise(
+        self,
+        lane: SimulatedLane,
+        then: Listener,
+        reply: Message | None,
+        seconds: float,
+        end: EndReason | None = None,
+    ) -> None:
+        work = Work(tag=then, started=self._now, deadline=self._now + seconds)
+        lane.work = work
+        ended = None
+        if end is not None:
+            ended = WorkerEnd(reason=end, status=-11, log="", seconds=seconds)
+        answer = None if reply is None else {"elapsed": seconds, **reply}
+        event = LaneEvent(lane=lane, reply=answer, end=ended, seconds=seconds)
+        heapq.heappush(self._future, (work.deadline, next(self._numbers), then, event, work))
+
+    def _answer(
+        self, lane: SimulatedLane, message: Message
+    ) -> tuple[Message | None, EndReason | None, float]:
+        command = message["command"]
+        if command == "export":
+            config = tuple(message["config"])
+            self._artifacts[message["artifact"]] = config
+            outcome = self._outcome(config, "")
+            reply: Message = {"status": "ok"}
+            if outcome.failure in _BUILDING:
+                kind = outcome.failure.value
+                reply = {"status": "failed", "kind": kind, "message": outcome.message}
+            return reply, None, outcome.build_seconds
+        if command == "connect":
+            lane.device = message["options"]["name"]
+        if command in {"connect", "probe"}:
+            return {"description": {"name": lane.device}, **self._reach(lane.device)}, None, 0.0
+        if command == "run":
+            return self._ran(self._outcome(self._artifacts[message["artifact"]], lane.device))
+        if command == "reference":
+            return {"status": "ok", "tolerance": 0.0}, None, 0.0
+        return {"status": "ok"}, None, 0.0
+
+    @staticmethod
+    def _ran(measurement: Measurement) -> tuple[Message | None, EndReason | None, float]:
+        kind, seconds = measurement.failure, measurement.run_seconds
+        if kind is None:
+            reply: Message = {
+                "status": "ok",
+                "seconds": list(measurement.seconds),
+                "error": measurement.max_relative_error,
+                "number": 1,
+            }
+        elif kind is FailureKind.CRASH:
+            return None, EndReason.DIED, seconds
+        elif kind is FailureKind.RUN_TIMEOUT:
+            return None, EndReason.DEADLINE, float("inf")
+        elif kind is FailureKind.DEVICE_LOST:
+            reply = {"status": "lost", "message": measurement.message}
+        else:
+            reply = {"status": "failed", "kind": kind.value, "message": measurement.message}
+        return reply, None, seconds
+
+    def dismiss(self, lane: Lane) -> None:
+        self.hush(lane)
+        if lane.alive:
+            lane.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
+
+    def wait(self, until: float | None) -> None:
+        if not self._future and until is None:
+            raise RuntimeError("nothing is under way that could happen")
+        if until is not None and (not self._future or until < self._future[0][0]):
+            self._now = max(self._now, until)
+            return
+        self._now = self._future[0][0]
+        while self._future and self._future[0][0] <= self._now:
+            _, _, then, event, work = heapq.heappop(self._future)
+            lane = event.lane
+            if not lane.alive or lane.work is not work:
+                continue
+            lane.work = None
+            lane.end = event.end
+            self.happened(then, event)
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def outcome_of_table(table: Table) -> Outcome:
+    """What a recorded table says, whatever the device."""
+
+    def outcome(config: tuple[int, ...], _device: str) -> Measurement:
+        found = table.outcome(config)
+        if found is None:
+            message = f"the table {table.name!r} has no row for this configuration"
+            return Measurement(config=config, failure=FailureKind.INVALID, message=message)
+        return found.measurement(config)
+
+    return outcome
+
+
+class SimulatedFleetRunner(FleetRunner):
+    """Measures on devices that are not there; its clock shows what it would have taken.
+
+    Args:
+        options: the runner's options; its ``workers`` are simulated, too.
+        outcome: what measuring gives.
+        names: lists the names of the devices there are now.
+        reach: what devices reply when they are connected or tested.
+    """
+
+    live: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        options: FleetOptions,
+        outcome: Outcome,
+        names: Callable[[], Sequence[str]],
+        *,
+        reach: Reach | None = None,
+    ) -> None:
+        super().__init__(options, lambda: [_place(name) for name in names()], kind="simulated")
+        self.switchboard = SimulatedSwitchboard(outcome, reach=reach)
+
+    def _make_switchboard(self) -> Switchboard:
+        return self.switchboard
+
+    def now(self) -> float:
+        return self.switchboard.now()
+
+
+def _place(name: str) -> Place:
+    return Place(name=name, device=StageRef(factory="", options={"name": name}))
+
+
+def _always_there(_device: str) -> Message:
+    return {"status": "ok"}

@@ -1,0 +1,106 @@
+"""One device of a fleet as the runner sees it: where it is, what it has done, why it is away."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+from chameleon_runners.fleet.lanes import Lane
+from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.verdicts import Opinion
+from chameleon_runners.worker.protocol import Message
+
+
+class State(StrEnum):
+    """What a device is at."""
+
+    STARTING = "starting"
+    CONNECTING = "connecting"
+    READY = "ready"
+    BUSY = "busy"
+    AWAY = "away"
+    EXCLUDED = "excluded"
+
+
+_WORKING = frozenset({State.READY, State.BUSY})
+_ARRIVING = frozenset({State.STARTING, State.CONNECTING})
+
+_FEW, _OFTEN = 2, 0.02
+"""Faults of a device's own, and their share of its work, from which on its word counts less."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class Station:
+    """A device and the lane that has it.
+
+    Attributes:
+        place: the device as data.
+        state: what it is at.
+        lane: who has it; None where nobody does.
+        fresh: whether the lane was started for the present attempt to reach the device.
+        target: what it was last connected for.
+        description: what it says it is.
+        reason: why it is away or excluded; empty where it is neither.
+        refusal: the reply that excluded it.
+        condemned: why it is to be set aside once its present work is done.
+        used: when it last answered, on the switchboard's clock.
+        strikes: candidates in a row that failed here and nowhere else.
+        faults: candidates that failed here and succeeded elsewhere, in all.
+        successes: candidates that succeeded here, in all.
+        failures: attempts in a row to reach it that failed.
+        asides: how often it was set aside since a candidate last succeeded here.
+        awaiting: opinions that depend on whether it works again.
+    """
+
+    place: Place
+    state: State = State.AWAY
+    lane: Lane | None = None
+    fresh: bool = False
+    target: str | None = None
+    description: dict[str, Any] = attrs.field(factory=dict)
+    reason: str = ""
+    refusal: Message | None = None
+    condemned: str = ""
+    used: float = 0.0
+    strikes: int = 0
+    faults: int = 0
+    successes: int = 0
+    failures: int = 0
+    asides: int = 0
+    awaiting: list[Opinion] = attrs.field(factory=list)
+
+    @property
+    def name(self) -> str:
+        """The device's name."""
+        return self.place.name
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether it works, or may do so in a moment."""
+        arriving = self.state in _ARRIVING and not self.failures and not self.asides
+        return self.state in _WORKING or arriving
+
+    @property
+    def unusable(self) -> bool:
+        """Whether it is away, or excluded."""
+        return self.state in {State.AWAY, State.EXCLUDED}
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it rarely fails where others succeed."""
+        return self.faults < _FEW or self.faults < _OFTEN * (self.faults + self.successes)
+
+    def answer(self, *, back: bool) -> bool:
+        """Tell those who wait whether it works again; returns whether anybody did."""
+        for opinion in self.awaiting:
+            opinion.back = back
+        told = bool(self.awaiting)
+        self.awaiting.clear()
+        return told
+
+    def to_json(self) -> dict[str, Any]:
+        """The device for the record."""
+        reason = {"reason": self.reason} if self.reason else {}
+        return {**self.description, "name": self.name, "state": self.state.value, **reason}

@@ -1,0 +1,205 @@
+"""What runs in an actor on a node: keeps one worker process there and passes messages on.
+
+The actor supervises a process rather than being the worker itself. A candidate that crashes,
+hangs or forks then costs that process alone, and how it ended (signal, status, what it printed,
+memory) is known as it is on one machine; an actor that died tells no more than that it died,
+and takes seconds to replace. The actor, and with it its GPU, stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import attrs
+import ray
+from chameleon_core.cores import usable_cores
+
+from chameleon_runners import environment
+from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
+from chameleon_runners.ray import parcels
+from chameleon_runners.reaper import kill_abandoned
+from chameleon_runners.scratch import make_scratch, remove_abandoned
+from chameleon_runners.starter import Starter
+from chameleon_runners.worker.protocol import Message
+
+_WATCH_SECONDS = 0.25
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What became of a command.
+
+    Attributes:
+        reply: the worker's answer, or None.
+        end: how the worker ended, or None. Neither is set for a lane that was dismissed.
+        log: the end of what the worker printed.
+        seconds: what the work took on the node; starts and transfers are not in it.
+        parcel: what the command made: an artifact's folder, or a reference file's bytes.
+    """
+
+    reply: Message | None = None
+    end: WorkerEnd | None = None
+    log: str = ""
+    seconds: float = 0.0
+    parcel: bytes | None = None
+
+
+class Host:
+    """Has a worker for one lane after another, each in a fresh process.
+
+    Args:
+        threads: threads a kernel runs with.
+        memory_bytes: memory limit of the worker; a share of the node's where None.
+        start_timeout: longest start of a worker in seconds.
+    """
+
+    def __init__(self, *, threads: int, memory_bytes: int | None, start_timeout: float) -> None:
+        remove_abandoned()
+        kill_abandoned()
+        cores = usable_cores()
+        self._folder = make_scratch()
+        self._start_timeout = start_timeout
+        self._starter = Starter(
+            threads=threads,
+            blas_threads=1,
+            cores=cores,
+            memory_bytes=memory_bytes or environment.memory_limit(len(cores)),
+            start_timeout=start_timeout,
+        )
+        self._worker: WorkerProcess | None = None
+        self._lane = -1
+        self._dismissed = -1
+        # ``dismiss`` and ``close`` come from another thread than ``do``.
+        self._lock = threading.Lock()
+
+    def do(
+        self,
+        lane: int,
+        message: Message,
+        timeout: float,
+        *,
+        preload: str | None,
+        parcel: bytes | None,
+        reference: list[ray.ObjectRef[bytes]],
+    ) -> Answer:
+        """Have the lane's worker answer a command.
+
+        Args:
+            lane: number of the lane; a higher one than before has a new worker.
+            message: the command, with paths of the runner's machine.
+            timeout: longest time in seconds, counted from when the worker gets it.
+            preload: ``"module:Class"`` of the stage that a new worker is going to be asked for.
+            parcel: the artifact that the command is about.
+            reference: where the reference file is to be had, if it is not here yet.
+        """
+        worker = self._worker_of(lane, preload)
+        if worker is None or not worker.alive:
+            return Answer(end=worker.end if worker is not None else None)
+        message = self._here(message, parcel, reference)
+        started = time.monotonic()
+        worker.submit("work", message, timeout)
+        reply = _answer_of(worker)
+        seconds = time.monotonic() - started
+        made = self._collect(message, reply)
+        if reply is not None and "description" in reply:
+            reply["description"] = {**reply["description"], **_where()}
+        return Answer(reply=reply, end=worker.end, log=worker.log, seconds=seconds, parcel=made)
+
+    def _worker_of(self, lane: int, preload: str | None) -> WorkerProcess | None:
+        """The lane's worker, ready or ended; None where nobody wants it any more."""
+        with self._lock:
+            if lane <= self._dismissed:
+                return None
+            if lane == self._lane:
+                return self._worker
+            self._end_worker()
+            shutil.rmtree(self._folder / str(self._lane), ignore_errors=True)
+            self._lane = lane
+            self._worker = worker = self._starter.start(preload=preload)
+        reply = _answer_of(worker)
+        if reply is None or reply["status"] != "ok":
+            worker.kill(EndReason.DIED)
+        return worker
+
+    def _here(
+        self, message: Message, parcel: bytes | None, reference: list[ray.ObjectRef[bytes]]
+    ) -> Message:
+        """The message with paths of this node, and with what they name in place."""
+        # Cores are this node's scheduler's business; the runner knows its own machine's only.
+        changed: Message = {**message, "cores": []}
+        folder = self._folder / str(self._lane)
+        folder.mkdir(exist_ok=True)
+        for name in ("artifact", "path"):
+            if name in message:
+                changed[name] = str(folder / Path(message[name]).name)
+        if parcel is not None:
+            parcels.unpack(parcel, Path(changed["artifact"]))
+        if reference:
+            path = self._folder / Path(message["reference"]).name
+            if not path.exists():
+                parcels.write(ray.get(reference[0]), path)
+            changed["reference"] = str(path)
+        return changed
+
+    @staticmethod
+    def _collect(message: Message, reply: Message | None) -> bytes | None:
+        """What a command made, and no more of it on this node."""
+        good = reply is not None and reply["status"] == "ok"
+        made = None
+        if message["command"] == "export" and good:
+            made = parcels.pack(Path(message["artifact"]))
+        if message["command"] == "reference" and good:
+            path = Path(message["path"])
+            made = path.read_bytes()
+            path.unlink()
+        if message["command"] in {"export", "run"}:
+            shutil.rmtree(message["artifact"], ignore_errors=True)
+        return made
+
+    def dismiss(self, lane: int) -> None:
+        """End a lane's worker, whatever it does."""
+        with self._lock:
+            self._dismissed = max(self._dismissed, lane)
+            if self._lane <= lane:
+                self._end_worker()
+
+    def close(self) -> None:
+        """End the worker for good and remove all files."""
+        with self._lock:
+            self._dismissed = 1 << 62
+            self._end_worker()
+        self._starter.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.kill(EndReason.DEADLINE)
+
+
+def _answer_of(worker: WorkerProcess) -> Message | None:
+    """Wait for a worker's answer; None once it has ended."""
+    while worker.alive:
+        poll = select.poll()
+        left = _WATCH_SECONDS
+        if worker.work is not None:
+            left = min(left, worker.work.deadline - time.monotonic() + 0.001)
+        # Whoever dismisses the lane closes the descriptor meanwhile.
+        with contextlib.suppress(OSError, ValueError):
+            poll.register(worker.replies, select.POLLIN)
+            poll.poll(1000.0 * max(0.0, left))
+        reply = worker.poll()
+        if reply is not None:
+            return reply
+    return None
+
+
+def _where() -> dict[str, object]:
+    """The node, and which of its accelerators are this actor's."""
+    context = ray.get_runtime_context()
+    held = {name: ids for name, ids in context.get_accelerator_ids().items() if ids}
+    return {"node": ray.util.get_node_ip_address(), "accelerators": held}

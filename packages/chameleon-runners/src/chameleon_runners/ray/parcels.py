@@ -1,0 +1,31 @@
+"""Folders and files as bytes: what nodes without a common file system send each other."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+
+def pack(folder: Path) -> bytes:
+    """A folder's contents."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(folder, arcname=".")
+    return buffer.getvalue()
+
+
+def unpack(parcel: bytes, folder: Path) -> None:
+    """Put a packed folder's contents into a folder that does not exist yet."""
+    folder.mkdir(parents=True)
+    with tarfile.open(fileobj=io.BytesIO(parcel)) as archive:
+        archive.extractall(folder, filter="data")
+
+
+def write(data: bytes, path: Path) -> None:
+    """Write a file so that a reader sees all of it or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(data)
+    os.replace(unfinished, path)  # noqa: PTH105 - atomic, which is the point

@@ -1,0 +1,42 @@
+"""Addresses as users write them: ``host:port``, ``[::1]:9190``."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import attrs
+from chameleon_core.errors import ConfigError
+
+_LAST_PORT = 65535
+
+
+@attrs.frozen(kw_only=True)
+class Address:
+    """Where a tracker or a server listens.
+
+    Attributes:
+        host: name or number of the machine.
+        port: its port.
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The address that a text says.
+
+        Raises:
+            ConfigError: it has another form.
+        """
+        host, colon, port = text.strip().rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (colon and host and port.isdecimal() and 0 < int(port) <= _LAST_PORT):
+            raise ConfigError(
+                f"{text!r} is no address", hint="Write host:port, such as 127.0.0.1:9190."
+            )
+        return cls(host=host, port=int(port))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"

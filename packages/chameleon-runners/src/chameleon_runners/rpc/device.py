@@ -1,0 +1,122 @@
+"""A device behind TVM's RPC, as the worker process sees it that has it to itself."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.errors import DeviceLostError
+from chameleon_core.stages import Device, Kernel
+from chameleon_tvm.remote.connecting import WrongKeyError
+from chameleon_tvm.remote.rpc import RpcSession
+
+from chameleon_runners.rpc import tracker
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.options import RpcDeviceOptions
+
+_ANSWER_SECONDS = 5.0
+
+
+class RpcDevice(Device):
+    """One device of a tracker's key, or at one address.
+
+    A session with its server lasts while there is work. It is renewed before the server ends it,
+    and closed, which gives the device to others, after a while without work: the next candidate
+    opens another one, with another device of the same key perhaps.
+
+    Args:
+        options: where it is.
+    """
+
+    def __init__(self, options: RpcDeviceOptions) -> None:
+        self._options = options
+        self._target = ""
+        self._session: RpcSession | None = None
+        self._kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+    def connect(self, target: str) -> dict[str, Any]:
+        self._let_go()
+        self._target = target
+        self._session, description = self._open()
+        return description
+
+    def load(self, artifact: Path) -> Kernel:
+        kernel = self._ready().load(artifact)
+        self._kernels.add(kernel)
+        return kernel
+
+    def probe(self) -> None:
+        session = self._ready()
+        session.round_trip()
+        session.try_out(self._target)
+
+    def close(self) -> None:
+        self._target = ""
+        self._let_go()
+
+    def _ready(self) -> RpcSession:
+        """The session, or another one where it is over or near its end."""
+        if not self._target:
+            raise DeviceLostError("the device is used before it is connected to")
+        session = self._session
+        # Kernels that somebody holds are lost with their session.
+        ending = session is not None and session.left < session.lifetime / 2 and not self._kernels
+        if session is None or ending or not session.keep():
+            self._let_go()
+            session, _ = self._open()
+            self._session = session
+        return session
+
+    def _open(self) -> tuple[RpcSession, dict[str, Any]]:
+        options = self._options
+        limit = time.monotonic() + options.connect_timeout
+        address, key = self._granted(options.connect_timeout)
+        try:
+            session = RpcSession(
+                address.host,
+                address.port,
+                key,
+                lifetime=options.session_timeout,
+                deadline=min(_ANSWER_SECONDS, limit - time.monotonic()),
+            )
+        except WrongKeyError as error:
+            if options.tracker is None:
+                raise
+            # The tracker's keys are for one session each: the server was started again since.
+            raise DeviceLostError(
+                f"the server at {address} has forgotten that it was granted", hint=error.hint
+            ) from error
+        try:
+            facts = session.prepare(
+                self._target,
+                index=options.device_index,
+                threads=options.threads,
+                cache_bytes=options.cache_bytes,
+                cooldown=options.cooldown,
+            )
+        except BaseException:
+            session.close()
+            raise
+        session.give_back_when_idle(options.idle_timeout)
+        name = f"{options.key}@{address}" if options.tracker else str(address)
+        return session, {"name": name, "address": str(address), **facts.to_json()}
+
+    def _granted(self, timeout: float) -> tuple[Address, str]:
+        options = self._options
+        if options.tracker is None:
+            return Address.parse(options.address or ""), options.key
+        grant = tracker.request(
+            Address.parse(options.tracker),
+            options.key,
+            priority=options.priority,
+            timeout=max(1.0, timeout - _ANSWER_SECONDS),
+        )
+        return grant.address, grant.key
+
+    def _let_go(self) -> None:
+        session, self._session = self._session, None
+        self._kernels.clear()
+        if session is not None:
+            session.close()

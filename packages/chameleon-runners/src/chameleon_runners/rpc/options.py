@@ -1,0 +1,102 @@
+"""Options of the ``rpc`` runner and of its devices, importable without any numerical library."""
+
+from __future__ import annotations
+
+import attrs
+from attrs import validators
+
+from chameleon_runners.fleet.options import FleetOptions
+
+
+@attrs.frozen(kw_only=True)
+class RpcOptions(FleetOptions):
+    """Options of the ``rpc`` runner; every duration is in seconds."""
+
+    tracker: str | None = attrs.field(
+        default=None,
+        metadata={"help": "host:port of the tracker that the devices belong to"},
+    )
+    key: str | None = attrs.field(
+        default=None,
+        metadata={"help": "key of the devices; with `address`, the servers' own key if any"},
+    )
+    address: str | tuple[str, ...] = attrs.field(
+        default=(),
+        metadata={"help": "host:port of a server, or a list of them, instead of a tracker"},
+    )
+    devices: int | None = attrs.field(
+        default=None,
+        validator=validators.optional(validators.ge(1)),
+        metadata={"help": "devices used at most; all that the tracker has where not given"},
+    )
+    device_index: int = attrs.field(
+        default=0,
+        validator=validators.ge(0),
+        metadata={"help": "which of a server's devices of the target's kind"},
+    )
+    priority: int = attrs.field(
+        default=1,
+        metadata={"help": "requests of a higher priority get the tracker's devices first"},
+    )
+    session_timeout: float = attrs.field(
+        default=60.0,
+        validator=validators.ge(1.0),
+        metadata={
+            "help": "seconds after which a server ends a session, and whatever hangs in it; "
+            "sessions are renewed in time"
+        },
+    )
+    idle_timeout: float = attrs.field(
+        default=10.0,
+        validator=validators.gt(0.0),
+        metadata={"help": "seconds without work after which a device is given back"},
+    )
+    cache_mib: int = attrs.field(
+        default=1024,
+        validator=validators.ge(1),
+        metadata={"help": "inputs kept on a device between candidates, in MiB"},
+    )
+    cooldown: float = attrs.field(
+        default=0.0,
+        validator=validators.ge(0.0),
+        metadata={"help": "pause between the repeats of a kernel"},
+    )
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The servers that are named one by one."""
+        return (self.address,) if isinstance(self.address, str) else tuple(self.address)
+
+
+@attrs.frozen(kw_only=True)
+class RpcDeviceOptions:
+    """One device, as its worker process is told; every duration is in seconds.
+
+    Attributes:
+        tracker: where to ask for it, or None.
+        address: where it is, where there is no tracker.
+        key: of the devices.
+        device_index: which of the server's devices of the target's kind.
+        threads: that kernels run with, where it is a CPU.
+        priority: of requests.
+        connect_timeout: how long to wait for it.
+        session_timeout: when the server ends the session.
+        idle_timeout: when it is given back.
+        cache_bytes: inputs kept there.
+        cooldown: pause between the repeats of a kernel.
+    """
+
+    tracker: str | None = None
+    address: str | None = None
+    key: str = ""
+    device_index: int = 0
+    threads: int = 1
+    priority: int = 1
+    connect_timeout: float = 25.0
+    session_timeout: float = 60.0
+    idle_timeout: float = 10.0
+    cache_bytes: int = 1 << 30
+    cooldown: float = 0.0
+
+
+__all__ = ["RpcDeviceOptions", "RpcOptions"]

@@ -1,0 +1,76 @@
+"""Tests the free devices of a key: ``python -m chameleon_runners.rpc.selftest REQUEST``.
+
+In a process of its own, because what a broken server answers may hang or crash TVM's client.
+REQUEST and the answer on stdout are JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from typing import Any
+
+from chameleon_core.errors import ChameleonError
+from chameleon_tvm.remote.rpc import RpcSession
+
+from chameleon_runners.rpc import tracker
+from chameleon_runners.rpc.addresses import Address
+
+_SESSION_SECONDS = 60.0
+_ANSWER_SECONDS = 5.0
+
+
+def main(text: str) -> int:
+    """Ask for every free device, keep all of them, test each."""
+    wanted = json.loads(text)
+    found: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as held:
+        sessions = []
+        for _ in range(wanted["count"]):
+            try:
+                grant = tracker.request(
+                    Address.parse(wanted["tracker"]),
+                    wanted["key"],
+                    priority=1,
+                    timeout=_ANSWER_SECONDS,
+                )
+            except ChameleonError as error:
+                found.append({"server": None, "ok": False, "message": str(error)})
+                break
+            try:
+                session = RpcSession(
+                    grant.address.host,
+                    grant.address.port,
+                    grant.key,
+                    lifetime=_SESSION_SECONDS,
+                    deadline=_ANSWER_SECONDS,
+                )
+            except ChameleonError as error:
+                found.append({"server": str(grant.address), "ok": False, "message": str(error)})
+                continue
+            held.callback(session.close)
+            sessions.append(session)
+        found += [_test(session, wanted["target"]) for session in sessions]
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+def _test(session: RpcSession, target: str | None) -> dict[str, Any]:
+    started = time.perf_counter()
+    result: dict[str, Any] = {"server": session.name, "ok": True, "message": ""}
+    try:
+        result["round_trip_seconds"] = session.round_trip()
+        if target is None:
+            facts = session.facts("cpu", 0)
+        else:
+            facts = session.prepare(target, index=0, threads=1, cache_bytes=1 << 20, cooldown=0.0)
+        result |= facts.to_json()
+    except Exception as error:  # noqa: BLE001 - whatever a device does is its result
+        result |= {"ok": False, "message": str(error).strip().splitlines()[-1]}
+    return {**result, "seconds": time.perf_counter() - started}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

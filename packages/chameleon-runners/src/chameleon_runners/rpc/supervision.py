@@ -1,0 +1,196 @@
+"""A tracker and its servers as child processes: started, watched, restarted, ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import shutil
+import socket
+import time
+from typing import Any, Self
+
+import attrs
+import structlog
+from chameleon_core.errors import ChameleonError, TargetError
+
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.children import START_SECONDS, Child
+from chameleon_runners.rpc.tracker import queues
+from chameleon_runners.scratch import make_scratch
+
+_log = structlog.get_logger()
+
+_CHECK_SECONDS = 5.0
+_MISSES = 3
+
+
+@attrs.frozen(kw_only=True)
+class ServingPlan:
+    """What is served.
+
+    Attributes:
+        host: address that all listen on; anything but this machine's own lets others in.
+        port: the tracker's, which the servers' follow; 0 for free ones.
+        key: of the servers.
+        servers: how many there are.
+        announce: the address that clients are told; the host itself where empty.
+        threads: threads of each server's kernels; TVM's own choice where None.
+        register: a module that each server imports, for functions of its own.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    key: str = "local"
+    servers: int = 1
+    announce: str = ""
+    threads: int | None = None
+    register: str = ""
+
+    @property
+    def private(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class Serving:
+    """A tracker and servers that live as long as this context.
+
+    Args:
+        plan: what is served.
+    """
+
+    def __init__(self, plan: ServingPlan) -> None:
+        self._plan = plan
+        port, *ports = (
+            range(plan.port, plan.port + 1 + plan.servers)
+            if plan.port
+            else free_ports(plan.host, 1 + plan.servers)
+        )
+        self._folder = make_scratch()
+        environment = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1"}
+        if plan.threads is not None:
+            environment["TVM_NUM_THREADS"] = str(plan.threads)
+        wildcard = plan.host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+        self._announced = plan.announce or (_outward() if wildcard else plan.host)
+        inside = "127.0.0.1" if wildcard else plan.host
+        self.tracker = Child("tracker", Address(host=plan.host, port=port), [], environment)
+        arguments = ["--tracker", f"{inside}:{port}", "--key", plan.key]
+        arguments += ["--announce", self._announced]
+        arguments += ["--register", plan.register] if plan.register else []
+        self.servers = [
+            Child("server", Address(host=plan.host, port=one), arguments, environment)
+            for one in ports
+        ]
+        self._asked_at = time.monotonic()
+        self._misses = 0
+        self._inside = Address(host=inside, port=port)
+
+    @property
+    def address(self) -> Address:
+        """The tracker's address, as clients are to use it."""
+        return Address(host=self._announced, port=self.tracker.address.port)
+
+    def __enter__(self) -> Self:
+        try:
+            self.tracker.start()
+            self.tracker.wait()
+            for server in self.servers:
+                server.start()
+            for server in self.servers:
+                server.wait()
+            self._registered()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _registered(self) -> None:
+        """Wait until the tracker knows all servers."""
+        limit = time.monotonic() + START_SECONDS
+        while time.monotonic() < limit:
+            with contextlib.suppress(ChameleonError):
+                known = queues(self._inside, timeout=_CHECK_SECONDS)
+                if sum(queue.free for queue in known) >= len(self.servers):
+                    return
+            time.sleep(0.05)
+        raise TargetError(
+            "the servers do not find their tracker",
+            hint="See that --host is an address of this machine.",
+        )
+
+    def tend(self) -> None:
+        """Look after all processes; call it a few times a second."""
+        for child in (self.tracker, *self.servers):
+            child.tend()
+        now = time.monotonic()
+        if now - self._asked_at > _CHECK_SECONDS:
+            self._asked_at = now
+            try:
+                queues(self._inside, timeout=1.0)
+                self._misses = 0
+            except ChameleonError as error:
+                self._misses += 1
+                if self._misses >= _MISSES:
+                    _log.warning("tracker_silent", reason=str(error))
+                    self._misses = 0
+                    self.tracker.kill()
+
+    def describe(self) -> dict[str, Any]:
+        """What a client has to know, and the runner section of a pipeline that says it."""
+        runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
+        return {
+            "tracker": str(self.address),
+            "key": self._plan.key,
+            "servers": [f"{self._announced}:{one.address.port}" for one in self.servers],
+            "runner": runner,
+        }
+
+    def close(self) -> None:
+        """End everything; safe to call twice."""
+        for child in (*self.servers, self.tracker):
+            child.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def free_port(host: str) -> int:
+    """A port that nobody listens on."""
+    (port,) = free_ports(host, 1)
+    return port
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Ports that nobody listens on, all different."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            one = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            try:
+                one.bind((host, 0))
+            except OSError as error:
+                raise TargetError(
+                    f"nothing can listen on {host}: {error.strerror or error}",
+                    hint="Give --host an address of this machine, such as 127.0.0.1.",
+                ) from error
+            ports.append(int(one.getsockname()[1]))
+        return ports
+
+
+def _outward() -> str:
+    """This machine's address on the network that its default route leads to."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: connecting a datagram socket only picks the route.
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()

@@ -1,0 +1,241 @@
+"""TVM's tracker, spoken to with deadlines, and without TVM.
+
+The protocol (tvm.rpc.tracker): either side says a magic number; then every message is JSON after
+its length, and every question has one answer. TVM's own client waits for ever for a tracker that
+is silent, and for a device where there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import attrs
+from chameleon_core.errors import DeviceLostError, TargetError
+
+from chameleon_runners.rpc.addresses import Address
+
+_MAGIC = 0x2F271
+_SERVER_MAGIC = 0xFF271
+_MISMATCH = _SERVER_MAGIC + 2
+_NUMBER = struct.Struct("<i")
+_LONGEST = 1 << 24
+
+_START = (
+    "Start one with `chameleon serve`, or with `python -m tvm.exec.rpc_tracker`, and see that its "
+    "port can be reached from here."
+)
+
+
+class _Code(IntEnum):
+    SUCCESS = 0
+    REQUEST = 4
+    SUMMARY = 6
+
+
+@attrs.frozen(kw_only=True)
+class Grant:
+    """A device that the tracker gives to whoever asked.
+
+    Attributes:
+        address: of its server.
+        key: that the server answers to, this once.
+    """
+
+    address: Address
+    key: str
+
+
+@attrs.frozen(kw_only=True)
+class Queue:
+    """The devices of one key.
+
+    Attributes:
+        key: the key.
+        servers: where they are, busy ones included.
+        free: how many wait for work.
+        pending: how many requests wait for a device.
+    """
+
+    key: str
+    servers: tuple[Address, ...]
+    free: int
+    pending: int
+
+
+class ServerState(StrEnum):
+    """What a server did when it was called."""
+
+    FREE = "free"
+    BUSY = "busy"
+    GONE = "gone"
+
+
+def queues(tracker: Address, *, timeout: float) -> list[Queue]:
+    """All devices that a tracker knows.
+
+    Args:
+        tracker: its address.
+        timeout: seconds to answer in.
+
+    Raises:
+        DeviceLostError: nobody answers.
+        TargetError: what answers is no tracker.
+    """
+    with _conversation(tracker, timeout) as ask:
+        answer = ask([_Code.SUMMARY])
+    try:
+        return _queues(_granted(answer))
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        raise _no_tracker(tracker, f"its summary cannot be read ({error})") from error
+
+
+def request(tracker: Address, key: str, *, priority: int, timeout: float) -> Grant:
+    """Ask for a device of a key and wait for it.
+
+    Args:
+        tracker: the tracker's address.
+        key: of the devices.
+        priority: requests of a higher one are served first.
+        timeout: seconds to wait.
+
+    Raises:
+        DeviceLostError: none became free in time, or the tracker is gone.
+        TargetError: what answers is no tracker.
+    """
+    try:
+        with _conversation(tracker, timeout) as ask:
+            answer = ask([_Code.REQUEST, key, "", priority])
+    except TimeoutError:
+        raise _none_free(tracker, key, timeout) from None
+    try:
+        host, port, match = _granted(answer)
+        return Grant(address=Address(host=str(host), port=int(port)), key=str(match))
+    except (TypeError, ValueError) as error:
+        raise _no_tracker(tracker, f"its grant cannot be read ({error})") from error
+
+
+def call(server: Address, *, timeout: float) -> tuple[ServerState, float]:
+    """Call a server with a key that it cannot have, which a free one refuses at once.
+
+    Returns:
+        What it did, and the seconds that a connection took (infinity where there is none).
+    """
+    said = b"client:nobody"
+    started = time.perf_counter()
+    try:
+        with socket.create_connection((server.host, server.port), timeout) as connection:
+            latency = time.perf_counter() - started
+            connection.sendall(_NUMBER.pack(_SERVER_MAGIC) + _NUMBER.pack(len(said)) + said)
+            (code,) = _NUMBER.unpack(_receive(connection, _NUMBER.size, time.monotonic() + timeout))
+    except TimeoutError:
+        # Connected, and silent: someone's session is going on, or nobody listens any more.
+        return ServerState.BUSY, time.perf_counter() - started
+    except OSError:
+        return ServerState.GONE, float("inf")
+    return (ServerState.FREE if code == _MISMATCH else ServerState.GONE), latency
+
+
+class _Conversation:
+    def __init__(self, tracker: Address, connection: socket.socket, limit: float) -> None:
+        self._tracker, self._connection, self._limit = tracker, connection, limit
+
+    def __call__(self, question: list[Any]) -> Any:
+        body = json.dumps(question).encode()
+        self._connection.sendall(_NUMBER.pack(len(body)) + body)
+        (length,) = _NUMBER.unpack(_receive(self._connection, _NUMBER.size, self._limit))
+        if not 0 < length <= _LONGEST:
+            raise _no_tracker(self._tracker, "it answers in another form")
+        try:
+            return json.loads(_receive(self._connection, length, self._limit))
+        except ValueError as error:
+            raise _no_tracker(self._tracker, "it answers in another form") from error
+
+
+@contextlib.contextmanager
+def _conversation(tracker: Address, timeout: float) -> Iterator[_Conversation]:
+    limit = time.monotonic() + timeout
+    try:
+        connection = socket.create_connection((tracker.host, tracker.port), timeout)
+    except OSError as error:
+        raise DeviceLostError(
+            f"no tracker answers at {tracker}: {error.strerror or error}", hint=_START
+        ) from error
+    with connection:
+        try:
+            connection.sendall(_NUMBER.pack(_MAGIC))
+            greeted = _receive(connection, _NUMBER.size, limit)
+        except OSError as error:
+            problem = "it says nothing" if isinstance(error, TimeoutError) else "it hangs up"
+            raise _no_tracker(tracker, problem) from error
+        if _NUMBER.unpack(greeted)[0] != _MAGIC:
+            raise _no_tracker(tracker, "it answers in another form")
+        try:
+            yield _Conversation(tracker, connection, limit)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise DeviceLostError(
+                f"the tracker at {tracker} went away: {error.strerror or error}", hint=_START
+            ) from error
+
+
+def _receive(connection: socket.socket, count: int, limit: float) -> bytes:
+    data = b""
+    while len(data) < count:
+        left = limit - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no answer in time")
+        connection.settimeout(left)
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionResetError("the connection was closed")
+        data += piece
+    return data
+
+
+def _granted(answer: Any) -> Any:
+    """What follows the code of success."""
+    code, value = answer
+    if code != _Code.SUCCESS:
+        raise ValueError(f"it answers {code}")
+    return value
+
+
+def _queues(summary: dict[str, Any]) -> list[Queue]:
+    servers: dict[str, list[Address]] = {}
+    for info in summary["server_info"]:
+        # "server:key"; the key may hold colons of its own.
+        key = str(info["key"]).partition(":")[2]
+        host, port = info["addr"]
+        servers.setdefault(key, []).append(Address(host=str(host), port=int(port)))
+    known = summary["queue_info"]
+    return [
+        Queue(
+            key=key,
+            servers=tuple(sorted(servers.get(key, ()), key=str)),
+            free=int(known.get(key, {}).get("free", 0)),
+            pending=int(known.get(key, {}).get("pending", 0)),
+        )
+        for key in sorted({*servers, *known})
+    ]
+
+
+def _no_tracker(tracker: Address, problem: str) -> TargetError:
+    return TargetError(
+        f"{tracker} is no tracker of TVM's RPC: {problem}",
+        hint="A server's address goes to `address:`, a tracker's to `tracker:`.",
+    )
+
+
+def _none_free(tracker: Address, key: str, timeout: float) -> DeviceLostError:
+    return DeviceLostError(
+        f"the tracker at {tracker} had no free device of the key {key!r} for {timeout:.0f} s",
+        hint=f"`chameleon devices --tracker {tracker}` shows who is busy.",
+    )

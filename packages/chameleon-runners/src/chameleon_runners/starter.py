@@ -1,0 +1,112 @@
+"""Starts worker processes, each with its environment and its first command."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+from chameleon_core.errors import TargetError
+
+from chameleon_runners.environment import worker_environment
+from chameleon_runners.process import WorkerProcess
+from chameleon_runners.reaper import TOKEN, worker_token
+from chameleon_runners.worker.protocol import Message
+
+_log = structlog.get_logger()
+
+_START_ATTEMPTS = 4
+
+_numbers = itertools.count()
+"""Unique in this process, whatever the number of runners: part of a worker's token."""
+
+
+class Starter:
+    """Starts the workers of one runner and counts the starts that fail.
+
+    Args:
+        threads: threads a kernel runs with.
+        blas_threads: threads of OpenBLAS; more than one only where no references are computed.
+        cores: usable cores.
+        memory_bytes: memory limit of each worker.
+        start_timeout: longest start in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        threads: int,
+        blas_threads: int,
+        cores: list[int],
+        memory_bytes: int,
+        start_timeout: float,
+    ) -> None:
+        self._threads = threads
+        self._blas_threads = blas_threads
+        self._cores = cores
+        self._memory_bytes = memory_bytes
+        self._start_timeout = start_timeout
+        self._failed = 0
+        # The kernel kills a worker when the thread that started it ends: one that lasts.
+        self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker-starter")
+
+    def start(self, *, preload: str | None) -> WorkerProcess:
+        """Start a worker; its answer to ``init`` says when it is ready.
+
+        Args:
+            preload: ``"module:Class"`` of the stage that it is going to be asked for.
+        """
+        token = worker_token(next(_numbers))
+        worker = WorkerProcess(
+            environment=worker_environment(
+                threads=self._threads,
+                blas_threads=self._blas_threads,
+                cores=self._cores,
+                token={TOKEN: token},
+            ),
+            token=token,
+            memory_bytes=self._memory_bytes,
+            spawn=self._spawn,
+        )
+        message: Message = {
+            "command": "init",
+            "sys_path": [entry or str(os.getcwd()) for entry in sys.path],  # noqa: PTH109
+            "memory_bytes": self._memory_bytes,
+            "preload": preload,
+        }
+        worker.submit("init", message, self._start_timeout)
+        return worker
+
+    def _spawn(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        return self._spawner.submit(start).result()
+
+    def succeeded(self) -> None:
+        """A worker is ready."""
+        self._failed = 0
+
+    def failed(self, reason: str, *, closed: bool) -> None:
+        """A worker ended before it was ready.
+
+        Args:
+            reason: how.
+            closed: whether it was told to, with all others.
+
+        Raises:
+            TargetError: workers do so again and again.
+        """
+        self._failed += 1
+        _log.warning("worker_start_failed", reason=reason, attempt=self._failed)
+        if self._failed >= _START_ATTEMPTS and not closed:
+            raise TargetError(
+                f"worker processes end before they are ready: {reason}",
+                hint="see that this Python imports chameleon_runners, and raise memory_mib or "
+                "start_timeout of the runner if it does",
+            )
+
+    def close(self) -> None:
+        """Start no more workers; those that were started must have ended."""
+        self._spawner.shutdown(wait=True, cancel_futures=True)

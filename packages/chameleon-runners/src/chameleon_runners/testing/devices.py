@@ -1,0 +1,220 @@
+"""Devices that crash, hang, lie, slow down, vanish, fill up or get files that are cut off."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import DeviceLostError, TargetError
+from chameleon_core.stages import Arrays, Device, Kernel, StageRef
+
+from chameleon_runners.fleet.places import Place
+from chameleon_runners.testing.faults import ARTIFACT, load
+
+_SLOWER = 20.0
+
+
+class DeviceFault(StrEnum):
+    """What a device does wrong with the candidate that it is given."""
+
+    CRASHES = "crashes"
+    HANGS = "hangs"
+    LIES = "lies"
+    SLOWS_DOWN = "slows_down"
+    DISCONNECTS = "disconnects"
+    CORRUPTS = "corrupts"
+    FILLS_UP = "fills_up"
+    RUNS_OUT_OF_MEMORY = "runs_out_of_memory"
+
+
+@attrs.frozen(kw_only=True)
+class FaultDeviceOptions:
+    """Options of a device that fails.
+
+    Attributes:
+        state: a folder of the device's own, which outlives the workers that have it; what it
+            was given is counted there, so that every worker goes on where the last one ended.
+        seed: with the count, decides what the next candidate meets.
+        rates: how often it does what, as shares of the candidates; at most 1 in all.
+        down: attempts to reach it that fail after it disconnected.
+        deaf: attempts to reach it that hang, from the first on.
+        dead: whether it can never be reached.
+        gone_after: candidates after which it is never reached again; None for ever.
+        target: the only target it can run; empty for any.
+        seconds: what loading a candidate takes, in seconds.
+    """
+
+    state: str
+    seed: int = 0
+    rates: dict[str, float] = attrs.field(factory=dict)
+    down: int = 1
+    deaf: int = 0
+    dead: bool = False
+    gone_after: int | None = None
+    target: str = ""
+    seconds: float = 0.0
+
+    @rates.validator
+    def _possible(self, _attribute: object, rates: dict[str, float]) -> None:
+        for name in rates:
+            DeviceFault(name)
+        if sum(rates.values()) > 1.0 + 1e-9 or min(rates.values(), default=0.0) < 0.0:
+            raise ValueError("the rates must be shares of a whole")
+
+
+class FaultDevice(Device):
+    """Runs what ``FaultBuilder`` exports, or fails by seed and rate.
+
+    Args:
+        options: what goes wrong how often.
+    """
+
+    def __init__(self, options: FaultDeviceOptions) -> None:
+        self._options = options
+        self._state = Path(options.state)
+        self._reached = False
+
+    def connect(self, target: str) -> dict[str, Any]:
+        options = self._options
+        if options.target and options.target != target:
+            raise TargetError(
+                f"this device runs {options.target!r}, not {target!r}",
+                hint=f"set the pipeline's target to {options.target!r}",
+            )
+        with (self._state / "heard").open("ab") as log:
+            log.write(b".")
+        if (self._state / "heard").stat().st_size <= options.deaf:
+            _hang()
+        if options.dead or self._gone:
+            raise DeviceLostError("nobody answers")
+        down = self._state / "down"
+        if down.exists():
+            left = int(down.read_text())
+            if left > 0:
+                down.write_text(str(left - 1))
+                raise DeviceLostError("it is restarting")
+            down.unlink()
+        self._reached = True
+        (self._state / "held").touch()
+        return {"name": f"fault device {options.seed}", "target": target}
+
+    @property
+    def _gone(self) -> bool:
+        return self._options.gone_after is not None and self.count() >= self._options.gone_after
+
+    def count(self) -> int:
+        """How many candidates it was given so far."""
+        log = self._state / "given"
+        return log.stat().st_size if log.exists() else 0
+
+    def probe(self) -> None:
+        if not self._reached or self._gone:
+            raise DeviceLostError("it does not answer")
+
+    def close(self) -> None:
+        self._reached = False
+        (self._state / "held").unlink(missing_ok=True)
+
+    def load(self, artifact: Path) -> Kernel:
+        number = self.count()
+        with (self._state / "given").open("ab") as log:
+            log.write(b".")
+        time.sleep(self._options.seconds)
+        fault = self._fault(number)
+        deed = _LOADING.get(fault) if fault is not None else None
+        if deed is not None:
+            deed(self)
+        if fault is DeviceFault.CORRUPTS:
+            return _load_cut_off(artifact)
+        return _DeviceKernel(load(artifact), fault)
+
+    def _fault(self, number: int) -> DeviceFault | None:
+        draw = float(np.random.default_rng([self._options.seed, number]).random())
+        for name, rate in self._options.rates.items():
+            if draw < rate:
+                return DeviceFault(name)
+            draw -= rate
+        return None
+
+    def disconnect(self) -> None:
+        """Vanish, for a while."""
+        (self._state / "down").write_text(str(self._options.down))
+        self._reached = False
+        raise DeviceLostError("the connection was reset")
+
+
+class _DeviceKernel(Kernel):
+    """A kernel on a device that may be about to fail."""
+
+    def __init__(self, kernel: Kernel, fault: DeviceFault | None) -> None:
+        self._kernel = kernel
+        self._fault = fault
+
+    def outputs(self) -> Arrays:
+        outputs = self._kernel.outputs()
+        if self._fault is DeviceFault.LIES:
+            outputs[0] = outputs[0] + 1.0
+        return outputs
+
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        seconds = self._kernel.time(number, cold_bytes=cold_bytes)
+        return seconds * (_SLOWER if self._fault is DeviceFault.SLOWS_DOWN else 1.0)
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+def _fill_up() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _run_out() -> None:
+    raise RuntimeError("cudaMalloc: out of memory")
+
+
+_LOADING: dict[DeviceFault, Callable[[FaultDevice], None]] = {
+    DeviceFault.CRASHES: lambda _: os.abort(),
+    DeviceFault.HANGS: lambda _: _hang(),
+    DeviceFault.DISCONNECTS: FaultDevice.disconnect,
+    DeviceFault.FILLS_UP: lambda _: _fill_up(),
+    DeviceFault.RUNS_OUT_OF_MEMORY: lambda _: _run_out(),
+}
+
+
+def _load_cut_off(artifact: Path) -> Kernel:
+    """Load what is left of an artifact that was cut off on its way."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(artifact, copy)
+        program = copy / ARTIFACT
+        program.write_bytes(program.read_bytes()[:-1])
+        return load(copy)
+
+
+def fault_place(name: str, folder: Path, **options: Any) -> Place:
+    """A fault device as the fleet knows it.
+
+    Args:
+        name: the device's name.
+        folder: where its state is kept, in a folder of that name.
+        options: of ``FaultDeviceOptions``.
+    """
+    state = folder / name
+    state.mkdir(parents=True, exist_ok=True)
+    made = FaultDeviceOptions(state=str(state), **options)
+    factory = f"{FaultDevice.__module__}:{FaultDevice.__name__}"
+    return Place(
+        name=name,
+        device=StageRef(factory=factory, options=attrs.asdict(made)),
+    )

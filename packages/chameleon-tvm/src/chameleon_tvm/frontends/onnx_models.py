@@ -1,0 +1,101 @@
+"""Networks in ONNX files, checked before TVM reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.words import did_you_mean
+
+
+def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> Any:
+    """The network of an ONNX file as a Relax module with constant weights.
+
+    Args:
+        file: the file.
+        shapes: of inputs that the file leaves open, by name.
+
+    Raises:
+        ConfigError: there is no such file, it is no valid one, the shapes do not fit it, or TVM
+            cannot read it.
+    """
+    onnx = _onnx()
+    try:
+        model = onnx.load(file)
+        onnx.checker.check_model(model)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there is no file {file}", hint="Name an ONNX file, relative to the pipeline."
+        ) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{file} is no valid ONNX file: {_words(error)}",
+            hint="Check it with onnx.checker.check_model; it may be cut off.",
+        ) from error
+    _check_shapes(model, file, shapes)
+    try:
+        from tvm.relax.frontend.onnx import from_onnx  # noqa: PLC0415 - needs onnx
+
+        given = {name: list(shape) for name, shape in shapes.items()}
+        return from_onnx(model, shape_dict=given or None, keep_params_in_input=False)
+    except Exception as error:
+        nodes = _nodes(model, str(error))
+        raise ConfigError(
+            f"TVM cannot read {file}: {_words(error)}",
+            hint=f"It is about {', '.join(nodes)}."
+            if nodes
+            else "Fix open shapes under `shapes`; an operator may be unsupported.",
+        ) from error
+
+
+def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    """See that the shapes given are those of inputs, and agree with what the file fixes."""
+    constants = {one.name for one in model.graph.initializer}
+    inputs = {
+        one.name: [
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
+            for dim in one.type.tensor_type.shape.dim
+        ]
+        for one in model.graph.input
+        if one.name not in constants
+    }
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise ConfigError(
+                f"{file} has no input {name!r}{did_you_mean(name, inputs)}",
+                hint=f"Its inputs are {', '.join(f'{one}: {inputs[one]}' for one in inputs)}.",
+            )
+        wanted = inputs[name]
+        fits = len(wanted) == len(shape) and all(
+            isinstance(fixed, str) or fixed == given
+            for fixed, given in zip(wanted, shape, strict=True)
+        )
+        if not fits:
+            raise ConfigError(
+                f"input {name!r} of {file} is {wanted}, which {list(shape)} does not fit",
+                hint="Under `shapes` only what the file leaves open can be chosen.",
+            )
+
+
+def _nodes(model: Any, message: str) -> list[str]:
+    """The nodes whose kind of operator an error's message names as unsupported."""
+    named = message.partition("not supported for frontend ONNX:")[2].replace(",", " ").split()
+    return [
+        f"node {node.name!r} ({node.op_type})" for node in model.graph.node if node.op_type in named
+    ]
+
+
+def _onnx() -> Any:
+    try:
+        import onnx  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigError(
+            "the package onnx is not installed", hint="Install chameleon-tuner-tvm[networks]."
+        ) from error
+    return onnx
+
+
+def _words(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -1,0 +1,144 @@
+"""What NVIDIA GPUs can do, from the target alone: no device and no driver is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import attrs
+from chameleon_core.errors import TargetError
+
+_KIB = 1024
+_ARCH = re.compile(r"sm_(\d+)(\d)[af]?")
+_HINT = "Such as 'cuda -arch=sm_80', or a tag such as 'nvidia/nvidia-a100'."
+
+DEFAULTS = {
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 48 * _KIB,
+    "registers_per_block": 64 * _KIB,
+    "thread_warp_size": 32,
+}
+"""Limits of a block that all architectures since sm_50 share; more shared memory than that has to
+be asked for at launch, which TVM's static allocations do not."""
+
+MAX_REGISTERS_PER_THREAD = 255
+MAX_VECTOR_BYTES = 16
+"""The widest load or store of one thread."""
+
+_MULTIPROCESSORS = {
+    (5, 0): (2048, 64, 32),
+    (5, 2): (2048, 96, 32),
+    (5, 3): (2048, 64, 32),
+    (6, 0): (2048, 64, 32),
+    (6, 1): (2048, 96, 32),
+    (6, 2): (2048, 64, 32),
+    (7, 0): (2048, 96, 32),
+    (7, 2): (2048, 96, 32),
+    (7, 5): (1024, 64, 16),
+    (8, 0): (2048, 164, 32),
+    (8, 6): (1536, 100, 16),
+    (8, 7): (1536, 164, 16),
+    (8, 9): (1536, 100, 24),
+    (9, 0): (2048, 228, 32),
+    (10, 0): (2048, 228, 32),
+    (10, 3): (2048, 228, 32),
+    (11, 0): (1536, 228, 24),
+    (12, 0): (1536, 100, 24),
+    (12, 1): (1536, 100, 24),
+}
+"""Per compute capability: threads, KiB of shared memory and blocks that fit a multiprocessor (the
+CUDA programming guide's table of technical specifications)."""
+
+
+@attrs.frozen(kw_only=True)
+class GpuInfo:
+    """What a GPU schedule has to know about its target.
+
+    Attributes:
+        arch: as nvcc names it, ``sm_80`` say.
+        max_threads_per_block: of one block.
+        max_shared_memory_per_block: bytes that a block can declare.
+        registers_per_block: 32-bit registers that a block's threads share.
+        warp_size: threads that execute together.
+        threads_per_multiprocessor: resident threads.
+        shared_per_multiprocessor: bytes of shared memory.
+        blocks_per_multiprocessor: resident blocks.
+    """
+
+    arch: str
+    max_threads_per_block: int
+    max_shared_memory_per_block: int
+    registers_per_block: int
+    warp_size: int
+    threads_per_multiprocessor: int
+    shared_per_multiprocessor: int
+    blocks_per_multiprocessor: int
+
+
+def capability(arch: str) -> tuple[int, int]:
+    """The compute capability that an architecture's name stands for.
+
+    Raises:
+        TargetError: no such architecture is known.
+    """
+    found = _ARCH.fullmatch(arch)
+    version = (int(found[1]), int(found[2])) if found else None
+    if version not in _MULTIPROCESSORS:
+        known = ", ".join(f"sm_{major}{minor}" for major, minor in _MULTIPROCESSORS)
+        raise TargetError(
+            f"{arch!r} is not a CUDA architecture whose limits are known",
+            hint=f"Known ones are {known}.",
+        )
+    return version
+
+
+def with_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
+    """A CUDA target's values with the limits filled in that follow from its architecture.
+
+    Args:
+        value: what the user wrote.
+        device: whether this machine has a GPU, whose architecture TVM finds out by itself.
+
+    Raises:
+        TargetError: no architecture is named and there is no device to ask, or it is unknown.
+    """
+    arch = value.get("arch")
+    if arch is None and not device:
+        raise TargetError(
+            "the target 'cuda' names no architecture, and this machine has no GPU to ask",
+            hint=_HINT,
+        )
+    if arch is not None:
+        capability(str(arch))
+    return {**DEFAULTS, **value}
+
+
+@cache
+def gpu_info(target: str) -> GpuInfo:
+    """The facts about a canonical CUDA target.
+
+    Raises:
+        TargetError: it is no CUDA target, or of an architecture that is not known.
+    """
+    value = json.loads(target)
+    if value.get("kind") != "cuda":
+        raise TargetError(
+            f"target kind {value.get('kind')!r} has no CUDA device to describe", hint=_HINT
+        )
+    if "arch" not in value:
+        raise TargetError("the CUDA target names no architecture", hint=_HINT)
+    arch = str(value["arch"])
+    threads, shared, blocks = _MULTIPROCESSORS[capability(arch)]
+    limits = {name: int(value.get(name, default)) for name, default in DEFAULTS.items()}
+    return GpuInfo(
+        arch=arch,
+        max_threads_per_block=limits["max_threads_per_block"],
+        max_shared_memory_per_block=limits["max_shared_memory_per_block"],
+        registers_per_block=limits["registers_per_block"],
+        warp_size=limits["thread_warp_size"],
+        threads_per_multiprocessor=threads,
+        shared_per_multiprocessor=shared * _KIB,
+        blocks_per_multiprocessor=blocks,
+    )

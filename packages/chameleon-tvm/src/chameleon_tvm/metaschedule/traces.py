@@ -1,0 +1,117 @@
+"""MetaSchedule's traces: of configurations, as JSON, and back to configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from chameleon_core.space import Choice
+
+from chameleon_tvm.quick_tvm import Schedule, Trace
+from chameleon_tvm.spaces.sketch.plan import Decision, ThinnedFactorization
+from chameleon_tvm.spaces.sketch.provider import SketchPlan
+from chameleon_tvm.spaces.sketch.schedule import schedule
+
+_POSTPROCESSING = "EnterPostproc"
+
+
+def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
+    """The schedule of a configuration with its trace, as MetaSchedule's strategies make them.
+
+    Args:
+        plan: the task's sketches.
+        config: knob indices.
+
+    Raises:
+        InvalidConfigurationError: the configuration names no program.
+    """
+    generated, base = plan.generated, _Fresh(plan.generated.base)
+    marked = (_EnterPostprocessing(), *generated.postprocessors)
+    schedule(
+        attrs.evolve(generated, base=base, postprocessors=marked),
+        plan.decisions,
+        plan.plain.decode(config),
+    )
+    return base.made
+
+
+class _Fresh:
+    """Hands out a schedule with an empty trace, and keeps it, in the place of a base schedule."""
+
+    def __init__(self, base: Schedule) -> None:
+        self.made = Schedule(base.mod)
+
+    def copy(self) -> Schedule:
+        return self.made
+
+
+class _EnterPostprocessing:
+    """Marks where in a trace the post-processors begin: MetaSchedule drops what follows."""
+
+    def apply(self, made: Schedule) -> bool:
+        made.enter_postproc()
+        return True
+
+
+def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
+    """The configuration whose trace this is; None where it is of none of the plan's sketches.
+
+    Args:
+        plan: the task's sketches.
+        trace: what a database recorded.
+    """
+    instructions, decisions = _before_postprocessing(trace)
+    for number, sketch in enumerate(plan.generated.sketches):
+        if _before_postprocessing(sketch.trace)[0] == instructions:
+            return _chosen(plan, number, decisions)
+    return None
+
+
+def _before_postprocessing(trace: Trace) -> tuple[list[Any], list[Any]]:
+    """A trace's instructions and decisions before post-processors added theirs."""
+    instructions, decisions = trace_json(trace)
+    kinds = [instruction[0] for instruction in instructions]
+    end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
+    return instructions[:end], [value for place, value in sorted(decisions) if place < end]
+
+
+def _chosen(plan: SketchPlan, number: int, taken: Sequence[Any]) -> tuple[int, ...] | None:
+    indices = dict.fromkeys(plan.plain.index, 0)
+    indices[plan.plain.knobs[0].name] = number
+    for decision, value in zip(plan.decisions[number], taken, strict=True):
+        if decision.knob is None:
+            continue
+        try:
+            indices[decision.knob] = _index(plan, decision, value)
+        except (KeyError, ValueError, IndexError):  # a choice that the space leaves out
+            return None
+    return tuple(indices.values())
+
+
+def _index(plan: SketchPlan, decision: Decision, value: Any) -> int:
+    assert decision.knob is not None  # noqa: S101 - narrows the type; the caller checked
+    knob = plan.plain.knobs[plan.plain.index[decision.knob]]
+    if isinstance(knob, ThinnedFactorization):
+        return knob.index_of(tuple(int(factor) for factor in value))
+    if decision.sample.kind == "SampleCategorical":
+        return int(value)  # options are in the order of the candidates
+    assert isinstance(knob, Choice)  # noqa: S101 - compute locations are choices
+    return knob.options.index(int(value))
+
+
+def trace_json(trace: Trace) -> Any:
+    """A trace as JSON values: instructions, and pairs of an instruction's place and decision."""
+    return _plain(trace.as_json())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | bytes):
+        return str(value)
+    if isinstance(value, int | float | bool) or value is None:
+        return value
+    if hasattr(value, "items"):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if hasattr(value, "__iter__"):
+        return [_plain(entry) for entry in value]
+    return int(value) if "Int" in type(value).__name__ else float(value)

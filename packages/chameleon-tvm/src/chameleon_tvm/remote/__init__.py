@@ -1,0 +1,1 @@
+"""Kernels on devices that are not this process's own: built here, loaded and timed there."""

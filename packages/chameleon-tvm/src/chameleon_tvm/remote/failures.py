@@ -1,0 +1,89 @@
+"""What TVM's errors mean: a lost device, too little memory, too little time, or a bad kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from chameleon_core.errors import ChameleonError, DeviceLostError, TargetError
+
+_REPORTED = "Error caught from RPC call"
+_EXPIRED = re.compile(r"RPCSessionTimeoutError|session has expired", re.IGNORECASE)
+_MEMORY = re.compile(
+    r"out of memory|bad_alloc|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|cannot allocate memory|OutOfResource",
+    re.IGNORECASE,
+)
+_VERSIONS = re.compile(r"server protocol=\s*([^,\s]+),\s*client protocol=\s*([^,\s]+)")
+_LOST = re.compile(
+    r"connection (?:reset|refused|closed|aborted|timed out)|broken pipe|transport endpoint"
+    r"|connection was (?:reset|closed)|channel closes|socket error|SocketError|TCPSocket"
+    r"|rpc_socket|rpc_channel|RPCEndpoint|rpc_endpoint|unexpected end|kShutdown"
+    r"|no route to host|network is unreachable|bad file descriptor",
+    re.IGNORECASE,
+)
+_FAULT = re.compile(
+    r"illegal memory access|illegal instruction|unspecified launch failure|misaligned address"
+    r"|launch timed out|device-side assert|hardware stack|invalid program counter"
+    r"|CUDA_ERROR_(?:ILLEGAL|LAUNCH|MISALIGNED|HARDWARE|ASSERT|INVALID_PC)|launch failure",
+    re.IGNORECASE,
+)
+
+
+@contextlib.contextmanager
+def remote_calls(name: str) -> Iterator[None]:
+    """Raise what TVM's errors mean while the context lasts.
+
+    Args:
+        name: of the device, for messages.
+
+    Raises:
+        DeviceLostError: the connection broke.
+        TimeoutError: the session was ended by the server because it lasted too long.
+        MemoryError: the device's memory is full.
+        TargetError: the server speaks another version of the protocol.
+    """
+    try:
+        yield
+    except (ChameleonError, MemoryError):
+        raise
+    except Exception as error:
+        meant = meaning(error, name)
+        if meant is error:
+            raise
+        raise meant from error
+
+
+def meaning(error: Exception, name: str) -> Exception:
+    """What an error of TVM's means; the error itself where it is the candidate's own."""
+    text = str(error)
+    versions = _VERSIONS.search(text)
+    if versions is not None:
+        return TargetError(
+            f"{name} runs another TVM: its RPC protocol is {versions[1]}, ours {versions[2]}",
+            hint="Install the same version of apache-tvm on both sides.",
+        )
+    if _EXPIRED.search(text):
+        return TimeoutError(f"{name} ended the session, which had lasted too long")
+    if _MEMORY.search(text):
+        return MemoryError(f"out of memory on {name}: {_first_line(text)}")
+    # What the server itself reports came over a connection that holds.
+    broke = _REPORTED not in text and _LOST.search(text)
+    if broke or isinstance(error, (ConnectionError, EOFError)):
+        return DeviceLostError(
+            f"the connection to {name} broke: {_first_line(text)}",
+            hint="The kernel may have crashed the server, or the device went away.",
+        )
+    return error
+
+
+def ruins_context(error: BaseException) -> bool:
+    """Whether an error leaves a GPU's context unusable, so that only a new process helps."""
+    return _FAULT.search(str(error)) is not None
+
+
+def _first_line(text: str) -> str:
+    """The line that says most: TVM's errors end with it, after a backtrace."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no message"

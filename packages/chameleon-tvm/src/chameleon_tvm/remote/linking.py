@@ -1,0 +1,93 @@
+"""Linking compiled functions for the machine that runs them, which may not be this one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from chameleon_tvm.quick_tvm import codegen, tvm
+
+LINKER = "CHAMELEON_LINKER"
+"""Environment variable that names the cross compiler to link with (``aarch64-linux-gnu-g++``), or
+is ``none``: then objects are sent and linked where they run."""
+
+_SAME = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@attrs.frozen(kw_only=True)
+class Linking:
+    """How a library for a target is made.
+
+    Attributes:
+        name: of the file; its ending says what it is.
+        fcompile: links objects, as ``export_library`` calls it; TVM's choice where None.
+    """
+
+    name: str
+    fcompile: Callable[..., Any] | None = None
+
+    def export(self, compiled: tvm.runtime.Executable, folder: Path) -> str:
+        """Write the library into a folder and return its name."""
+        compiled.export_library(str(folder / self.name), fcompile=self.fcompile)
+        return self.name
+
+
+_OBJECTS = Linking(name="kernel.tar")
+_LIBRARY = Linking(name="kernel.so")
+
+
+def linking_for(target: tvm.target.Target) -> Linking:
+    """How to link for a target: here where something can, else where it runs."""
+    wanted = os.environ.get(LINKER, "")
+    if wanted == "none":
+        return _OBJECTS
+    if wanted:
+        return _cross(wanted)
+    triple = host_triple(target)
+    if architecture(triple) == architecture(own_triple()) and _system(triple) == "linux":
+        return _LIBRARY
+    for name in _linkers(triple):
+        if shutil.which(name):
+            return _cross(name)
+    return _OBJECTS
+
+
+def own_triple() -> str:
+    """This machine's triple, as LLVM names it."""
+    return str(codegen.llvm_get_system_triple())
+
+
+def host_triple(target: tvm.target.Target) -> str:
+    """The triple of the processor that calls a target's kernels."""
+    host = target if target.kind.name == "llvm" else target.host
+    triple = "" if host is None else str(host.attrs.get("mtriple", ""))
+    return triple or own_triple()
+
+
+def architecture(triple: str) -> str:
+    """The processor architecture in a triple, by one name each."""
+    first = triple.partition("-")[0].lower()
+    return _SAME.get(first, first)
+
+
+def _system(triple: str) -> str:
+    return "linux" if "linux" in triple else triple.rpartition("-")[2]
+
+
+def _linkers(triple: str) -> Iterable[str]:
+    """Names that a cross compiler for a triple usually has."""
+    without_vendor = triple.replace("-unknown-", "-").replace("-pc-", "-").replace("-none-", "-")
+    for one in dict.fromkeys((triple, without_vendor)):
+        yield f"{one}-g++"
+        yield f"{one}-gcc"
+
+
+def _cross(compiler: str) -> Linking:
+    from tvm.support import cc  # noqa: PLC0415 - only where something is linked for another machine
+
+    return Linking(name="kernel.so", fcompile=cc.cross_compiler(compiler))

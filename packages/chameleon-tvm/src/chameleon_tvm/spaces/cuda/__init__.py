@@ -1,0 +1,1 @@
+"""Hand-written templates for CUDA targets."""

@@ -1,0 +1,112 @@
+"""A configuration of a CUDA template applied to the operator's TensorIR function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from chameleon_tvm.quick_tvm import Schedule, tirx
+from chameleon_tvm.spaces.cuda.nest import Nest
+
+
+@attrs.frozen(kw_only=True)
+class Blocks:
+    """The parts of a function that its schedule deals with.
+
+    Attributes:
+        anchor: the block that sums.
+        loops: names of the anchor's loops in the function's order: of output and reduction axes,
+            and of others, each iteration of which is a copy of the nest.
+        groups: how many groups of channels the loop ``f`` goes through; each is a copy.
+        inlined: blocks that are computed where they are read (padding).
+        epilogue: the block that makes outputs of sums; None where sums are the outputs.
+    """
+
+    anchor: str
+    loops: tuple[str, ...]
+    groups: int = 1
+    inlined: tuple[str, ...] = ()
+    epilogue: str | None = None
+
+
+def scheduled(
+    function: tirx.PrimFunc, nest: Nest, blocks: Blocks, values: Mapping[str, Any]
+) -> tirx.PrimFunc:
+    """The function of one configuration, its loops bound to a GPU's blocks and threads.
+
+    Args:
+        function: unscheduled; the anchor reads the nest's operands in their order.
+        nest: its loop nest.
+        blocks: its parts.
+        values: a decoded configuration.
+    """
+    schedule = Schedule(function)
+    anchor = schedule.get_sblock(blocks.anchor)
+    if blocks.epilogue is None:
+        output = schedule.cache_write(anchor, 0, "local")
+    else:
+        output = schedule.get_sblock(blocks.epilogue)
+        schedule.set_scope(anchor, 0, "local")
+    staged = [schedule.cache_read(anchor, number, "shared") for number in range(len(nest.operands))]
+    for name in blocks.inlined:
+        schedule.compute_inline(schedule.get_sblock(name))
+    grid, thread, steps = _tile(schedule, anchor, nest, blocks, values)
+    schedule.reverse_compute_at(output, thread, preserve_unit_loops=True)
+    threads = _threads(nest, values)
+    for block, operand in zip(staged, nest.operands, strict=True):
+        if operand.turned:
+            schedule.transform_layout(block, ("write", 0), lambda *at: (*at[:-2], at[-1], at[-2]))
+        schedule.compute_at(block, steps[-1], preserve_unit_loops=True)
+        own = schedule.get_loops(block)[-len(operand.dimensions) :]
+        _fetch_together(schedule, own, threads, int(values.get(operand.knob, 1)))
+    schedule.decompose_reduction(anchor, steps[0])
+    if values["auto_unroll_max_step"]:
+        schedule.annotate(grid, "pragma_auto_unroll_max_step", values["auto_unroll_max_step"])
+        schedule.annotate(grid, "pragma_unroll_explicit", values["unroll_explicit"])
+    return schedule.mod["main"]
+
+
+def _tile(
+    schedule: Schedule, anchor: Any, nest: Nest, blocks: Blocks, values: Mapping[str, Any]
+) -> tuple[Any, Any, list[Any]]:
+    """Split, order and bind the anchor's loops: the grid's, the threads', the steps' loops."""
+    loops = dict(zip(blocks.loops, schedule.get_loops(anchor), strict=True))
+    outputs = [axis.name for axis in nest.outputs]
+    reductions = [axis.name for axis in nest.reductions]
+    copies = [loop for name, loop in loops.items() if name not in {*outputs, *reductions}]
+    if blocks.groups > 1:
+        group, loops["f"] = schedule.split(loops["f"], [blocks.groups, None])
+        copies.append(group)
+    tiles = [schedule.split(loops[a.name], list(values[a.knob])) for a in nest.outputs]
+    sums = [
+        schedule.split(loops[a.name], [1, a.extent] if a.whole else list(values[a.knob]))
+        for a in nest.reductions
+    ]
+    parts = [list(part) for part in zip(*tiles, strict=True)]
+    steps, rest = ([pair[at] for pair in sums] for at in (0, 1))
+    schedule.reorder(*copies, *parts[0], *parts[1], *parts[2], *steps, *rest, *parts[3])
+    grid = schedule.fuse(*copies, *parts[0])
+    virtual, thread = (schedule.fuse(*part) for part in parts[1:3])
+    schedule.bind(grid, "blockIdx.x")
+    schedule.bind(virtual, "vthread.x")
+    schedule.bind(thread, "threadIdx.x")
+    return grid, thread, steps
+
+
+def _threads(nest: Nest, values: Mapping[str, Any]) -> int:
+    threads = 1
+    for axis in nest.outputs:
+        threads *= int(values[axis.knob][2])
+    return threads
+
+
+def _fetch_together(schedule: Schedule, loops: Sequence[Any], threads: int, width: int) -> None:
+    """Share a copy among the threads, neighbouring elements among neighbouring threads."""
+    together = schedule.fuse(*loops)
+    if width > 1:
+        together, vector = schedule.split(together, [None, width])
+        schedule.vectorize(vector)
+    _, thread = schedule.split(together, [None, threads])
+    schedule.bind(thread, "threadIdx.x")

@@ -1,0 +1,212 @@
+"""CUDA templates of matrix products in half precision, on tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_core.space import (
+    Choice,
+    Constraint,
+    DesignSpace,
+    Factorization,
+    FeatureBlock,
+    Knob,
+    Values,
+)
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+from chameleon_tvm.gpus import MAX_REGISTERS_PER_THREAD, capability, gpu_info
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.cuda.estimates import ENOUGH_BLOCKS
+from chameleon_tvm.spaces.cuda.fragments import APART, BANKS, SIDE, WARP, Product, scheduled
+from chameleon_tvm.spaces.cuda.nest import ALIGNMENT
+from chameleon_tvm.spaces.cuda.tiling import UNROLL_STEPS, first_guesses
+from chameleon_tvm.spaces.cuda.verify import verify
+from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.targets import tvm_target
+
+HALF_BYTES, SUM_BYTES = 2, 4
+SUM_REGISTERS = SIDE * SIDE // WARP
+"""Registers of a lane that a fragment of float32 sums takes; operands take as many."""
+OTHER_REGISTERS = 40
+FEATURES = ("log_blocks", "log_warps", "loads", "staged", "log_shared_bytes")
+"""Blocks of the launch, warps of a block, fragments that a warp loads, and elements that a block
+stages, per fragment multiplied; and shared memory."""
+WIDTHS = (1, 2, 4, 8)
+"""Elements that a thread may load at once: 16 bytes at most."""
+
+Numbers = NDArray[np.int64]
+
+
+class TensorCoreTemplate(Template):
+    """Products of float16 matrices whose sizes are multiples of a fragment's.
+
+    Args:
+        task: a dense or batch_matmul operator in float16.
+        options: of the space; they choose nothing here.
+
+    Raises:
+        ConfigError: sizes do not divide into fragments, or the GPU has no tensor cores.
+    """
+
+    plain_loops: ClassVar[bool] = False
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options
+        self.task = task
+        self.info = gpu_info(task.target)
+        self.batch, self.rows, self.columns, self.inner, self.product = _sizes(task)
+        sizes = (self.rows, self.columns, self.inner)
+        if any(size % SIDE for size in sizes):
+            raise ConfigError(
+                f"tensor cores multiply fragments of {SIDE}x{SIDE}x{SIDE}; task {task.name!r} "
+                f"is {' x '.join(map(str, sizes))}",
+                hint="Pad it to multiples of 16, or use `space: sketch`.",
+            )
+        if capability(self.info.arch) < (7, 0):
+            raise ConfigError(
+                f"{self.info.arch} has no tensor cores", hint="Use float32, or `space: sketch`."
+            )
+
+    @cached_property
+    def unscheduled(self) -> tirx.PrimFunc:
+        """The operator's function."""
+        return operator_of(self.task).prim_func()
+
+    def space(self) -> DesignSpace:
+        knobs: list[Knob] = [
+            Factorization(name="tile_m", extent=self.rows // SIDE, parts=3),
+            Factorization(name="tile_n", extent=self.columns // SIDE, parts=3),
+            Factorization(name="tile_k", extent=self.inner // SIDE, parts=2),
+            Choice(name="auto_unroll_max_step", options=UNROLL_STEPS),
+            Choice(name="unroll_explicit", options=(0, 1)),
+            *(Choice(name=f"vector_{name}", options=WIDTHS) for name in self.product.names),
+        ]
+        constraints = self._constraints()
+        bare = DesignSpace(knobs, constraints=constraints)
+        return DesignSpace(
+            knobs,
+            constraints=constraints,
+            features=FeatureBlock(names=FEATURES, compute=self._features),
+            start=first_guesses(bare, self._cost, ["tile_m", "tile_n", "tile_k"]),
+        )
+
+    def _constraints(self) -> tuple[Constraint, ...]:
+        info = self.info
+        return (
+            Constraint(
+                reason=f"a block has more than {info.max_threads_per_block} threads",
+                holds=lambda v: _warps(v) * WARP <= info.max_threads_per_block,
+            ),
+            Constraint(
+                reason="a warp's fragments need more registers than there are",
+                holds=lambda v: (
+                    (_registers(v) <= MAX_REGISTERS_PER_THREAD)
+                    & (_registers(v) * _warps(v) * WARP <= info.registers_per_block)
+                ),
+            ),
+            Constraint(
+                reason="a block's tiles do not fit "
+                f"{info.max_shared_memory_per_block} bytes of shared memory",
+                holds=lambda v: (
+                    shared_bytes(v, transposed=self.product.transposed)
+                    <= info.max_shared_memory_per_block
+                ),
+            ),
+        )
+
+    def _cost(self, values: Values) -> NDArray[np.float64]:
+        """A rough relative cost: reads of shared memory, over the share of the GPU that is busy."""
+        blocks, warps, loads, staged, _ = self._features(values).T
+        narrow = sum(1.0 / values[f"vector_{name}"] for name in self.product.names)
+        work = loads + staged * (1.0 + narrow) + 0.5 / values["tile_k"][:, 1]
+        busy = np.minimum(1.0, 2.0**blocks / ENOUGH_BLOCKS) * np.minimum(1.0, 2.0**warps / 4.0)
+        cost: NDArray[np.float64] = work / busy
+        return cost
+
+    def _features(self, values: Values) -> NDArray[np.float64]:
+        """Analytical features, shape (n, len(FEATURES))."""
+        m, n = values["tile_m"].astype(np.float64), values["tile_n"].astype(np.float64)
+        shared = shared_bytes(values, transposed=self.product.transposed)
+        columns = (
+            np.log2(self.batch * m[:, 0] * n[:, 0]),
+            np.log2(_warps(values)),
+            1.0 / m[:, 2] + 1.0 / n[:, 2],
+            1.0 / (m[:, 1] * m[:, 2]) + 1.0 / (n[:, 1] * n[:, 2]),
+            np.log2(shared),
+        )
+        return np.stack(columns, axis=1)
+
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        """The function of a legal configuration.
+
+        Raises:
+            InvalidConfigurationError: it breaks a limit of the GPU all the same.
+        """
+        made = scheduled(self.unscheduled, self.product, values)
+        verify(made, tvm_target(self.task.target), self.info)
+        return made
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # one order serves all
+        return [np.ascontiguousarray(array.T) for array in constants[:1]] + constants[1:]
+
+
+def shared_bytes(values: Values, *, transposed: bool) -> Numbers:
+    """Shared memory of a block: a step of both sides, and all of the sums; shape (n,).
+
+    Args:
+        values: of n configurations.
+        transposed: whether the right side is stored as (n, k).
+    """
+    rows = values["tile_m"][:, 1] * values["tile_m"][:, 2] * SIDE
+    columns = values["tile_n"][:, 1] * values["tile_n"][:, 2] * SIDE
+    depth = values["tile_k"][:, 1] * SIDE
+    right = (columns, depth) if transposed else (depth, columns)
+    staged = [length * _row(row) * HALF_BYTES for length, row in ((rows, depth), right)]
+    sizes = [*staged, rows * columns * SUM_BYTES]
+    total: Numbers = np.asarray(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))
+    return total
+
+
+def _row(elements: Numbers) -> Numbers:
+    """Elements from one row of a staged tile to the next."""
+    return elements + (APART - elements) % BANKS
+
+
+def _warps(values: Values) -> Numbers:
+    warps: Numbers = values["tile_m"][:, 1] * values["tile_n"][:, 1]
+    return warps
+
+
+def _registers(values: Values) -> Numbers:
+    rows, columns = values["tile_m"][:, 2], values["tile_n"][:, 2]
+    fragments = rows * columns + rows + columns
+    return np.asarray(fragments * SUM_REGISTERS + OTHER_REGISTERS)
+
+
+def _sizes(task: Task) -> tuple[int, int, int, int, Product]:
+    """Batch, rows, columns and depth of a task, and its function."""
+    if task.operator == DenseSpec.kind:
+        dense = DenseSpec.of(task)
+        product = Product(
+            anchor="dense", batched=False, transposed=False, names=("data", "weights")
+        )
+        return 1, dense.input[0], dense.units, dense.input[1], product
+    spec = BatchMatmulSpec.of(task)
+    product = Product(
+        anchor="batch_matmul",
+        batched=True,
+        transposed=spec.transpose_b,
+        names=("left", "right"),
+    )
+    return spec.a[0], spec.a[1], spec.columns, spec.a[2], product

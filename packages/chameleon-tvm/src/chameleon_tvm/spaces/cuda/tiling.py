@@ -1,0 +1,152 @@
+"""Knobs, legality, features and first guesses of CUDA templates, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from chameleon_core.space import (
+    Choice,
+    Constraint,
+    DesignSpace,
+    Factorization,
+    FeatureBlock,
+    Knob,
+    Values,
+)
+from numpy.typing import NDArray
+
+from chameleon_tvm.gpus import MAX_REGISTERS_PER_THREAD, MAX_VECTOR_BYTES, GpuInfo
+from chameleon_tvm.spaces.cuda.estimates import (
+    FLOAT_BYTES,
+    NAMES,
+    features,
+    guessed_cost,
+    registers,
+)
+from chameleon_tvm.spaces.cuda.nest import Nest, Operand
+
+MAX_VIRTUAL_THREADS = 8
+"""The limit that TVM's GPU check sets on ``vthread``."""
+UNROLL_STEPS = (0, 512, 1500)
+"""Bodies of at most so many statements are unrolled: the choices of AutoTVM's CUDA templates."""
+GUESSES = 16
+_DRAWN = 8192
+_TILE_PARTS = 4
+
+
+def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
+    """The design space of a nest on a GPU, with its first guesses."""
+    knobs, constraints = _knobs(nest), _constraints(nest, info)
+    block = FeatureBlock(names=NAMES, compute=lambda values: features(nest, info, values))
+    bare = DesignSpace(knobs, constraints=constraints)
+    start = first_guesses(
+        bare,
+        lambda values: guessed_cost(nest, info, values),
+        [axis.knob for axis in nest.outputs],
+    )
+    return DesignSpace(knobs, constraints=constraints, features=block, start=start)
+
+
+def _knobs(nest: Nest) -> list[Knob]:
+    """The paper's knobs by name (seed 001, Table 1), then the width of loads."""
+    knobs: list[Knob] = [
+        Factorization(name=axis.knob, extent=axis.extent, parts=_TILE_PARTS)
+        for axis in nest.outputs
+    ]
+    knobs += [
+        Factorization(name=axis.knob, extent=axis.extent, parts=2)
+        for axis in nest.reductions
+        if not axis.whole
+    ]
+    knobs.append(Choice(name="auto_unroll_max_step", options=UNROLL_STEPS))
+    knobs.append(Choice(name="unroll_explicit", options=(0, 1)))
+    for operand in nest.operands:
+        widths = _widths(nest, operand)
+        if len(widths) > 1:
+            knobs.append(Choice(name=operand.knob, options=widths))
+    return knobs
+
+
+def _widths(nest: Nest, operand: Operand) -> tuple[int, ...]:
+    """Elements that a thread may load at once, for some tile."""
+    extents = {axis.name: axis.extent for axis in (*nest.outputs, *nest.reductions)}
+    extent = extents.get(operand.vector_axis or "", 1)
+    widest = MAX_VECTOR_BYTES // FLOAT_BYTES
+    return tuple(width for width in (1, 2, 4) if width <= widest and extent % width == 0)
+
+
+def _constraints(nest: Nest, info: GpuInfo) -> list[Constraint]:
+    """What a legal configuration meets; the cheapest and most selective first."""
+    fewest = min(info.warp_size, nest.points)
+    return [
+        Constraint(
+            reason=f"a block has more than {info.max_threads_per_block} threads, "
+            f"or fewer than {fewest}",
+            holds=lambda v: _within(nest.threads(v), fewest, info.max_threads_per_block),
+        ),
+        Constraint(
+            reason=f"more than the {MAX_VIRTUAL_THREADS} virtual threads that TVM accepts",
+            holds=lambda v: nest.virtual_threads(v) <= MAX_VIRTUAL_THREADS,
+        ),
+        Constraint(
+            reason="a thread's sums and operands need more registers than there are",
+            holds=lambda v: _fits_registers(nest, info, v),
+        ),
+        Constraint(
+            reason="a block's operands do not fit "
+            f"{info.max_shared_memory_per_block} bytes of shared memory",
+            holds=lambda v: nest.shared_bytes(v, FLOAT_BYTES) <= info.max_shared_memory_per_block,
+        ),
+        Constraint(
+            reason="a vector of neighbours would reach beyond the tile that is loaded",
+            holds=lambda v: _whole_vectors(nest, v),
+        ),
+    ]
+
+
+def _within(number: NDArray[np.int64], least: int, most: int) -> NDArray[np.bool_]:
+    return np.asarray((number >= least) & (number <= most))
+
+
+def _fits_registers(nest: Nest, info: GpuInfo, values: Values) -> NDArray[np.bool_]:
+    """Whether a thread, and all threads of a block, find their registers."""
+    needed = registers(nest, values)
+    # Registers are given out to whole warps.
+    threads = -(-nest.threads(values) // info.warp_size) * info.warp_size
+    return np.asarray(
+        (needed <= MAX_REGISTERS_PER_THREAD) & (needed * threads <= info.registers_per_block)
+    )
+
+
+def _whole_vectors(nest: Nest, values: Values) -> NDArray[np.bool_]:
+    block = nest.block(values)
+    whole = np.ones(len(values["auto_unroll_max_step"]), np.bool_)
+    for operand in nest.operands:
+        if operand.knob in values:
+            whole &= block[operand.vector_axis or ""] % values[operand.knob] == 0
+    return whole
+
+
+def first_guesses(
+    space: DesignSpace, cost: Callable[[Values], NDArray[np.float64]], tiles: Sequence[str]
+) -> NDArray[np.int32]:
+    """Of a fixed sample, those of lowest guessed cost, no two with the same tiles.
+
+    Args:
+        space: without guesses.
+        cost: of n configurations, shape (n,).
+        tiles: names of the knobs that make a tile.
+    """
+    drawn = space.sample(_DRAWN, np.random.default_rng(_seed(space)))
+    if not len(drawn):
+        return drawn
+    ranked = drawn[np.argsort(cost(space.values(drawn)), kind="stable")]
+    columns = [space.index[name] for name in tiles]
+    _, first = np.unique(ranked[:, columns], axis=0, return_index=True)
+    return ranked[np.sort(first)[:GUESSES]]
+
+
+def _seed(space: DesignSpace) -> int:
+    """The same in every process for the same space."""
+    return space.size % (1 << 32)

@@ -1,0 +1,49 @@
+"""Signals while the main thread does not listen to them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from chameleon_core.errors import ExitCode
+from chameleon_core.loop import Interruption
+
+# The main thread is in a C function that no signal ends, as in a compiler.
+DEAF = """
+import ctypes
+import signal
+from chameleon_core.loop import Interruption
+
+with Interruption().signals():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    print("ready", flush=True)
+    ctypes.CDLL(None).sleep(60)
+"""
+
+
+def test_the_second_signal_ends_a_process_amid_foreign_code():
+    process = subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == ExitCode.INTERRUPTED
+    process.stdout.close()
+
+
+def test_nothing_is_left_of_listening():
+    before = signal.getsignal(signal.SIGINT)
+    for _ in range(3):
+        with Interruption().signals():
+            assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.set_wakeup_fd(-1) == -1
+    for thread in threading.enumerate():
+        if thread.name == "signals":
+            thread.join(timeout=10)
+            assert not thread.is_alive()

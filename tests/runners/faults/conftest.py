@@ -1,0 +1,99 @@
+"""Every runner that the shared suite of faults is played against.
+
+A runner joins by adding a ``Harness`` to ``HARNESSES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import Runner
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_runners.local import LocalRunner
+from chameleon_runners.options import LocalOptions
+from chameleon_runners.testing.devices import fault_place
+from chameleon_runners.testing.faults import Fault
+
+from ..conftest import QUICK, carriers, folders  # noqa: TID252 - tests are no package
+
+EXPECTED = {
+    Fault.NONE: None,
+    Fault.INVALID: FailureKind.INVALID,
+    Fault.BUILD_RAISES: FailureKind.BUILD_ERROR,
+    Fault.BUILD_HANGS: FailureKind.BUILD_TIMEOUT,
+    Fault.BUILD_SEGFAULTS: FailureKind.CRASH,
+    Fault.SEGFAULTS: FailureKind.CRASH,
+    Fault.ABORTS: FailureKind.CRASH,
+    Fault.HANGS: FailureKind.RUN_TIMEOUT,
+    Fault.HANGS_BLOCKING_SIGNALS: FailureKind.RUN_TIMEOUT,
+    Fault.EATS_MEMORY: FailureKind.OUT_OF_MEMORY,
+    Fault.PRINTS: None,
+    Fault.PRINTS_WITHOUT_END: FailureKind.RUN_TIMEOUT,
+    Fault.SCRIBBLES: FailureKind.CRASH,
+    Fault.FORKS: None,
+    Fault.FORKS_AND_HANGS: FailureKind.RUN_TIMEOUT,
+    Fault.RETURNS_TWICE: None,
+    Fault.EXITS: FailureKind.RUN_ERROR,
+    Fault.EXITS_HARD: FailureKind.CRASH,
+    Fault.WRONG: FailureKind.WRONG_OUTPUT,
+    Fault.WRONG_SHAPE: FailureKind.WRONG_OUTPUT,
+    Fault.WRONG_DTYPE: FailureKind.WRONG_OUTPUT,
+    Fault.NAN: FailureKind.WRONG_OUTPUT,
+    Fault.RAISES: FailureKind.RUN_ERROR,
+    Fault.SLOW: None,
+    Fault.DISCONNECTS: FailureKind.CRASH,
+    Fault.EXHAUSTS_DEVICE: FailureKind.OUT_OF_MEMORY,
+}
+"""What each fault is recorded as, by every runner unless its harness says otherwise."""
+
+SHARED = {name: QUICK[name] for name in QUICK if name != "leader_rounds"}
+
+
+@attrs.frozen(kw_only=True)
+class Harness:
+    """A runner as the suite needs it.
+
+    Attributes:
+        make: makes the runner; takes options to change and a folder for what it needs.
+        differs: faults that it records as something else than the others.
+    """
+
+    make: Callable[..., Runner]
+    differs: dict[Fault, FailureKind | None] = attrs.field(factory=dict)
+
+    def expected(self, fault: Fault) -> FailureKind | None:
+        """What a fault is recorded as."""
+        return self.differs.get(fault, EXPECTED[fault])
+
+
+def make_local(_folder: Path, **options: Any) -> Runner:
+    return LocalRunner(LocalOptions(**{**QUICK, **options}))
+
+
+def make_fleet(folder: Path, *, devices: int = 3, **options: Any) -> FleetRunner:
+    rates = options.pop("rates", {})
+    places = [
+        fault_place(f"device-{seed}", folder, seed=seed, rates=rates) for seed in range(devices)
+    ]
+    made = FleetOptions(**{**SHARED, "workers": 2, "probe_after": 0.1, "patience": 60.0, **options})
+    return FleetRunner(made, lambda: places, kind="fake")
+
+
+HARNESSES = {
+    # Nobody can be disconnected from oneself: the kernel raises, that is all.
+    "local": Harness(make=make_local, differs={Fault.DISCONNECTS: FailureKind.RUN_ERROR}),
+    "fleet": Harness(make=make_fleet),
+}
+
+
+@pytest.fixture(params=HARNESSES)
+def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
+    yield HARNESSES[request.param]
+    assert carriers() == []
+    assert folders() == []

@@ -1,0 +1,108 @@
+"""Whose fault a failure is, decided from what devices say."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_runners.fleet.verdicts import Opinion, Verdict, judge
+from hypothesis import given
+from hypothesis import strategies as st
+
+WRONG, ERROR, MEMORY = FailureKind.WRONG_OUTPUT, FailureKind.RUN_ERROR, FailureKind.OUT_OF_MEMORY
+LOST, CRASH, HANG = FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.RUN_TIMEOUT
+
+
+def opinion(kind: FailureKind, device: str = "a", **more: object) -> Opinion:
+    failure = Measurement(config=(1,), failure=kind, message=f"{kind} (on {device})")
+    return Opinion(device=device, failure=failure, **more)
+
+
+def kind_of(verdict: Measurement | Verdict) -> FailureKind | None:
+    assert isinstance(verdict, Measurement)
+    return verdict.failure
+
+
+@pytest.mark.parametrize("kind", [WRONG, ERROR, MEMORY])
+def test_one_device_alone_is_believed_where_there_is_no_other(kind: FailureKind):
+    assert kind_of(judge([opinion(kind)], tries=2, elsewhere=False)) is kind
+    assert judge([opinion(kind)], tries=2, elsewhere=True) is Verdict.AGAIN
+
+
+@pytest.mark.parametrize("kind", [WRONG, ERROR, MEMORY, HANG])
+def test_two_devices_that_agree_settle_it(kind: FailureKind):
+    both = [opinion(kind, "a"), opinion(kind, "b")]
+    assert kind_of(judge(both, tries=1, elsewhere=True)) is kind
+
+
+def test_three_are_needed_where_one_is_known_to_fail_by_itself():
+    two = [opinion(WRONG, "a", trusted=False), opinion(WRONG, "b")]
+    assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
+    assert kind_of(judge([*two, opinion(WRONG, "c")], tries=0, elsewhere=True)) is WRONG
+
+
+@pytest.mark.parametrize("kinds", [(LOST, LOST), (CRASH, LOST), (LOST, CRASH), (CRASH, CRASH)])
+def test_devices_lost_twice_that_work_again_are_a_crash(kinds: tuple[FailureKind, FailureKind]):
+    first, second = opinion(kinds[0], "a", back=False), opinion(kinds[1], "b", back=True)
+    verdict = judge([first, second], tries=1, elsewhere=True)
+    assert kind_of(verdict) is CRASH
+    assert isinstance(verdict, Measurement)
+    assert "a and b" in verdict.message
+
+
+def test_it_is_awaited_whether_lost_devices_come_back():
+    both = [opinion(LOST, "a", back=False), opinion(LOST, "b", back=None)]
+    assert judge(both, tries=1, elsewhere=True) is Verdict.WAIT
+    both[1].back = False
+    assert judge(both, tries=1, elsewhere=False) is Verdict.AGAIN
+
+
+def test_devices_that_never_come_back_are_not_the_candidates_fault():
+    both = [opinion(LOST, "a", back=False), opinion(LOST, "b", back=False)]
+    verdict = judge(both, tries=0, elsewhere=False)
+    assert kind_of(verdict) is LOST
+    assert isinstance(verdict, Measurement)
+    assert "a, b" in verdict.message
+
+
+def test_the_only_device_decides_on_its_second_loss():
+    assert judge([opinion(LOST, back=None)], tries=2, elsewhere=False) is Verdict.AGAIN
+    twice = [opinion(LOST, back=True), opinion(LOST, back=True)]
+    assert kind_of(judge(twice, tries=1, elsewhere=False)) is CRASH
+
+
+def test_a_disconnection_before_a_hang_is_still_a_hang():
+    mixed = [opinion(LOST, "a", back=True), opinion(HANG, "b", back=None)]
+    assert judge(mixed, tries=1, elsewhere=True) is Verdict.AGAIN
+    assert kind_of(judge([*mixed, opinion(HANG, "c")], tries=0, elsewhere=True)) is HANG
+
+
+def test_somebody_who_kills_workers_is_not_the_candidate():
+    killed = [opinion(CRASH, "a", outside=True), opinion(CRASH, "b", outside=True)]
+    assert judge(killed, tries=1, elsewhere=True) is Verdict.AGAIN
+    assert kind_of(judge(killed, tries=0, elsewhere=True)) is CRASH
+
+
+def test_a_configuration_that_is_none_is_final():
+    assert kind_of(judge([opinion(FailureKind.INVALID)], tries=2, elsewhere=True)) is (
+        FailureKind.INVALID
+    )
+
+
+KINDS = st.sampled_from([WRONG, ERROR, MEMORY, LOST, CRASH, HANG])
+
+
+@given(
+    kinds=st.lists(KINDS, min_size=1, max_size=5),
+    back=st.lists(st.booleans(), min_size=5, max_size=5),
+    trusted=st.lists(st.booleans(), min_size=5, max_size=5),
+    elsewhere=st.booleans(),
+)
+def test_without_tries_left_there_is_an_end(
+    kinds: list[FailureKind], back: list[bool], trusted: list[bool], elsewhere: bool
+):
+    opinions = [
+        opinion(kind, str(place), back=back[place], trusted=trusted[place])
+        for place, kind in enumerate(kinds)
+    ]
+    kind = kind_of(judge(opinions, tries=0, elsewhere=elsewhere))
+    assert kind in {*kinds, CRASH, LOST}

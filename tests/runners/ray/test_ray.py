@@ -1,0 +1,208 @@
+"""The runner ``ray`` on a cluster of this machine: the same verdicts, lost actors, clear words."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from chameleon_core.errors import PluginError, TargetError
+from chameleon_core.stages import Contender
+from chameleon_runners.ray import parcels
+from chameleon_runners.ray.options import RayOptions
+from chameleon_runners.ray.runner import RayRunner
+from chameleon_runners.reaper import TOKEN
+from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions
+from chameleon_runners.testing.faults import FAULTS, Fault, config
+
+from ..conftest import (  # noqa: TID252 - tests are no package
+    QUICK,
+    TASK,
+    by_config,
+    eventually,
+    fault_space,
+    job,
+)
+from ..faults.conftest import EXPECTED  # noqa: TID252
+
+ray = pytest.importorskip("ray")
+
+Make = Callable[..., RayRunner]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(
+        num_cpus=2,
+        resources={"device": 2},
+        include_dashboard=False,
+        configure_logging=False,
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+
+
+def _carriers() -> set[int]:
+    """Worker processes of any runner, and what they started."""
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.status() != psutil.STATUS_ZOMBIE and TOKEN in process.environ():
+                found.add(process.pid)
+    return found
+
+
+def _folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("chameleon-runner-*"))
+
+
+def _own(pids: set[int]) -> set[int]:
+    """Those of them that Ray's processes of this test started, or that nobody has any more."""
+    root = psutil.Process()
+    family = {child.pid for child in root.children(recursive=True)}
+    return pids & family
+
+
+def _options(**options: object) -> RayOptions:
+    quick = {name: value for name, value in QUICK.items() if name != "leader_rounds"}
+    base = {"workers": 2, "resources": {"device": 1.0}, "cpus_per_device": 0.0, "probe_after": 0.1}
+    return RayOptions(**{**quick, **base, "patience": 30.0, **options})
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    before = _folders()
+
+    def runner(**options: object) -> RayRunner:
+        more = options.pop("device_options", {})
+        return RayRunner(
+            _options(
+                device="chameleon_runners.testing.devices:FaultDevice",
+                device_options={"state": str(tmp_path), **more},
+                **options,
+            )
+        )
+
+    yield runner
+    assert eventually(lambda: not _own(_carriers()), 5.0)
+    stamp = f"chameleon-runner-{psutil.Process().pid}-"
+    left = {folder.name for folder in _folders() - before}
+    assert not {name for name in left if name.startswith(stamp)}
+
+
+def _good(count: int) -> list[tuple[int, int]]:
+    return [config(Fault.NONE, number) for number in range(count)]
+
+
+def test_every_fault_is_recorded_as_on_this_machine(make: Make):
+    # Descriptors are numbered differently in an actor's worker: what it scribbles on is no pipe.
+    differs = {Fault.SCRIBBLES}
+    faults = [fault for fault in Fault if fault not in differs]
+    with make() as runner:
+        found = by_config(list(runner.measure(job([config(fault) for fault in faults]))))
+        devices = runner.describe()["devices"]
+        again = by_config(list(runner.measure(job(_good(8)))))
+    assert {FAULTS[c[0]]: m.failure for c, m in found.items()} == {f: EXPECTED[f] for f in faults}
+    assert "SIGSEGV" in found[config(Fault.SEGFAULTS)].message
+    assert all(m.ok for m in again.values())
+    assert len({device["name"] for device in devices}) == 2
+
+
+def test_the_candidate_of_a_killed_actor_is_measured_elsewhere(make: Make, tmp_path: Path):
+    device = FaultDevice(FaultDeviceOptions(state=str(tmp_path)))
+    killed: list[str] = []
+
+    def kill(runner: RayRunner) -> None:
+        eventually(lambda: device.count() > 2, 30.0)
+        switchboard = runner._plant.switchboard  # type: ignore[union-attr]
+        host = next(h for h in switchboard._hosts if h.slot.name)  # type: ignore[attr-defined]
+        ray.kill(host.actor)
+        killed.append(host.slot.name)
+
+    with make(device_options={"seconds": 0.3}, retries=4) as runner:
+        killer = threading.Thread(target=kill, args=(runner,))
+        killer.start()
+        found = by_config(list(runner.measure(job(_good(12)))))
+        killer.join()
+    assert killed
+    assert all(m.ok for m in found.values())
+    # The one that was at work there was loaded a second time.
+    assert device.count() > 12
+
+
+def test_contenders_are_compared(make: Make):
+    contenders = [
+        Contender(name=name, stage=fault_space(seconds=seconds), config=config(Fault.NONE))
+        for name, seconds in {"fast": 0.0005, "slow": 0.002}.items()
+    ]
+    with make() as runner:
+        fast, slow = runner.compare(TASK, contenders)
+    assert fast.ok
+    assert slow.cost > fast.cost
+
+
+def test_an_abandoned_batch_leaves_a_usable_runner(make: Make):
+    with make() as runner:
+        measurements = runner.measure(job(_good(30)))
+        next(iter(measurements))
+        measurements.close()  # type: ignore[attr-defined]
+        assert all(m.ok for m in by_config(list(runner.measure(job(_good(3))))).values())
+
+
+def test_closing_from_another_thread_ends_a_hang(make: Make):
+    with make(run_timeout=300.0, run_floor=300.0) as runner:
+        threading.Timer(1.0, runner.close).start()
+        started = time.monotonic()
+        assert list(runner.measure(job([config(Fault.HANGS)]))) == []
+    assert time.monotonic() - started < 100.0
+
+
+def test_no_device_in_the_cluster():
+    with pytest.raises(TargetError, match=r"one takes 1 GPU.*2 CPU, 2 device") as caught:
+        RayRunner(RayOptions()).__enter__()
+    assert "--num-gpus" in str(caught.value.hint)
+
+
+def test_devices_that_leave_no_processor_to_build_on():
+    with pytest.raises(TargetError, match="none is left to build"):
+        RayRunner(_options(cpus_per_device=1.0, workers=None)).__enter__()
+
+
+def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(TargetError, match=r"no Ray cluster at 127\.0\.0\.1:1: "):
+        RayRunner(_options(address="127.0.0.1:1")).__enter__()
+
+
+def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("chameleon_runners.ray.runner.find_spec", lambda _: None)
+    with pytest.raises(PluginError, match="not installed") as caught:
+        RayRunner(RayOptions())
+    assert "pip install" in str(caught.value.hint)
+
+
+def test_plugins_are_listed_without_ray():
+    program = "import sys, chameleon_runners.hooks as h; print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.strip() == b"False"
+
+
+@pytest.mark.parametrize("bad", [{"GPU": 1.0}, {"device": 0.0}])
+def test_resources_that_nobody_declares(bad: dict[str, float]):
+    with pytest.raises(ValueError, match="declare themselves"):
+        RayOptions(resources=bad)
+
+
+def test_parcels_bring_folders(tmp_path: Path):
+    (tmp_path / "made" / "sub").mkdir(parents=True)
+    (tmp_path / "made" / "sub" / "kernel.so").write_bytes(bytes(range(256)))
+    parcels.unpack(parcels.pack(tmp_path / "made"), tmp_path / "got")
+    assert (tmp_path / "got" / "sub" / "kernel.so").read_bytes() == bytes(range(256))

@@ -1,0 +1,82 @@
+"""A tracker and two servers of TVM's RPC on this machine, and what listens as they do not."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from chameleon_core.plugins.registry import default_registry
+from chameleon_core.task import Task
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.supervision import Serving, ServingPlan
+from chameleon_runners.rpc.tracker import queues
+
+KEY = "tested"
+
+
+@pytest.fixture(scope="session")
+def serving() -> Iterator[Serving]:
+    with Serving(ServingPlan(servers=2, key=KEY, threads=1)) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def native() -> str:
+    return str(default_registry().create("targets", "tvm").resolve("native"))
+
+
+@pytest.fixture(scope="session")
+def task(native: str) -> Task:
+    return Task(name="deeds", operator="deed", arguments={}, target=native, flop=1.0)
+
+
+def settle(serving: Serving, seconds: float = 30.0) -> None:
+    """Wait until all servers are free again."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        serving.tend()
+        free = sum(queue.free for queue in queues(serving.address, timeout=5.0))
+        if free == len(serving.servers):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the servers do not come back")
+
+
+@pytest.fixture
+def settled(serving: Serving) -> Serving:
+    settle(serving)
+    return serving
+
+
+@pytest.fixture
+def impostor() -> Iterator[Callable[[bytes | None], Address]]:
+    """Listens and answers everyone with some bytes: none hangs up, None says nothing."""
+    with_sockets: list[socket.socket] = []
+    ended = threading.Event()
+
+    def listen(answer: bytes | None) -> Address:
+        listening = socket.create_server(("127.0.0.1", 0))
+        with_sockets.append(listening)
+
+        def serve() -> None:
+            while not ended.is_set():
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with_sockets.append(connection)
+                if answer:
+                    connection.sendall(answer)
+                elif answer == b"":
+                    connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        return Address(host="127.0.0.1", port=listening.getsockname()[1])
+
+    yield listen
+    ended.set()
+    for one in with_sockets:
+        one.close()

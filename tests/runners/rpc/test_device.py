@@ -1,0 +1,185 @@
+"""A device behind real servers: kernels run there, and every way to lose it has a name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from chameleon_core.errors import DeviceLostError, TargetError
+from chameleon_core.plugins.registry import default_registry
+from chameleon_runners.rpc.device import RpcDevice
+from chameleon_runners.rpc.options import RpcDeviceOptions
+from chameleon_runners.rpc.supervision import free_port
+from chameleon_runners.rpc.tracker import queues
+from chameleon_tvm.remote.testing import Deed, DeedBuilder, DeedOptions, config
+
+from .conftest import KEY, settle
+
+EXPECTED = np.arange(32, dtype=np.float32) + 1.0
+
+
+@pytest.fixture(scope="module")
+def artifacts(task, tmp_path_factory):
+    """A folder with the artifact of each deed."""
+    builder = DeedBuilder(task, DeedOptions(seconds=0.3))
+    folder = tmp_path_factory.mktemp("artifacts")
+    for deed in (Deed.NONE, Deed.WRONG, Deed.SLEEPS, Deed.CRASHES, Deed.HANGS):
+        (folder / deed.value).mkdir()
+        builder.export(config(deed), folder / deed.value)
+    return folder
+
+
+@pytest.fixture
+def reach(settled):
+    """Makes devices of the tracker, and closes them."""
+    made = []
+
+    def make(**options) -> RpcDevice:
+        told = {"tracker": str(settled.address), "key": KEY, "connect_timeout": 20.0, **options}
+        made.append(RpcDevice(RpcDeviceOptions(**told)))
+        return made[-1]
+
+    yield make
+    for device in made:
+        device.close()
+    settle(settled)
+
+
+def free(serving) -> int:
+    return sum(queue.free for queue in queues(serving.address, timeout=5.0))
+
+
+def test_a_kernel_runs_there(reach, native, artifacts):
+    device = reach()
+    description = device.connect(native)
+    assert description["name"] == f"{KEY}@{description['address']}"
+    assert description["tvm"].startswith("0.")
+    device.probe()
+    kernel = device.load(artifacts / "none")
+    assert np.array_equal(kernel.outputs()[0], EXPECTED)
+    assert len(kernel.repeats(2, 3)) == 3
+    assert len(kernel.repeats(2, 3, cold_bytes=1 << 20)) == 3
+    wrong = device.load(artifacts / "wrong")
+    assert np.array_equal(wrong.outputs()[0], EXPECTED + 1.0)
+    assert np.array_equal(kernel.outputs()[0], EXPECTED), "kernels do not share outputs"
+
+
+def test_time_is_told_where_the_kernel_runs(reach, native, artifacts):
+    device = reach()
+    device.connect(native)
+    (seconds,) = device.load(artifacts / "sleeps").repeats(1, 1)
+    assert seconds >= 0.3
+
+
+def test_inputs_are_sent_once(reach, native, artifacts):
+    device = reach()
+    device.connect(native)
+    device.load(artifacts / "none")
+    buffers = device._session._loader.buffers
+    sent = buffers.sent
+    device.load(artifacts / "wrong")
+    assert buffers.sent == sent
+
+
+def test_a_crash_is_a_lost_device_that_comes_back(reach, native, artifacts):
+    device = reach()
+    device.connect(native)
+    with pytest.raises(DeviceLostError, match="broke"):
+        device.load(artifacts / "crashes").outputs()
+    device.probe()
+    assert np.array_equal(device.load(artifacts / "none").outputs()[0], EXPECTED)
+
+
+def test_a_server_that_is_killed_is_a_lost_device(serving, reach, native, artifacts):
+    device = reach()
+    address = device.connect(native)["address"]
+    kernel = device.load(artifacts / "none")
+    (server,) = (one for one in serving.servers if str(one.address) == address)
+    os.killpg(server.pid, signal.SIGKILL)
+    with pytest.raises(DeviceLostError):
+        kernel.outputs()
+    # The other server takes over.
+    device.probe()
+
+
+def test_a_kernel_that_hangs_is_ended_by_the_server(reach, native, artifacts):
+    device = reach(session_timeout=2.0)
+    device.connect(native)
+    with pytest.raises(TimeoutError, match="session"):
+        device.load(artifacts / "hangs").outputs()
+    device.probe()
+
+
+def test_a_session_is_renewed_before_the_server_ends_it(reach, native, artifacts):
+    device = reach(session_timeout=1.0)
+    device.connect(native)
+    limit = time.monotonic() + 2.5
+    while time.monotonic() < limit:
+        assert np.array_equal(device.load(artifacts / "none").outputs()[0], EXPECTED)
+        time.sleep(0.05)
+
+
+def test_an_idle_device_is_given_back_and_taken_again(serving, reach, native, artifacts):
+    device = reach(idle_timeout=0.2)
+    device.connect(native)
+    limit = time.monotonic() + 20.0
+    while free(serving) < 2 and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert free(serving) == 2
+    assert np.array_equal(device.load(artifacts / "none").outputs()[0], EXPECTED)
+
+
+def test_no_free_device_is_said_in_time(reach, native):
+    for _ in range(2):
+        reach().connect(native)
+    with pytest.raises(DeviceLostError, match="no free device"):
+        reach(connect_timeout=6.0).connect(native)
+
+
+# -- what is wrong before the first measurement ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72", "aarch64"),
+        ("nvidia/nvidia-h100", "no cuda device"),
+    ],
+)
+def test_a_target_of_another_machine(reach, target, words):
+    resolved = default_registry().create("targets", "tvm").resolve(target)
+    with pytest.raises(TargetError, match=words) as raised:
+        reach().connect(resolved)
+    assert raised.value.hint
+
+
+def test_more_threads_than_the_server_has(reach, native):
+    with pytest.raises(TargetError, match="1 threads, and 64"):
+        reach(threads=64).connect(native)
+
+
+def test_a_server_of_a_tracker_is_not_reached_by_its_address(settled, native):
+    device = RpcDevice(RpcDeviceOptions(address=str(settled.servers[0].address), key=KEY))
+    with pytest.raises(TargetError, match="does not answer to the key"):
+        device.connect(native)
+
+
+def test_an_address_where_nobody_is(native):
+    device = RpcDevice(RpcDeviceOptions(address=f"127.0.0.1:{free_port('127.0.0.1')}"))
+    with pytest.raises(DeviceLostError, match="connect"):
+        device.connect(native)
+
+
+def test_an_address_of_something_else(impostor, native):
+    address = impostor(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises(TargetError, match="no server of TVM's RPC"):
+        RpcDevice(RpcDeviceOptions(address=str(address))).connect(native)
+
+
+def test_a_server_that_says_nothing(impostor, native):
+    device = RpcDevice(RpcDeviceOptions(address=str(impostor(None)), connect_timeout=0.5))
+    with pytest.raises(DeviceLostError, match="says nothing"):
+        device.connect(native)

@@ -1,0 +1,169 @@
+"""The runner ``rpc`` in a pipeline: found, tuned on, and clear about what it is not told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chameleon_core.cli.main import run
+from chameleon_core.errors import ConfigError, DeviceLostError, ExitCode, TargetError
+from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_runners.rpc import places
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.options import RpcOptions
+from chameleon_runners.rpc.places import TrackerPlaces, places_of
+from chameleon_runners.rpc.runner import RpcRunner
+from chameleon_runners.rpc.supervision import free_port
+from chameleon_runners.rpc.tracker import Queue
+from chameleon_tvm.remote.testing import Deed, config
+
+from .conftest import KEY, settle
+
+PIPELINE = """
+model:
+  operators:
+    - dense: {{name: product, input: [16, 64], units: 64}}
+target: native
+explorer: random
+cost_model: {{name: xgboost, rounds: 4}}
+runner: {{name: rpc, tracker: "{tracker}", key: {key}, workers: 1, min_repeats: 1, max_repeats: 2,
+         compare_rounds: 2}}
+budget: {{measurements: 6}}
+baselines: [untuned]
+output: {output}
+"""
+
+EXPECTED = {
+    Deed.NONE: None,
+    Deed.WRONG: FailureKind.WRONG_OUTPUT,
+    Deed.SLEEPS: None,
+    Deed.CRASHES: FailureKind.CRASH,
+    Deed.HANGS: FailureKind.RUN_TIMEOUT,
+    Deed.BUILD_RAISES: FailureKind.BUILD_ERROR,
+    Deed.INVALID: FailureKind.INVALID,
+}
+
+
+def pipeline(folder, tracker, key=KEY):
+    file = folder / "pipeline.yaml"
+    text = PIPELINE.format(tracker=tracker, key=key, output=folder / "run")
+    file.write_text(text.replace("cost_model: {name: xgboost, rounds: 4}\n", ""))
+    return str(file)
+
+
+def test_a_pipeline_is_tuned_on_remote_devices(settled, tmp_path, capsys):
+    assert run(["run", pipeline(tmp_path, settled.address), "--json"]) == ExitCode.OK
+    (operator,) = json.loads(capsys.readouterr().out)["operators"]
+    assert operator["measurements"] == 6
+    assert 0 < operator["tuned_seconds"] < float("inf")
+    assert operator["max_relative_error"] < 1e-5
+    assert {one["name"] for one in operator["variants"]} == {"tuned", "untuned"}
+    settle(settled)
+
+
+def test_every_deed_is_a_measurement_of_its_kind(settled, task):
+    options = RpcOptions(
+        tracker=str(settled.address),
+        key=KEY,
+        workers=1,
+        run_timeout=2.0,
+        run_floor=1.5,
+        min_repeats=1,
+        max_repeats=1,
+    )
+    space = StageRef(factory="chameleon_tvm.remote.testing:DeedSpace", options={"seconds": 0.01})
+    configs = [config(deed) for deed in Deed]
+    with RpcRunner(options) as runner:
+        job = MeasureJob(task=task, space=space, configs=configs)
+        found = {m.config: m for m in runner.measure(job)}
+        names = {one["name"] for one in runner.describe()["devices"]}
+    assert names == {f"{KEY}#1", f"{KEY}#2"}
+    assert {deed: found[config(deed)].failure for deed in Deed} == EXPECTED
+    settle(settled)
+
+
+# -- what it is told -------------------------------------------------------------------------
+
+
+def test_an_unknown_key_names_those_there_are(settled, tmp_path, capsys):
+    file = pipeline(tmp_path, settled.address, key="unknown")
+    assert run(["run", file]) == ExitCode.DEVICE
+    told = capsys.readouterr().err
+    assert "no device of the key 'unknown'" in told
+    assert KEY in told
+
+
+def test_no_tracker(tmp_path, capsys):
+    file = pipeline(tmp_path, f"127.0.0.1:{free_port('127.0.0.1')}")
+    assert run(["run", file]) == ExitCode.DEVICE
+    assert "chameleon serve" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"tracker": "host:1"},
+        {"tracker": "host:1", "key": "a", "address": "host:2"},
+        {"address": "host"},
+        {"tracker": "host", "key": "a"},
+        {"tracker": "host:1", "key": "a", "session_timeout": 5.0, "run_timeout": 6.0},
+    ],
+)
+def test_options_that_name_no_device(options):
+    with pytest.raises(ConfigError) as raised:
+        RpcRunner(RpcOptions(**options))
+    assert raised.value.hint
+
+
+def test_addresses_are_places():
+    listed = places_of(RpcOptions(address=("a:1", "b:2"), key="k", cache_mib=3))()
+    assert [place.name for place in listed] == ["a:1", "b:2"]
+    assert listed[1].device.options["address"] == "b:2"
+    assert listed[1].device.options["key"] == "k"
+    assert listed[1].device.options["cache_bytes"] == 3 << 20
+    assert len(places_of(RpcOptions(address="a:1"))()) == 1
+    assert len(places_of(RpcOptions(address=("a:1", "b:2"), devices=1))()) == 1
+
+
+def queue(key, count):
+    servers = tuple(Address(host="h", port=port + 1) for port in range(count))
+    return Queue(key=key, servers=servers, free=count, pending=0)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Places of a tracker that says what it is told to."""
+    said = []
+    monkeypatch.setattr(places, "queues", lambda *_, **__: said[-1])
+    return said, lambda **more: TrackerPlaces(RpcOptions(tracker="t:1", key="k", **more))
+
+
+def test_places_are_as_many_as_servers(counted):
+    said, make = counted
+    said.append([queue("k", 3), queue("other", 5)])
+    assert [place.name for place in make()()] == ["k#1", "k#2", "k#3"]
+    assert len(make(devices=2)()) == 2
+
+
+def test_a_server_that_is_restarted_takes_no_place_away(counted):
+    said, make = counted
+    listing = make()
+    said.append([queue("k", 3)])
+    listing()
+    said.append([queue("k", 1)])
+    assert len(listing()) == 3
+    said.append([queue("k", 4)])
+    assert len(listing()) == 4
+
+
+@pytest.mark.parametrize(
+    ("known", "error"),
+    [([], DeviceLostError), ([queue("other", 1)], TargetError), ([queue("k", 0)], DeviceLostError)],
+)
+def test_a_tracker_without_the_key(counted, known, error):
+    said, make = counted
+    said.append(known)
+    with pytest.raises(error, match="no device"):
+        make()()

@@ -1,0 +1,188 @@
+"""``chameleon serve`` and ``chameleon devices``: what they show, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from chameleon_core.cli.main import run
+from chameleon_core.errors import ExitCode, TargetError
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.supervision import Serving, ServingPlan, free_port
+from chameleon_runners.rpc.tracker import queues
+from chameleon_tvm.remote.testing import Deed, DeedBuilder, DeedOptions, config
+
+from .conftest import KEY, settle
+
+COMMAND = [sys.executable, "-m", "chameleon_core", "serve", "--port", "0", "--json"]
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - to see that it is warned of
+
+
+@pytest.fixture
+def served():
+    """Starts the command; returns its process and what it serves."""
+    started = []
+
+    def start(*arguments: str) -> tuple[subprocess.Popen[str], dict[str, object]]:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        return process, json.loads(process.stdout.readline())
+
+    yield start
+    for process in started:
+        family = descendants(process)
+        process.kill()
+        process.wait()
+        for one in family:
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+        for stream in (process.stdout, process.stderr):
+            stream.close()
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=20.0)
+    return not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_behind(served, number):
+    process, told = served("--servers", "1")
+    assert told["runner"] == {"name": "rpc", "tracker": told["tracker"], "key": "local"}
+    family = descendants(process)
+    assert len(family) == 2
+    os.kill(process.pid, number)
+    assert process.wait(timeout=30) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
+    assert gone(family)
+
+
+def test_a_public_address_is_warned_of(served):
+    process, told = served("--host", EVERYWHERE, "--announce", "127.0.0.1")
+    assert told["tracker"].startswith("127.0.0.1:")
+    (queue,) = queues(Address.parse(told["tracker"]), timeout=5.0)
+    assert [str(one) for one in queue.servers] == told["servers"]
+    os.kill(process.pid, signal.SIGINT)
+    assert "neither passwords nor encryption" in process.communicate(timeout=30)[1]
+
+
+@pytest.mark.parametrize(
+    ("host", "private"),
+    [
+        ("127.0.0.1", True),
+        ("localhost", True),
+        ("::1", True),
+        (EVERYWHERE, False),
+        ("board", False),
+    ],
+)
+def test_what_counts_as_private(host, private):
+    assert ServingPlan(host=host).private is private
+
+
+def test_a_killed_server_is_started_again(settled):
+    server = settled.servers[0]
+    restarts, pid = server.restarts, server.pid
+    server.kill()
+    limit = time.monotonic() + 30.0
+    while server.restarts == restarts and time.monotonic() < limit:
+        settled.tend()
+        time.sleep(0.05)
+    settle(settled)
+    assert server.restarts == restarts + 1
+    assert server.pid != pid
+
+
+CLIENT = """
+import sys
+from pathlib import Path
+from chameleon_runners.rpc.device import RpcDevice
+from chameleon_runners.rpc.options import RpcDeviceOptions
+tracker, key, target, artifact = sys.argv[1:]
+device = RpcDevice(RpcDeviceOptions(tracker=tracker, key=key, session_timeout=600.0))
+device.connect(target)
+kernel = device.load(Path(artifact))
+print("loaded", flush=True)
+kernel.outputs()
+"""
+
+
+def test_a_kernel_whose_client_is_gone_is_ended(settled, task, native, tmp_path):
+    DeedBuilder(task, DeedOptions()).export(config(Deed.HANGS), tmp_path)
+    arguments = [str(settled.address), KEY, native, str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT, *arguments], stdout=subprocess.PIPE, text=True
+    ) as client:
+        assert client.stdout.readline() == "loaded\n"
+        # Long enough for the call to reach the server; sooner, there is nothing to end.
+        time.sleep(0.3)
+        client.kill()
+    settle(settled, 60.0)
+
+
+def test_a_taken_port_is_said(settled):
+    plan = ServingPlan(port=settled.tracker.address.port)
+    with pytest.raises(TargetError, match="does not start") as raised, Serving(plan):
+        pass
+    assert "--port" in raised.value.hint
+
+
+# -- devices ---------------------------------------------------------------------------------
+
+
+def test_devices_are_shown_and_tested(settled, native, capsys):
+    arguments = ["devices", "--tracker", str(settled.address), "--key", KEY]
+    assert run([*arguments, "--test", "--target", "native", "--json"]) == ExitCode.OK
+    (shown,) = json.loads(capsys.readouterr().out)["keys"]
+    assert shown["key"] == KEY
+    assert shown["free"] == 2
+    assert [one["state"] for one in shown["servers"]] == ["free", "free"]
+    assert {one["server"] for one in shown["tests"]} == {o["address"] for o in shown["servers"]}
+    assert all(one["ok"] for one in shown["tests"])
+    settle(settled)
+    assert run(arguments) == ExitCode.OK
+    assert f"{KEY}: 2 servers, 2 free" in capsys.readouterr().out
+
+
+def test_a_failed_self_test_is_an_exit_code(settled, capsys):
+    arguments = ["devices", "--tracker", str(settled.address), "--test"]
+    assert run([*arguments, "--target", "nvidia/nvidia-h100"]) == ExitCode.DEVICE
+    assert "no cuda device" in capsys.readouterr().out
+    settle(settled)
+
+
+def test_devices_of_an_unknown_key(settled, capsys):
+    told = run(["devices", "--tracker", str(settled.address), "--key", "unknown"])
+    assert told == ExitCode.DEVICE
+    assert KEY in capsys.readouterr().err
+
+
+def test_devices_of_no_tracker(capsys):
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    assert run(["devices", "--tracker", address]) == ExitCode.DEVICE
+    assert "no tracker answers" in capsys.readouterr().err
+
+
+def test_devices_of_no_address(capsys):
+    assert run(["devices", "--tracker", "nonsense"]) == ExitCode.USAGE
+    assert "host:port" in capsys.readouterr().err

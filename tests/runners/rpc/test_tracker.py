@@ -1,0 +1,104 @@
+"""The tracker's client: what it reads, and that nothing makes it wait for ever."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+
+import pytest
+from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.supervision import free_port
+from chameleon_runners.rpc.tracker import ServerState, call, queues, request
+
+from .conftest import KEY
+
+MAGIC = struct.pack("<i", 0x2F271)
+
+
+def framed(value: object) -> bytes:
+    body = json.dumps(value).encode()
+    return MAGIC + struct.pack("<i", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("10.0.0.1:9190", "10.0.0.1", 9190), ("[::1]:1", "::1", 1), (" board:65535 ", "board", 65535)],
+)
+def test_addresses(text, host, port):
+    address = Address.parse(text)
+    assert (address.host, address.port) == (host, port)
+    assert Address.parse(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":9190", "host:x", "host:0", "host:65536"])
+def test_no_addresses(text):
+    with pytest.raises(ConfigError, match="no address"):
+        Address.parse(text)
+
+
+def test_what_a_tracker_has(settled):
+    (queue,) = queues(settled.address, timeout=5.0)
+    assert queue.key == KEY
+    assert queue.free == 2
+    assert [one.port for one in queue.servers] == sorted(s.address.port for s in settled.servers)
+
+
+def test_a_grant_is_for_one_of_the_servers(settled):
+    grant = request(settled.address, KEY, priority=1, timeout=5.0)
+    assert grant.address.port in {one.address.port for one in settled.servers}
+    assert grant.key.startswith(KEY)
+
+
+def test_a_key_that_nobody_has_is_not_waited_for_for_ever(settled):
+    with pytest.raises(DeviceLostError, match="no free device of the key 'other'"):
+        request(settled.address, "other", priority=1, timeout=0.2)
+
+
+def test_a_free_server_answers_a_call(settled):
+    state, seconds = call(settled.servers[0].address, timeout=5.0)
+    assert state is ServerState.FREE
+    assert seconds < 5.0
+
+
+def test_nobody_listens():
+    address = Address(host="127.0.0.1", port=free_port("127.0.0.1"))
+    with pytest.raises(DeviceLostError, match="no tracker answers") as raised:
+        queues(address, timeout=2.0)
+    assert "chameleon serve" in raised.value.hint
+    assert call(address, timeout=1.0)[0] is ServerState.GONE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        b"",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        MAGIC + struct.pack("<i", -5),
+        MAGIC + struct.pack("<i", 1 << 30),
+        MAGIC + struct.pack("<i", 4) + b"}{}{",
+        framed([0, {}]),
+        framed([0, {"server_info": [{"key": "server:a"}], "queue_info": {}}]),
+        framed([-1, None]),
+        framed(7),
+    ],
+)
+def test_not_a_tracker(impostor, answer):
+    address = impostor(answer)
+    with pytest.raises((TargetError, TimeoutError)) as raised:
+        queues(address, timeout=0.3)
+    assert f"{address} is no tracker" in str(raised.value)
+    assert raised.value.hint
+
+
+def test_a_server_is_no_tracker(settled):
+    with pytest.raises(TargetError, match="is no tracker"):
+        queues(settled.servers[0].address, timeout=5.0)
+
+
+def test_a_silent_server_counts_as_busy(impostor):
+    started = time.monotonic()
+    assert call(impostor(None), timeout=0.2)[0] is ServerState.BUSY
+    assert time.monotonic() - started < 30.0

@@ -1,0 +1,160 @@
+"""Random legal configurations of the CUDA templates compute the reference's numbers, emulated."""
+
+import math
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.specs import (
+    BatchMatmulSpec,
+    Conv2dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+)
+from chameleon_tvm.spaces.cuda.source import cuda_source
+from chameleon_tvm.spaces.cuda.tensor_core import TensorCoreTemplate
+from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm.targets import tvm_target
+
+SM_80 = '{"arch": "sm_80", "kind": "cuda"}'
+CONVOLUTIONS = {
+    "plain": Conv2dSpec(input=[1, 8, 10, 12], filters=16, kernel=3),
+    "padded-strided": Conv2dSpec(input=[2, 6, 9, 13], filters=12, kernel=3, stride=2, padding=1),
+    "pointwise": Conv2dSpec(input=[1, 16, 8, 8], filters=8, kernel=1),
+    "grouped-dilated": Conv2dSpec(
+        input=[1, 8, 12, 12], filters=12, kernel=(3, 2), padding=(1, 0, 2, 1), dilation=2, groups=2
+    ),
+    "nhwc-fused": Conv2dSpec(
+        input=[1, 8, 8, 8],
+        filters=16,
+        kernel=3,
+        padding=1,
+        layout="NHWC",
+        bias=True,
+        residual=True,
+        activation="relu6",
+    ),
+    "mixed-layouts": Conv2dSpec(
+        input=[1, 4, 8, 8], filters=8, kernel=3, output_layout="NHWC", bias=True, activation="relu"
+    ),
+}
+OTHERS = {
+    "depthwise": DepthwiseConv2dSpec(input=[2, 12, 9, 10], kernel=3, stride=2, padding=1),
+    "depthwise-nhwc": DepthwiseConv2dSpec(
+        input=[1, 16, 8, 8], kernel=(5, 3), padding=1, layout="NHWC", bias=True, activation="relu6"
+    ),
+    "dense": DenseSpec(input=[8, 24], units=36),
+    "dense-fused": DenseSpec(input=[6, 16], units=20, bias=True, residual=True, activation="gelu"),
+    "dense-one-row": DenseSpec(input=[1, 64], units=10, bias=True),
+    "batch-matmul": BatchMatmulSpec(a=[3, 8, 12], b=[3, 12, 16]),
+    "batch-matmul-transposed": BatchMatmulSpec(a=[2, 10, 8], b=[2, 12, 8], transpose_b=True),
+}
+
+
+HALF = {
+    "half-dense": DenseSpec(
+        input=[32, 64], units=48, bias=True, residual=True, activation="relu", dtype="float16"
+    ),
+    "half-dense-plain": DenseSpec(input=[48, 32], units=32, dtype="float16"),
+    "half-batch-matmul": BatchMatmulSpec(a=[2, 32, 32], b=[2, 32, 64], dtype="float16"),
+    "half-batch-matmul-transposed": BatchMatmulSpec(
+        a=[2, 32, 48], b=[2, 32, 48], transpose_b=True, dtype="float16"
+    ),
+}
+
+
+def blocks_of(template, values):
+    """Blocks of threads that a configuration is launched with."""
+    if isinstance(template, TensorCoreTemplate):
+        return template.batch * values["tile_m"][0] * values["tile_n"][0]
+    nest = template.nest
+    return nest.copies * math.prod(values[axis.knob][0] for axis in nest.outputs)
+
+
+def check(spec, config_of, emulate, folder):
+    """Emulate one configuration and compare it with the operator's reference."""
+    task = spec.task("t", SM_80)
+    template, operator = template_of(task), operator_of(task)
+    space = template.space()
+    values = space.decode(config_of(space))
+    inputs = operator.inputs()
+    program = template.program(values, operator, inputs)
+    parameters = list(program.function.params)
+    arrays = {str(p.name): a for p, a in zip(parameters, program.inputs, strict=False)}
+    out = parameters[-1]
+    arrays[str(out.name)] = np.full([int(extent) for extent in out.shape], np.nan, str(out.dtype))
+    source = cuda_source(program.function, tvm_target(SM_80))
+    (expected,) = operator.reference(inputs)
+    for physical in emulate(source, blocks_of(template, values), arrays, str(out.name), folder):
+        (got,) = program.unpack([physical])
+        error = np.abs(got - expected).max() / np.abs(expected).max()
+        assert error <= operator.tolerance, values
+
+
+def drawn(seed):
+    return lambda space: space.sample(1, np.random.default_rng(seed))[0]
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name, emulate, tmp_path):
+    check(CONVOLUTIONS[name], drawn(0), emulate, tmp_path)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others(name, emulate, tmp_path):
+    check(OTHERS[name], drawn(0), emulate, tmp_path)
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_tensor_cores(name, emulate, tmp_path):
+    check(HALF[name], drawn(0), emulate, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("name", [*CONVOLUTIONS, *OTHERS, *HALF])
+def test_many_configurations(name, seed, emulate, tmp_path):
+    check((CONVOLUTIONS | OTHERS | HALF)[name], drawn(seed), emulate, tmp_path)
+
+
+def test_first_guesses_of_a_convolution(emulate, tmp_path):
+    check(CONVOLUTIONS["padded-strided"], lambda space: space.start[0], emulate, tmp_path)
+
+
+def test_the_emulation_finds_a_missing_barrier_and_reading_beyond_the_end(emulate, tmp_path):
+    source = """
+extern "C" __global__ void __launch_bounds__(8) main_kernel(float* __restrict__ a, float* b) {
+  __shared__ float held[8];
+  held[threadIdx.x] = a[threadIdx.x + OFFSET];
+  b[threadIdx.x] = held[7 - threadIdx.x];
+}"""
+    arrays = {"a": np.arange(8, dtype="float32"), "b": np.zeros(8, "float32")}
+    racing = emulate(source.replace("OFFSET", "0"), 1, arrays, "b", tmp_path)
+    assert not np.array_equal(*racing, equal_nan=True)
+    with pytest.raises(AssertionError, match="heap-buffer-overflow"):
+        emulate(source.replace("OFFSET", "1"), 1, arrays, "b", tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("nhwc-fused", "sm_75"),
+        ("depthwise", "sm_80"),
+        ("dense-fused", "sm_90"),
+        ("half-dense", "sm_80"),
+        ("half-batch-matmul-transposed", "sm_90"),
+    ],
+)
+def test_nvcc_compiles_what_is_generated(name, arch, tmp_path):
+    spec = (CONVOLUTIONS | OTHERS | HALF)[name]
+    task = spec.task("t", f'{{"arch": "{arch}", "kind": "cuda"}}')
+    template = template_of(task)
+    space = template.space()
+    function = template.function(space.decode(space.start[0]))
+    (tmp_path / "kernel.cu").write_text(cuda_source(function, tvm_target(task.target)))
+    command = [shutil.which("nvcc"), "-cubin", f"-arch={arch}", "kernel.cu"]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,69 @@
+"""Ctrl-C while a network is compiled and verified: an end at once, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+CLI = [sys.executable, "-m", "chameleon_core"]
+
+
+def _children(process: int) -> list[int]:
+    """Processes whose parent is this one."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = status.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended in the meantime
+            continue
+        if int(words[1]) == process:
+            found.append(int(status.parent.name))
+    return found
+
+
+def test_interrupted_while_the_network_is_compiled(tmp_path: Path):
+    pipeline: dict[str, Any] = {
+        "model": {"builtin": {"network": "resnet_small", "compare": False}},
+        "target": "native",
+        "baselines": [],
+        "budget": {"measurements": 8, "batch_size": 2, "scope": "network"},
+        "output": str(tmp_path / "run"),
+    }
+    (tmp_path / "p.yaml").write_text(json.dumps(pipeline))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        [*CLI, "-v", "run", str(tmp_path / "p.yaml")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    )
+    assert process.stderr is not None
+    told = ""
+    for line in process.stderr:
+        told += line
+        if "compiling_network" in line:
+            break
+    children = _children(process.pid)
+    assert children, "the reference has a process of its own"
+    process.send_signal(signal.SIGINT)
+    told += process.communicate(timeout=60)[1]
+    assert process.returncode == 130, told
+    assert "continue with: chameleon run" in told
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+    assert not list(scratch.glob("chameleon-*"))
+    assert not (tmp_path / "run" / "network").exists()
+    words = [*CLI, "compile", str(tmp_path / "run")]
+    compiled = subprocess.run(words, check=False, capture_output=True, text=True, timeout=280)
+    assert compiled.returncode == 0, compiled.stderr
+    assert (tmp_path / "run" / "network" / "network.so").exists()

@@ -1,0 +1,164 @@
+"""``chameleon export``: what TVM alone makes of a run's winners."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.cli.main import run
+from chameleon_core.task import Task
+from chameleon_tvm.operators.base import operator_of
+
+DENSE = {"dense": {"name": "small", "input": [16, 32], "units": 48}}
+APPLY = """
+import sys
+sys.modules["torch"] = None  # TVM starts faster without it
+import numpy as np
+import tvm
+from tvm.s_tir import meta_schedule as ms
+
+folder = sys.argv[1]
+target = tvm.target.Target(sys.argv[2])
+database = ms.database.JSONDatabase(work_dir=folder)
+arrays = [np.load(f"{folder}/{place}.npy") for place in range(3)]
+for record in database.get_all_tuning_records():
+    module = record.workload.mod
+    schedule = ms.tir_integration.compile_tir(database, module, target)
+    built = tvm.compile(schedule.mod, target=target)
+    given = [tvm.runtime.tensor(array) for array in arrays]
+    built["main"](*given)
+    error = abs(given[-1].numpy() - np.load(f"{folder}/want.npy")).max()
+    print(str(schedule.mod) != str(module), error)
+print([name for name in sys.modules if name.startswith("chameleon")])
+"""
+RUN_TEXT = """
+import sys
+sys.modules["torch"] = None  # TVM starts faster without it
+import numpy as np
+import tvm
+
+folder, name = sys.argv[1:3]
+sys.path.insert(0, folder)
+module = __import__(name)
+built = tvm.compile(module.main, target=tvm.target.Target(sys.argv[3]))
+shapes = [tuple(int(e) for e in p.shape) for p in module.main.params]
+print(shapes)
+given = [tvm.runtime.tensor(np.ones(shape, "float32")) for shape in shapes]
+built["main"](*given)
+print(given[-1].numpy().min(), given[-1].numpy().max())
+print([name for name in sys.modules if name.startswith("chameleon")])
+"""
+
+
+def _chameleon(*words: str | Path) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the command line, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([str(word) for word in words])
+    return code, out.getvalue(), err.getvalue()
+
+
+def _alone(script: str, *words: str) -> list[str]:
+    """Lines that a script prints in a process of its own."""
+    command = [sys.executable, "-c", script, *words]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+    assert found.returncode == 0, found.stderr
+    return found.stdout.splitlines()
+
+
+def _run(folder: Path, space: Any) -> Path:
+    pipeline = {
+        "model": {"operators": [DENSE]},
+        "target": "native",
+        "space": space,
+        "baselines": [],
+        "budget": {"measurements": 4, "batch_size": 4},
+        "output": str(folder / "run"),
+    }
+    (folder / "p.yaml").write_text(json.dumps(pipeline))
+    code, _, stderr = _chameleon("run", folder / "p.yaml", "--json")
+    assert code == 0, stderr
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def sketched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in the sketch space."""
+    return _run(tmp_path_factory.mktemp("sketch"), "sketch")
+
+
+@pytest.fixture(scope="module")
+def templated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with templates."""
+    return _run(tmp_path_factory.mktemp("template"), "template")
+
+
+def _task(run: Path) -> Task:
+    [operator] = json.loads((run / "best.json").read_text())["operators"]
+    return Task(**operator["task"])
+
+
+def test_tvm_alone_applies_the_database(sketched: Path, tmp_path: Path):
+    folder = tmp_path / "database"
+    words = ("export", sketched, "--to", "metaschedule", "-o", folder)
+    code, stdout, stderr = _chameleon(*words, "--json")
+    assert code == 0, stderr
+    assert json.loads(stdout)["tasks"] == ["small"]
+    assert "rewrite_sums: false" in stderr
+    task = _task(sketched)
+    operator = operator_of(task)
+    inputs = operator.inputs()
+    [want] = operator.reference(inputs)
+    for place, array in enumerate([*operator.arrange(inputs), np.zeros((16, 48), "float32")]):
+        np.save(folder / f"{place}.npy", array)
+    np.save(folder / "want.npy", want)
+    *lines, modules = _alone(APPLY, str(folder), task.target)
+    assert len(lines) == 2, "with and without packed weights"
+    for line in lines:
+        scheduled, error = line.split()
+        assert scheduled == "True"
+        assert float(error) < 1e-4
+    assert modules == "[]"
+    code, _, stderr = _chameleon(*words)
+    assert code == 2
+    assert "already" in stderr
+
+
+def test_templates_are_no_traces(templated: Path, tmp_path: Path):
+    code, _, stderr = _chameleon("export", templated, "--to", "metaschedule", "-o", tmp_path / "d")
+    assert code == 2
+    assert "templates are no MetaSchedule traces: small cannot" in stderr
+    assert "space: sketch" in stderr
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("space", ["sketched", "templated"])
+def test_tvm_alone_runs_the_exported_text(
+    space: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    folder = request.getfixturevalue(space)
+    words = ("export", folder, "--to", "tvmscript", "-o", tmp_path / "text")
+    code, stdout, stderr = _chameleon(*words)
+    assert code == 0, stderr
+    assert stdout.splitlines() == [str(tmp_path / "text" / "small.py")]
+    shapes, values, modules = _alone(
+        RUN_TEXT, str(tmp_path / "text"), "small", _task(folder).target
+    )
+    assert shapes.count("(") == 3
+    assert values == "32.0 32.0", "sums of 32 products of ones"
+    assert modules == "[]"
+
+
+def test_operators_can_be_chosen(sketched: Path, tmp_path: Path):
+    words = ("export", sketched, "--to", "tvmscript", "-o", tmp_path / "text", "--task", "smal")
+    code, _, stderr = _chameleon(*words)
+    assert code == 2
+    assert "no measured operator 'smal'; did you mean 'small'?" in stderr
+    assert _chameleon("export", tmp_path, "--to", "tvmscript", "-o", tmp_path)[0] == 2

@@ -1,0 +1,249 @@
+"""Chameleon as a strategy of ``ms.tune_tir``: proposals, learning, records, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_core.measurement import FailureKind
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
+from chameleon_tvm.metaschedule.plan import TracePlan, Work, canonical_target
+from chameleon_tvm.metaschedule.search import measured
+from chameleon_tvm.metaschedule.traces import applied, config_of
+from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.targets import TVMTargets, tvm_target
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.testing import dummy_object
+
+SHAPE = (32, 64, 48)
+CPU = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu()), "num-cores": 2}
+
+
+def _dense(rows: int, features: int, units: int) -> tirx.PrimFunc:
+    data = te.placeholder((rows, features), "float32", name="data")
+    weights = te.placeholder((features, units), "float32", name="weights")
+    k = te.reduce_axis((0, features), name="k")
+    product = te.compute(
+        (rows, units), lambda m, n: te.sum(data[m, k] * weights[k, n], axis=k), name="product"
+    )
+    return te.create_prim_func([data, weights, product])
+
+
+@pytest.fixture(scope="module")
+def target() -> tvm.target.Target:
+    return tvm.target.Target(CPU)
+
+
+@pytest.fixture
+def context(target: tvm.target.Target) -> Any:
+    """A tuning context as ``ms.tune_tir`` makes it."""
+    load_tensor_intrinsics()
+    return ms.TuneContext(
+        _dense(*SHAPE),
+        target=target,
+        space_generator="post-order-apply",
+        search_strategy=ChameleonStrategy(explorer="random", cost_model="none", seed=3),
+        task_name="dense",
+        rand_state=1,
+        num_threads=1,
+    )
+
+
+def _plan(context: Any) -> TracePlan:
+    return TracePlan(
+        Work.of(context),
+        context.generate_design_space(),
+        SketchOptions(rewrite_sums=False),
+    )
+
+
+def test_a_small_layer_is_tuned_and_right(target: tvm.target.Target, tmp_path: Path):
+    function = _dense(*SHAPE)
+
+    def tune(trials: int) -> Any:
+        return ms.tune_tir(
+            mod=function,
+            target=target,
+            work_dir=str(tmp_path),
+            max_trials_global=trials,
+            num_trials_per_iter=16,
+            strategy=ChameleonStrategy(seed=0),
+            builder=dummy_object.DummyBuilder(),
+            runner=dummy_object.DummyRunner(),
+            measure_callbacks=[ms.measure_callback.AddToDatabase()],
+            num_tuning_cores=1,
+            seed=1,
+        )
+
+    database = tune(32)
+    assert len(database) == 32
+    # Records on disk are learnt: none of them is proposed again.
+    database = tune(16)
+    assert len(database) == 48
+    traces = [str(record.trace) for record in database.get_all_tuning_records()]
+    assert len(set(traces)) == 48
+    best = ms.tir_integration.compile_tir(database, function, target)
+    built = tvm.compile(best.mod, target=target)
+    rng = np.random.default_rng(0)
+    rows, features, units = SHAPE
+    data = rng.standard_normal((rows, features), "float32")
+    weights = rng.standard_normal((features, units), "float32")
+    out = tvm.runtime.tensor(np.zeros((rows, units), "float32"))
+    built["main"](tvm.runtime.tensor(data), tvm.runtime.tensor(weights), out)
+    np.testing.assert_allclose(out.numpy(), data @ weights, rtol=1e-4, atol=1e-4)
+
+
+def test_every_task_of_a_network_has_its_own(target: tvm.target.Target, tmp_path: Path):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((16, 32), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(relax.op.matmul(x, relax.const(np.ones((32, 64), "float32"))))
+            narrow = relax.op.matmul(wide, relax.const(np.ones((64, 16), "float32")))
+            out = builder.emit_output(narrow)
+        builder.emit_func_output(out)
+    database = ms.relax_integration.tune_relax(
+        relax.transform.LegalizeOps()(builder.get()),
+        params={},
+        target=target,
+        work_dir=str(tmp_path),
+        max_trials_global=16,
+        max_trials_per_task=8,
+        num_trials_per_iter=4,
+        strategy=ChameleonStrategy(seed=0),
+        builder=dummy_object.DummyBuilder(),
+        runner=dummy_object.DummyRunner(),
+        measure_callbacks=[ms.measure_callback.AddToDatabase()],
+        seed=1,
+    )
+    workloads = [str(record.workload.mod) for record in database.get_all_tuning_records()]
+    assert sorted(workloads.count(one) for one in set(workloads)) == [8, 8]
+
+
+def test_candidates_are_distinct_and_within_the_trials(context: Any):
+    database = ms.database.MemoryDatabase()
+    context.pre_tuning(20, 16, database=database)
+    seen = []
+    for expected in (16, 4):
+        batch = context.generate_measure_candidates()
+        assert 0 < len(batch) <= expected
+        seen += [str(candidate.sch.trace) for candidate in batch]
+        results = [ms.runner.RunnerResult([1e-3], None) for _ in batch]
+        context.notify_runner_results(batch, results)
+    assert len(set(seen)) == len(seen)
+    while (more := context.generate_measure_candidates()) is not None:
+        seen += [str(candidate.sch.trace) for candidate in more]
+        context.notify_runner_results(
+            more, [ms.runner.RunnerResult(None, "LocalRunner: Timeout") for _ in more]
+        )
+    assert len(seen) == 20
+    context.post_tuning()
+
+
+def test_a_space_of_the_users_own_is_searched(target: tvm.target.Target):
+    def tiled(schedule: tvm.s_tir.Schedule) -> None:
+        rows, units, _ = schedule.get_loops(schedule.get_sblock("product"))
+        schedule.split(rows, schedule.sample_perfect_tile(rows, n=2, max_innermost_factor=32))
+        width = schedule.sample_categorical([4, 8, 16], [0.3, 0.3, 0.4])
+        schedule.split(units, [None, width])
+
+    context = ms.TuneContext(
+        _dense(*SHAPE),
+        target=target,
+        space_generator=tiled,
+        search_strategy=ChameleonStrategy(explorer="random", cost_model="none", seed=0),
+        num_threads=1,
+    )
+    context.pre_tuning(64, 64)
+    batch = context.generate_measure_candidates()
+    assert len({str(candidate.sch.trace) for candidate in batch}) == 6 * 3, "all there are"
+    context.notify_runner_results(batch, [ms.runner.RunnerResult([1e-3], None) for _ in batch])
+    assert context.generate_measure_candidates() is None
+
+
+def test_the_same_seed_proposes_the_same(context: Any):
+    proposed = []
+    for _ in range(2):
+        clone = context.clone()
+        clone.pre_tuning(8, 8)
+        proposed.append([str(c.sch.trace) for c in clone.generate_measure_candidates()])
+    assert proposed[0] == proposed[1]
+
+
+def test_configurations_survive_the_way_through_a_database(context: Any):
+    plan = _plan(context)
+    known = 0
+    for config in plan.space.sample(8, np.random.default_rng(0)):
+        try:
+            made = applied(plan, config.tolist())
+        except ChameleonError:
+            continue
+        known += 1
+        assert config_of(plan, made.trace) == tuple(config.tolist())
+    assert known > 4
+    foreign = tvm.s_tir.Schedule(_dense(*SHAPE))
+    foreign.fuse(*foreign.get_loops(foreign.get_sblock("product"))[:2])
+    assert config_of(plan, foreign.trace) is None
+
+
+def test_records_of_earlier_tuning_are_learnt(context: Any, target: tvm.target.Target):
+    plan = _plan(context)
+    database = ms.database.MemoryDatabase()
+    workload = database.commit_workload(context.mod)
+    [config] = plan.space.sample(1, np.random.default_rng(5))
+    schedule = applied(plan, config.tolist())
+    record = ms.database.TuningRecord(schedule.trace, workload, [1e-3], target)
+    database.commit_tuning_record(record)
+    context.pre_tuning(64, 64, database=database)
+    batch = context.generate_measure_candidates()
+    assert str(schedule.trace) not in {str(candidate.sch.trace) for candidate in batch}
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        ("LocalBuilder: Timeout, killed after 30 seconds", FailureKind.BUILD_TIMEOUT),
+        ("LocalBuilder: An exception occurred\nTimeout?", FailureKind.BUILD_ERROR),
+        ("LocalRunner: Timeout, killed after 30 seconds", FailureKind.RUN_TIMEOUT),
+        ("RPCRunner: An exception occurred\n", FailureKind.RUN_ERROR),
+    ],
+)
+def test_failures_are_typed(problem: str, kind: FailureKind):
+    found = measured((1,), None, problem=problem)
+    assert (found.failure, found.message) == (kind, problem.strip())
+
+
+def test_times_that_are_none_are_failures():
+    assert measured((1,), [1e-3, 2e-3]).seconds == (1e-3, 2e-3)
+    assert measured((1,), [0.0]).failure is FailureKind.RUN_ERROR
+    assert measured((1,), []).failure is FailureKind.RUN_ERROR
+
+
+def test_an_unknown_stage_is_said_at_once():
+    with pytest.raises(ChameleonError, match="unknown explorer 'anealing'; did you mean"):
+        ChameleonStrategy(explorer="anealing")
+    with pytest.raises(ChameleonError, match="unknown option 'chians'"):
+        ChameleonStrategy(explorer={"name": "annealing", "chians": 3})
+
+
+def test_what_is_missing_is_said(context: Any):
+    with pytest.raises(RuntimeError, match=r"before `pre_tuning`\. Pass it as `strategy=`"):
+        ChameleonStrategy().generate_measure_candidates()
+    with pytest.raises(ChameleonError, match="made no design space"):
+        TracePlan(Work.of(context), [], SketchOptions())
+    empty = SimpleNamespace(task_name="t", mod=None, target=None, space_generator=None)
+    with pytest.raises(ChameleonError, match="no module"):
+        Work.of(empty)
+
+
+def test_targets_are_canonical(target: tvm.target.Target):
+    known = canonical_target(target)
+    assert known == TVMTargets(NoOptions()).resolve(f"llvm -mcpu={CPU['mcpu']} -num-cores=2")
+    assert canonical_target(tvm_target(known)) == known

@@ -1,0 +1,199 @@
+"""What a builder exports computes, elsewhere, what it builds here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.operators.specs import DenseSpec
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.remote.artifact import read_recipe
+from chameleon_tvm.remote.here import LocalDevice
+from chameleon_tvm.remote.kernels import flush_of
+from chameleon_tvm.remote.linking import LINKER, architecture, linking_for
+from chameleon_tvm.remote.trial import trial_for
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm.targets import TVMTargets, tvm_target
+
+MIB = 1 << 20
+FAT_BINARY = b"\x50\xed\x55\xba"
+"""What nvcc's output begins with."""
+
+
+def resolved(text: str) -> str:
+    return TVMTargets(NoOptions()).resolve(text)
+
+
+@pytest.fixture(scope="module")
+def native() -> str:
+    return resolved("native")
+
+
+@pytest.fixture(scope="module")
+def made(native):
+    """A builder of a small product, and two configurations."""
+    task = DenseSpec(input=(16, 32), units=48).task("product", native)
+    space = TemplateSpace(TemplateOptions())
+    configs = space.design_space(task).sample(2, np.random.default_rng(0))
+    return space.builder(task, threads=1), [tuple(int(i) for i in row) for row in configs]
+
+
+@pytest.fixture(scope="module")
+def device(native):
+    found = LocalDevice("cpu", 0)
+    found.prepare(native, cache_bytes=64 * MIB, cooldown=0.0)
+    return found
+
+
+def test_an_artifact_computes_what_the_kernel_does(made, device, tmp_path):
+    builder, (config, _) = made
+    builder.export(config, tmp_path)
+    kernel = device.load(tmp_path)
+    shutil.rmtree(tmp_path)
+    (expected,), tolerance = builder.reference()
+    (output,) = kernel.outputs()
+    assert np.abs(output - expected).max() <= tolerance * np.abs(expected).max()
+    assert np.array_equal(output, builder.build(config).outputs()[0])
+
+
+@pytest.mark.parametrize("cold", [0, MIB])
+def test_it_is_timed_where_it_runs(made, device, tmp_path, cold):
+    builder, (config, _) = made
+    builder.export(config, tmp_path)
+    kernel = device.load(tmp_path)
+    seconds = kernel.repeats(3, 2, cold_bytes=cold)
+    assert len(seconds) == 2
+    assert min(seconds) > 0
+
+
+def test_caches_of_devices_that_are_no_cpu_are_emptied_by_copies(made, device, tmp_path):
+    builder, (config, _) = made
+    builder.export(config, tmp_path)
+    loader = attrs.evolve(device._loader, flush=flush_of("cuda", has_preprocessor=True))
+    seconds = loader.load(tmp_path).repeats(2, 3, cold_bytes=MIB)
+    assert len(seconds) == 3
+    assert min(seconds) > 0
+
+
+def test_a_spoilt_context_ends_the_process(device, monkeypatch, capsys):
+    def leave(status):
+        raise SystemExit(status)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(SystemExit), device._calls():
+        raise RuntimeError("CUDA: an illegal memory access was encountered")
+    assert "illegal memory access" in capsys.readouterr().err
+    with pytest.raises(RuntimeError, match="another shape"), device._calls():
+        raise RuntimeError("argument 0 has another shape")
+
+
+def test_activations_of_all_candidates_are_one_file(made, tmp_path):
+    builder, configs = made
+    digests = []
+    for number, config in enumerate(configs):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        builder.export(config, folder)
+        digests.append(read_recipe(folder).inputs[0].digest)
+    assert digests[0] == digests[1]
+
+
+def test_inputs_stay_on_the_device(made, native, tmp_path):
+    builder, (config, _) = made
+    builder.export(config, tmp_path)
+    fresh = LocalDevice("cpu", 0)
+    fresh.prepare(native, cache_bytes=64 * MIB, cooldown=0.0)
+    buffers = fresh._loader.buffers
+    fresh.load(tmp_path)
+    sent = buffers.sent
+    assert sent > 0
+    fresh.load(tmp_path)
+    assert buffers.sent == sent
+
+
+def test_a_small_cache_forgets_and_goes_on(made, native, tmp_path):
+    builder, (config, _) = made
+    builder.export(config, tmp_path)
+    small = LocalDevice("cpu", 0)
+    small.prepare(native, cache_bytes=1, cooldown=0.0)
+    outputs = [small.load(tmp_path).outputs()[0] for _ in range(2)]
+    assert np.array_equal(outputs[0], outputs[1])
+    assert small._loader.buffers.sent > len(read_recipe(tmp_path).inputs)
+
+
+def test_objects_are_linked_where_they_run(made, device, tmp_path, monkeypatch):
+    builder, (config, _) = made
+    monkeypatch.setenv(LINKER, "none")
+    builder.export(config, tmp_path)
+    assert read_recipe(tmp_path).library == "kernel.tar"
+    assert np.array_equal(device.load(tmp_path).outputs()[0], builder.build(config).outputs()[0])
+
+
+# -- other machines -------------------------------------------------------------------------
+
+
+def test_without_a_cross_compiler_objects_are_sent(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(LINKER, raising=False)
+    assert linking_for(tvm_target(resolved("native"))).name == "kernel.so"
+    board = tvm_target(resolved("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"))
+    assert linking_for(board).name == "kernel.tar"
+
+
+def test_a_cross_compiler_on_the_path_is_used(monkeypatch, tmp_path):
+    monkeypatch.delenv(LINKER, raising=False)
+    compiler = tmp_path / "aarch64-linux-gnu-g++"
+    compiler.write_text("#!/bin/sh\nexit 0\n")
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    board = tvm_target(resolved("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=cortex-a72"))
+    assert linking_for(board).name == "kernel.so"
+
+
+def test_a_library_for_a_board_is_one_for_its_processor(monkeypatch):
+    monkeypatch.setenv(LINKER, "none")
+    trial = trial_for(resolved("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"))
+    assert "kernel.tar" in trial.files
+
+
+@pytest.mark.parametrize(
+    ("triple", "name"),
+    [
+        ("arm64-apple-darwin", "aarch64"),
+        ("x86_64-conda-linux-gnu", "x86_64"),
+        ("AMD64-x", "x86_64"),
+    ],
+)
+def test_architectures_have_one_name_each(triple, name):
+    assert architecture(triple) == name
+
+
+def test_a_target_of_another_kind_is_refused(native):
+    with pytest.raises(TargetError, match="cuda"):
+        LocalDevice("cpu", 0).prepare(resolved("nvidia/nvidia-h100"), cache_bytes=MIB, cooldown=0)
+    with pytest.raises(TargetError, match="cpu"):
+        LocalDevice("cuda", 0).prepare(native, cache_bytes=MIB, cooldown=0.0)
+
+
+@pytest.mark.skipif(tvm.cuda(0).exist, reason="there is a GPU")
+def test_no_gpu_is_a_sentence_with_a_hint():
+    with pytest.raises(TargetError, match="cuda") as raised:
+        LocalDevice("cuda", 0).prepare(
+            resolved("nvidia/nvidia-h100"), cache_bytes=MIB, cooldown=0.0
+        )
+    assert raised.value.hint
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+def test_cuda_is_compiled_to_machine_code_without_a_gpu():
+    trial = trial_for(resolved("nvidia/nvidia-h100"))
+    (library,) = (data for name, data in trial.files.items() if name.startswith("kernel"))
+    assert FAT_BINARY in library
+    assert b"__global__" not in library, "it is the source"

@@ -1,0 +1,91 @@
+"""A server that cannot run a target's kernels is refused with both sides named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.quick_tvm import codegen
+from chameleon_tvm.remote.facts import ServerFacts, ask, check, own_facts, own_version
+from chameleon_tvm.targets import TVMTargets
+
+
+def target(text: str) -> str:
+    return TVMTargets(NoOptions()).resolve(text)
+
+
+def own(**other: object) -> ServerFacts:
+    triple = str(codegen.llvm_get_system_triple())
+    cpu = str(codegen.llvm_get_system_cpu())
+    return ServerFacts(**{"tvm": own_version(), "triple": triple, "cpu": cpu, **other})
+
+
+@pytest.mark.parametrize("facts", [own(), ServerFacts()], ids=["told", "silent"])
+def test_this_machine_runs_its_own_kernels(facts):
+    check("board:1", facts, target("native"), exists=True)
+
+
+def refusal(facts: ServerFacts, text: str, *, exists: bool = True) -> str:
+    with pytest.raises(TargetError) as raised:
+        check("board:1", facts, target(text), exists=exists)
+    assert raised.value.hint
+    return str(raised.value)
+
+
+def test_another_tvm():
+    said = refusal(own(tvm="0.18.0"), "native")
+    assert "0.18.0" in said
+    assert own_version() in said
+
+
+def test_a_patch_of_the_same_release_is_none():
+    release = ".".join(own_version().split(".")[:2])
+    check("board:1", own(tvm=f"{release}.99"), target("native"), exists=True)
+
+
+def test_another_architecture():
+    board = own(triple="aarch64-linux-gnu", cpu="cortex-a72")
+    said = refusal(board, "llvm -mtriple=x86_64-linux-gnu")
+    assert "aarch64" in said
+    assert "x86_64" in said
+
+
+def test_vectors_that_the_processor_lacks():
+    board = own(triple="x86_64-linux-gnu", cpu="haswell")
+    said = refusal(board, "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")
+    assert "haswell" in said
+    assert "avx512" in said
+    check("board:1", board, target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"), exists=True)
+    older = target("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge")
+    check("board:1", board, older, exists=True)
+
+
+def test_a_device_that_is_not_there():
+    assert "no cuda device" in refusal(own(), "nvidia/nvidia-h100", exists=False)
+
+
+@pytest.mark.parametrize(("has", "fits"), [("9.0", True), ("8.0", False), ("10.0", False)])
+def test_compute_capability(has, fits):
+    facts = own(gpu="a GPU", compute=has)
+    if fits:
+        check("board:1", facts, target("nvidia/nvidia-h100"), exists=True)
+    else:
+        assert has in refusal(facts, "nvidia/nvidia-h100")
+
+
+def test_asking_takes_what_there_is():
+    functions = {
+        "chameleon.server.facts": own_facts,
+        "target.llvm_get_system_cpu": lambda: "cortex-a72",
+    }
+
+    def function(name: str):
+        if name not in functions:
+            raise AttributeError(name)
+        return functions[name]
+
+    facts = ask(function, None, "cpu")
+    assert facts == ServerFacts(tvm=own_version(), cpu="cortex-a72")
+    assert json.loads(json.dumps(facts.to_json())) == {"tvm": own_version(), "cpu": "cortex-a72"}
