@@ -31,7 +31,7 @@ ONLY_IN = {
     ("chameleon_core", "scipy"): "bench/",
     ("chameleon_core", "matplotlib"): "bench/",
     ("chameleon_tvm", "torch"): "networks/",
-    ("chameleon_tvm", "onnx"): "frontends/networks",
+    ("chameleon_tvm", "onnx"): "frontends/onnx_models",
     ("chameleon_explorers", "torch"): "ppo",
     ("chameleon_runners", "torch"): "baselines",
 }
