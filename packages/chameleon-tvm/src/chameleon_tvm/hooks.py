@@ -23,7 +23,7 @@ SPACES = (
     ),
     PluginRecord(
         name="template",
-        summary="Hand-written convolutions (direct, Winograd) and products for llvm and cuda targets",
+        summary="Hand-written convolutions (direct, Winograd) and products, for llvm and cuda",
         factory="chameleon_tvm.spaces.template.provider:TemplateSpace",
         options=TemplateOptions,
     ),

@@ -9,7 +9,6 @@ import socket
 from collections import Counter
 from typing import Any
 
-import attrs
 import ray
 import structlog
 from chameleon_core.errors import ChameleonError, TargetError
@@ -191,16 +190,3 @@ def _knock(address: str) -> None:
             f"there is no Ray cluster at {address}: {error.strerror or error}",
             hint="`ray status --address host:port` tells whether one can be reached there.",
         ) from error
-
-
-@attrs.frozen(kw_only=True)
-class Slot:
-    """Whom a lane needs: a builder, or the actor that has a certain device.
-
-    Attributes:
-        name: of the device; empty for a builder.
-        node: that has it.
-    """
-
-    name: str = ""
-    node: str = ""

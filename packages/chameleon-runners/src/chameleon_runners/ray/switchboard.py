@@ -19,7 +19,7 @@ import ray
 from chameleon_runners.fleet.lanes import ClosedError, Lane, LaneEvent, Listener, Switchboard
 from chameleon_runners.process import EndReason, Work, WorkerEnd
 from chameleon_runners.ray import parcels
-from chameleon_runners.ray.cluster import Cluster, Slot
+from chameleon_runners.ray.cluster import Cluster
 from chameleon_runners.ray.host import Answer
 from chameleon_runners.worker.protocol import Message
 
@@ -47,11 +47,24 @@ class ActorEnd(WorkerEnd):
         return True
 
 
+@attrs.frozen(kw_only=True)
+class _Slot:
+    """Whom a lane needs: a builder, or the actor that has a certain device.
+
+    Attributes:
+        name: of the device; empty for a builder.
+        node: that has it.
+    """
+
+    name: str = ""
+    node: str = ""
+
+
 @attrs.define(kw_only=True, eq=False)
 class _Host:
     """An actor as the runner knows it."""
 
-    slot: Slot
+    slot: _Slot
     actor: Any
     answered: bool = False
 
@@ -108,7 +121,7 @@ class RaySwitchboard(Switchboard):
         self._inbox = queue.SimpleQueue()
         self._deadlines: list[tuple[float, int, RayLane, Work]] = []
         self._hosts: set[_Host] = set()
-        self._spare: defaultdict[Slot, list[_Host]] = defaultdict(list)
+        self._spare: defaultdict[_Slot, list[_Host]] = defaultdict(list)
         self._references: dict[str, Any] = {}
         self._closed = False
         self._lock = threading.RLock()
@@ -159,17 +172,17 @@ class RaySwitchboard(Switchboard):
 
     def _bind(self, lane: RayLane, message: Message) -> Message:
         """Give a lane its actor with its first command, and return that as its worker wants it."""
-        slot = Slot()
+        slot = _Slot()
         if message["command"] == "connect":
             place = message["options"]
-            slot = Slot(name=place["name"], node=place["node"])
+            slot = _Slot(name=place["name"], node=place["node"])
             message = {**message, "options": place["options"]}
         if lane.host is None:
             spare = self._spare[slot]
             lane.host = spare.pop() if spare else self._start(slot)
         return message
 
-    def _start(self, slot: Slot) -> _Host:
+    def _start(self, slot: _Slot) -> _Host:
         cluster = self._cluster
         actor = cluster.start_device(slot.node) if slot.name else cluster.start_builder()
         host = _Host(slot=slot, actor=actor)
