@@ -198,8 +198,14 @@ def opening(number=0, **more):
     }
 
 
-def test_a_builder_is_made_once():
-    builders = Builders()
+@pytest.fixture
+def builders(monkeypatch: pytest.MonkeyPatch) -> Builders:
+    """Makes an object for each message; the real one blocks modules, which only workers may."""
+    monkeypatch.setattr("chameleon_runners.worker.builders.make_builder", lambda _: object())
+    return Builders()
+
+
+def test_a_builder_is_made_once(builders: Builders):
     first = builders.get(opening())
     other = builders.get(opening(1))
     assert other is not first
@@ -207,9 +213,10 @@ def test_a_builder_is_made_once():
     assert builders.get(opening(1)) is other
 
 
-def test_only_the_builder_in_use_is_kept_where_memory_is_short(monkeypatch):
+def test_only_the_builder_in_use_is_kept_where_memory_is_short(
+    builders: Builders, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("chameleon_runners.worker.builders._GROWTH_BYTES", -1)
-    builders = Builders()
     first = builders.get(opening())
     second = builders.get(opening(1))
     assert builders.get(opening(1)) is second

@@ -104,10 +104,15 @@ class Building:
         elif event.tag == "reference":
             self._preparation.computed(event.reply)
         elif isinstance(event.tag, Candidate):
-            candidate: Candidate = event.tag
-            candidate.build_seconds = event.reply["elapsed"]
-            if event.reply["status"] == "ok":
-                self._deadlines.built(candidate.build_seconds)
-                self._ledger.built.append(candidate)
-            else:
-                yield candidate.failed_reply(event.reply, event.worker.log)
+            yield from self._built(event.tag, event.reply, event.worker.log)
+
+    def _built(self, candidate: Candidate, reply: Message, log: str) -> Iterator[Measurement]:
+        """Take in the answer to a build."""
+        candidate.build_seconds = reply["elapsed"]
+        if reply["status"] == "ok":
+            self._deadlines.built(candidate.build_seconds)
+            self._ledger.built.append(candidate)
+        elif reply["status"] == "error":
+            self._preparation.opened(reply)
+        else:
+            yield candidate.failed_reply(reply, log)

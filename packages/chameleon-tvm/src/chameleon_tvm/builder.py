@@ -9,7 +9,7 @@ from pathlib import Path
 from chameleon_core.stages import Arrays, Builder, Kernel
 from chameleon_core.task import Task
 
-from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.kernel import Program, TVMKernel, require_device
 from chameleon_tvm.operators.base import operator_of
 
 
@@ -43,6 +43,7 @@ class TVMBuilder(Builder):
         """
 
     def build(self, config: Sequence[int]) -> Kernel:
+        require_device(self.task.target)
         program = self.program(config)
         return TVMKernel(program, self.task.target, constants=self.operator.constants)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 
 import attrs
 import numpy as np
+from chameleon_core.errors import TargetError
 from chameleon_core.stages import Arrays, Kernel
 
 from chameleon_tvm.lowering import compile_function
@@ -228,6 +230,22 @@ class TVMKernel(ModuleKernel):
             for shape, dtype in self._program.output_buffers
         ]
         return inputs, outputs
+
+
+@cache
+def require_device(target: str) -> None:
+    """Refuse a target that nothing in this machine runs.
+
+    Raises:
+        TargetError: TVM finds no such device here.
+    """
+    kind = device_kind(tvm_target(target))
+    if not tvm.runtime.device(kind).exist:
+        raise TargetError(
+            f"the target is for {kind}, and TVM finds no such device in this machine",
+            hint="Measure on one that has it: `runner: cuda` says what is missing here, "
+            "`runner: {name: rpc, ...}` reaches other machines.",
+        )
 
 
 def device_kind(target: tvm.target.Target) -> str:

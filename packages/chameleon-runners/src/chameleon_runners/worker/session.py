@@ -9,7 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chameleon_core.errors import ChameleonError, DeviceLostError, InvalidConfigurationError
+from chameleon_core.errors import (
+    ChameleonError,
+    DeviceLostError,
+    InvalidConfigurationError,
+    TargetError,
+)
 from chameleon_core.measurement import FailureKind
 
 from chameleon_runners.worker.devices import DeviceHolder
@@ -45,6 +50,19 @@ def out_of_memory(error: BaseException) -> bool:
 def failed(kind: FailureKind, message: str, **more: Any) -> Message:
     """A reply that says how a candidate failed."""
     return {"status": "failed", "kind": kind.value, "message": message, **more}
+
+
+def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
+    """What kind of failure of a candidate an exception is."""
+    if isinstance(error, InvalidConfigurationError):
+        return FailureKind.INVALID
+    if out_of_memory(error):
+        return FailureKind.OUT_OF_MEMORY
+    if building:
+        return FailureKind.BUILD_ERROR
+    # A device's server may end what runs too long before its runner does.
+    hung = isinstance(error, TimeoutError)
+    return FailureKind.RUN_TIMEOUT if hung else FailureKind.RUN_ERROR
 
 
 class Session:
@@ -86,7 +104,9 @@ class Session:
     def _failure(self, command: str, error: BaseException) -> Message:
         if isinstance(error, DeviceLostError) and self._device.held:
             return {"status": "lost", "message": str(error)}
-        if isinstance(error, ChameleonError) and command in _STAGE_COMMANDS:
+        # A target that this machine lacks would fail every candidate in the same words.
+        hopeless = command == "build" and isinstance(error, TargetError)
+        if isinstance(error, ChameleonError) and (command in _STAGE_COMMANDS or hopeless):
             return {
                 "status": "error",
                 "type": type(error).__name__,
@@ -95,13 +115,9 @@ class Session:
             }
         if command in _STAGE_COMMANDS:
             return {"status": "error", "type": "", "message": explain(error), "hint": None}
-        if isinstance(error, InvalidConfigurationError):
-            return failed(FailureKind.INVALID, str(error))
-        if out_of_memory(error):
-            return failed(FailureKind.OUT_OF_MEMORY, explain(error))
-        building = command in {"build", "export"}
-        kind = FailureKind.BUILD_ERROR if building else FailureKind.RUN_ERROR
-        return failed(kind, explain(error))
+        kind = _kind_of(error, building=command in {"build", "export"})
+        words = str(error) if kind is FailureKind.INVALID else explain(error)
+        return failed(kind, words)
 
     def _init(self, message: Message) -> Message:
         sys.path[:] = message["sys_path"]

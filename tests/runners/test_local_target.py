@@ -1,0 +1,28 @@
+"""A target that this machine has no device for."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_tvm.operators.specs import DenseSpec
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.targets import TVMTargets
+
+
+@pytest.mark.skipif(tvm.runtime.device("cuda").exist, reason="this machine has a GPU")
+def test_a_device_that_is_not_there_ends_the_job_at_once(runner):
+    target = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
+    task = DenseSpec(input=[64, 64], units=64).task("dense", target)
+    configs = AutoSpace(AutoOptions()).design_space(task).start[:2]
+    job = MeasureJob(
+        task=task,
+        space=StageRef(factory="chameleon_tvm.spaces.auto:AutoSpace"),
+        configs=[tuple(int(index) for index in row) for row in configs],
+    )
+    with pytest.raises(TargetError, match="no such device in this machine") as error:
+        list(runner.measure(job))
+    assert "runner: cuda" in error.value.hint
