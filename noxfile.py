@@ -17,13 +17,13 @@ PYTHONS = ["3.12", "3.13"]
 def install_everything(session: nox.Session) -> None:
     """Install all local packages in one pip command, since they pin each other exactly.
 
-    With the rivals that networks are compared with where they are there, and a library of networks
-    that others have written.
+    With the rivals that networks are compared with where they are there, a library of networks
+    that others have written, and an engine for clusters.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
     tools = ("pytest", "pytest-timeout", "hypothesis")
-    networks = ("onnxruntime", "onnxscript", "openvino", "transformers")
-    session.install(*CONSTRAINTS, *editable, *tools, *networks)
+    optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray")
+    session.install(*CONSTRAINTS, *editable, *tools, *optional)
 
 
 @nox.session
