@@ -17,18 +17,18 @@ from chameleon_runners.rpc.tracker import queues
 KEY = "tested"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def serving() -> Iterator[Serving]:
     with Serving(ServingPlan(servers=2, key=KEY, threads=1)) as started:
         yield started
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def native() -> str:
     return str(default_registry().create("targets", "tvm").resolve("native"))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def task(native: str) -> Task:
     return Task(name="deeds", operator="deed", arguments={}, target=native, flop=1.0)
 

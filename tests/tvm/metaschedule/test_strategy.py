@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,20 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.testing import dummy_object
 
 SHAPE = (32, 64, 48)
+
+
+@pytest.fixture(autouse=True)
+def _no_handlers_of_others() -> None:
+    """MetaSchedule goes by the names of its logger's handlers, and not all have one.
+
+    pytest adds some of its own to loggers that do not propagate, as MetaSchedule's does not once
+    it was used.
+    """
+    logger = logging.getLogger("tvm.s_tir.meta_schedule")
+    logger.handlers.clear()
+    logger.propagate = True
+
+
 CPU = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu()), "num-cores": 2}
 
 

@@ -21,6 +21,8 @@ from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
 from chameleon_core.task import Task
 
 _SHAPE = (4, 5)
+_STANDARD = 2
+"""The highest number of the standard streams."""
 
 ARTIFACT = "program.json"
 """The file of an exported kernel; complete if it ends with a new line."""
@@ -110,7 +112,9 @@ def _print_without_end() -> None:
 
 
 def _scribble() -> None:
-    for descriptor in range(3, 32):
+    for descriptor in sorted(int(name) for name in os.listdir("/proc/self/fd")):  # noqa: PTH208
+        if descriptor <= _STANDARD:
+            continue
         try:
             os.set_blocking(descriptor, False)
             os.write(descriptor, b"garbage" * 100)
