@@ -13,13 +13,15 @@ from chameleon_cost_models.mixed_options import MixedOptions
 SPACE = DesignSpace([Choice(name=f"k{i}", options=tuple(range(16))) for i in range(2)])
 
 
-def _observed(costs):
+def _observed(costs, build_seconds=None, run_seconds=None):
     """Observations of all of the space's 256 configurations; infinite costs are failures."""
+    nothing = np.zeros(len(costs))
     return Observations(
         configs=SPACE.everything,
         costs=costs,
         failures=tuple(None if np.isfinite(c) else FailureKind.RUN_ERROR for c in costs),
-        build_seconds=np.zeros(len(costs)),
+        build_seconds=nothing if build_seconds is None else build_seconds,
+        run_seconds=nothing if run_seconds is None else run_seconds,
     )
 
 
@@ -56,3 +58,37 @@ def test_uncertainty_raises_a_score():
 @pytest.mark.parametrize("costs", [np.full(256, np.inf), np.full(256, 1e-3)])
 def test_where_nothing_differs_it_stays_untrained(costs):
     assert not _fitted(costs).trained
+
+
+def _priced(build_seconds, run_seconds=None, price=1.0):
+    """What the scores of equally fast configurations lose by what they take to measure."""
+    costs = 1e-3 * (1.0 + np.random.default_rng(1).random(256))
+    scores = []
+    for charged in (0.0, price):
+        model = MixedEnsemble(MixedOptions(price=charged), context_of(SPACE))
+        model.fit(_observed(costs, build_seconds, run_seconds))
+        scores.append(model.predict(SPACE.everything))
+    return scores[0] - scores[1]
+
+
+def test_what_takes_twice_as_long_loses_the_price():
+    slow = SPACE.everything[:, 1] >= 8
+    lost = _priced(np.where(slow, 4.0, 1.0), price=0.5)
+    assert lost[slow].mean() - lost[~slow].mean() == pytest.approx(2 * 0.5, rel=0.05)
+
+
+def test_building_that_hardly_counts_beside_running_costs_nothing():
+    build = np.where(SPACE.everything[:, 1] >= 8, 0.04, 0.01)
+    assert not _priced(build, np.full(256, 2.0)).any()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+def test_where_all_take_as_long_the_price_changes_nothing(seconds):
+    assert not _priced(np.full(256, seconds)).any()
+
+
+def test_measurements_that_took_no_time_say_nothing_of_time():
+    """They were found in a store or a cache."""
+    build = np.zeros(256)
+    build[:2] = (1.0, 1.0)
+    assert not _priced(build).any()

@@ -10,6 +10,7 @@ from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models.bagging import bagged_trees, opinions, tree_parameters
+from chameleon_cost_models.durations import Durations
 from chameleon_cost_models.inputs import THREADS, Features, features_of, teaches
 from chameleon_cost_models.mixed_options import MixedOptions
 
@@ -33,7 +34,7 @@ class MixedEnsemble(CostModel):
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010,
     equation 6), over the members, each scale standardised. Failures have no throughput: a
     classifier learns which configurations fail, and its probability pulls a score towards
-    that of a hopeless one.
+    that of a hopeless one. With a ``price``, what is expected to take long loses by it.
     """
 
     def __init__(self, options: MixedOptions, context: StageContext) -> None:
@@ -43,6 +44,7 @@ class MixedEnsemble(CostModel):
         self._seed = int(context.rng.integers(2**31))
         self._members: Any = None
         self._validity: Any = None
+        self._durations: Durations | None = None
 
     @property
     def trained(self) -> bool:
@@ -51,13 +53,15 @@ class MixedEnsemble(CostModel):
     def fit(self, observations: Observations) -> None:
         quality = observations.relative_throughput
         valid = quality > 0.0
-        self._members = self._validity = None
+        self._members = self._validity = self._durations = None
         if not teaches(observations) or np.count_nonzero(valid) < _LEAST_VALID:
             return
         features = features_of(self._space, observations.configs)
         self._members = self._grown(features[valid], quality[valid])
         if not valid.all():
             self._validity = self._classifier(features, valid)
+        if self._options.price:
+            self._durations = Durations(features, observations, seed=self._seed)
 
     def predict(self, configs: Configs) -> Scores:
         """Upper confidence bounds in standard deviations of what was timed, shape (n,)."""
@@ -70,6 +74,8 @@ class MixedEnsemble(CostModel):
             votes[:, ::2].var(axis=1, ddof=1) + votes[:, 1::2].var(axis=1, ddof=1)
         )
         scores: Scores = votes.mean(axis=1) + self._options.kappa * np.sqrt(variance)
+        if self._durations is not None:
+            scores -= self._options.price * self._durations.doublings(features)
         if self._validity is not None:
             chance = self._validity.inplace_predict(features, validate_features=False)
             scores = _HOPELESS + (scores - _HOPELESS) * np.asarray(chance, np.float64)

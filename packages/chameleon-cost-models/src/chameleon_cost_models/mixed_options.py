@@ -31,6 +31,14 @@ class MixedOptions:
     rounds: int = attrs.field(
         default=50, validator=validators.ge(1), metadata={"help": "trees of each member"}
     )
+    price: float = attrs.field(
+        default=0.0,
+        validator=validators.ge(0.0),
+        metadata={
+            "help": "what a score loses, in standard deviations, for every doubling of the "
+            "seconds that building and running is expected to take; 0: seconds do not matter"
+        },
+    )
 
 
 __all__ = ["MixedOptions"]

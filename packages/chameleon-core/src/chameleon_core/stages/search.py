@@ -107,12 +107,18 @@ class Observations:
         costs: median kernel time in seconds, infinity for failures, shape (n,).
         failures: the kind of failure of each row, or None.
         build_seconds: wall-clock of each build in seconds, shape (n,).
+        run_seconds: wall-clock of checking and timing each, in seconds, shape (n,).
     """
 
     configs: Configs
     costs: NDArray[np.float64]
     failures: tuple[FailureKind | None, ...]
     build_seconds: NDArray[np.float64]
+    run_seconds: NDArray[np.float64] = attrs.field()
+
+    @run_seconds.default
+    def _no_run_seconds(self) -> NDArray[np.float64]:
+        return np.zeros(len(self.configs))
 
     @classmethod
     def of(cls, space: DesignSpace, measurements: list[Measurement]) -> Observations:
@@ -123,6 +129,7 @@ class Observations:
             costs=np.array([m.cost for m in measurements], np.float64),
             failures=tuple(m.failure for m in measurements),
             build_seconds=np.array([m.build_seconds for m in measurements], np.float64),
+            run_seconds=np.array([m.run_seconds for m in measurements], np.float64),
         )
 
     def __len__(self) -> int:
