@@ -27,6 +27,7 @@ from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder
+from chameleon_tvm.gpus import BFLOAT16_SINCE, capability, gpu_info
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -42,6 +43,11 @@ from chameleon_tvm.targets import TVMTargets, tvm_target
 PTXAS = re.compile(
     r"(\d+) bytes stack frame, (\d+) bytes spill stores|Used (\d+) registers|(\d+) bytes smem"
 )
+ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+KERNEL = "main_kernel"
+"""What TVM calls the kernel of a function."""
+TOGETHER = 8
+"""Candidates whose kernels are compiled in one file."""
 _FUSED = {"bias": True, "activation": "relu"}
 
 
@@ -96,27 +102,81 @@ LAYERS: dict[str, dict[str, OperatorSpec]] = {
         "scores": BatchMatmulSpec(a=(12, 128, 64), b=(12, 128, 64), transpose_b=True),
         "context": BatchMatmulSpec(a=(12, 128, 128), b=(12, 128, 64)),
     },
-    # The same in half precision, on tensor cores.
+    # In half precision, on tensor cores.
     "tensor_core": {
-        "half_bert": DenseSpec(
-            input=(128, 768), units=3072, bias=True, activation="gelu", dtype="float16"
-        ),
-        "half_scores": BatchMatmulSpec(
-            a=(12, 128, 64), b=(12, 128, 64), transpose_b=True, dtype="float16"
-        ),
+        f"{dtype}_{name}": spec
+        for dtype in ("float16", "bfloat16")
+        for name, spec in {
+            "bert": DenseSpec(
+                input=(128, 768), units=3072, bias=True, activation="gelu", dtype=dtype
+            ),
+            "scores": BatchMatmulSpec(
+                a=(12, 128, 64), b=(12, 128, 64), transpose_b=True, dtype=dtype
+            ),
+        }.items()
+    },
+    # The same for convolutions, some of ResNet-18's.
+    "tensor_core_conv2d": {
+        f"{dtype}_{name}": Conv2dSpec(
+            input=(1, ic, size, size),
+            filters=oc,
+            kernel=kernel,
+            stride=stride,
+            padding=kernel // 2,
+            layout="NHWC",
+            dtype=dtype,
+            **_FUSED,
+        )
+        for dtype in ("float16", "bfloat16")
+        for name, ic, size, oc, kernel, stride in (
+            ("r1", 64, 56, 64, 3, 1),
+            ("r7", 128, 28, 256, 1, 2),
+            ("r8", 256, 14, 256, 3, 1),
+            ("r9", 256, 14, 512, 3, 2),
+        )
     },
 }
 """Templates and the layers that their configurations are drawn from."""
 
 
-def compiled(source: str, arch: str, folder: Path) -> dict[str, Any]:
-    """Compile a kernel to a cubin; what ptxas says of it, or ``error``."""
-    (folder / "kernel.cu").write_text(source)
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
+def compiled(sources: list[str], arch: str, folder: Path) -> list[dict[str, Any]]:
+    """Compile kernels to cubins; of each what ptxas says, or ``error``.
+
+    Starting nvcc takes as long as compiling a kernel: those with the same beginning share a file,
+    unless one of them fails.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    groups: dict[str, list[int]] = {}
+    for place, source in enumerate(sources):
+        groups.setdefault(source[: _start(source)], []).append(place)
+    for beginning, places in groups.items():
+        text = beginning + "".join(
+            re.sub(rf"\b{KERNEL}\b", f"kernel_{place}", sources[place][_start(sources[place]) :])
+            for place in places
+        )
+        said = nvcc(text, arch, folder)
+        if isinstance(said, str) and len(places) > 1:
+            for place in places:
+                found |= {place: compiled([sources[place]], arch, folder)[0]}
+            continue
+        for place in places:
+            found[place] = {"error": said} if isinstance(said, str) else said[f"kernel_{place}"]
+    return [found[place] for place in range(len(sources))]
+
+
+def _start(source: str) -> int:
+    """Where a source's kernel begins, after what all sources include and define."""
+    return source.index('extern "C" __global__')
+
+
+def nvcc(text: str, arch: str, folder: Path) -> dict[str, dict[str, Any]] | str:
+    """Compile a file: what ptxas says of each of its kernels, or the first error."""
+    (folder / "kernel.cu").write_text(text)
+    compiler = shutil.which("nvcc")
+    if compiler is None:
         raise SystemExit("there is no nvcc on PATH: install the CUDA toolkit, or pass --check")
     done = subprocess.run(
-        [nvcc, "-cubin", f"-arch={arch}", "-Xptxas=-v", "kernel.cu", "-o", "kernel.cubin"],
+        [compiler, "-cubin", f"-arch={arch}", "-Xptxas=-v", "kernel.cu", "-o", "kernel.cubin"],
         cwd=folder,
         check=False,
         capture_output=True,
@@ -125,46 +185,60 @@ def compiled(source: str, arch: str, folder: Path) -> dict[str, Any]:
     said = done.stdout + done.stderr
     if done.returncode:
         lines = [line for line in said.splitlines() if "error" in line or "fatal" in line]
-        return {"error": (lines or said.splitlines() or ["nvcc failed"])[0]}
-    found = {"stack_bytes": 0, "spill_bytes": 0, "registers": 0, "shared_bytes": 0}
-    for stack, spill, registers, shared in PTXAS.findall(said):
-        fresh = zip(found, (stack, spill, registers, shared), strict=True)
-        found.update({name: int(number) for name, number in fresh if number})
-    return found
+        return (lines or said.splitlines() or ["nvcc failed"])[0]
+    kernels = {}
+    _, *pieces = ENTRY.split(said)
+    for name, piece in zip(pieces[::2], pieces[1::2], strict=True):
+        found = {"stack_bytes": 0, "spill_bytes": 0, "registers": 0, "shared_bytes": 0}
+        for stack, spill, registers, shared in PTXAS.findall(piece):
+            fresh = zip(found, (stack, spill, registers, shared), strict=True)
+            found.update({name: int(number) for name, number in fresh if number})
+        kernels[name] = found
+    return kernels
 
 
-def candidate(
-    builder: Builder, target: str, config: list[int], folder: Path, *, check: bool
-) -> dict[str, Any]:
-    """One line of the output: what became of a configuration, and after how many seconds."""
+def lowered(builder: Builder, target: str, config: list[int]) -> tuple[dict[str, Any], str]:
+    """What became of a configuration so far, and its source, empty where it has none."""
     started = time.perf_counter()
     try:
         program = builder.program(config)
     except InvalidConfigurationError as error:
-        return {
-            "outcome": "rejected",
-            "why": str(error),
-            "check_seconds": time.perf_counter() - started,
-        }
+        seconds = time.perf_counter() - started
+        return {"outcome": "rejected", "why": str(error), "check_seconds": seconds}, ""
     checked = time.perf_counter()
-    line: dict[str, Any] = {"outcome": "built", "check_seconds": checked - started}
-    if check:
-        return {**line, "outcome": "passed"}
-    resolved = tvm_target(target)
+    line: dict[str, Any] = {"outcome": "passed", "check_seconds": checked - started}
     try:
-        source = cuda_source(program.function, resolved)
+        source = cuda_source(program.function, tvm_target(target))
     except Exception as error:  # noqa: BLE001 - a build error is a result
-        return {**line, "outcome": "failed", "why": str(error).strip().splitlines()[-1]}
-    lowered = time.perf_counter()
-    said = compiled(source, str(resolved.attrs["arch"]), folder)
-    line |= {
-        "lower_seconds": lowered - checked,
-        "nvcc_seconds": time.perf_counter() - lowered,
-        **said,
-    }
-    if "error" in said:
-        line |= {"outcome": "failed", "why": said["error"]}
-    return line
+        why = str(error).strip().splitlines()[-1]
+        return {**line, "outcome": "failed", "why": why}, ""
+    return {**line, "lower_seconds": time.perf_counter() - checked}, source
+
+
+def candidates(
+    builder: Builder, target: str, configs: list[list[int]], folder: Path, *, check: bool
+) -> list[dict[str, Any]]:
+    """Lines of the output: what became of configurations, and after how many seconds."""
+    lines, sources = map(
+        list, zip(*(lowered(builder, target, config) for config in configs), strict=True)
+    )
+    if check:
+        return lines
+    places = [place for place, source in enumerate(sources) if source]
+    started = time.perf_counter()
+    arch = str(tvm_target(target).attrs["arch"])
+    found = compiled([sources[place] for place in places], arch, folder)
+    seconds = (time.perf_counter() - started) / max(1, len(places))
+    for place, said in zip(places, found, strict=True):
+        lines[place] |= {"outcome": "built", "nvcc_seconds": seconds, **said}
+        if "error" in said:
+            lines[place] |= {"outcome": "failed", "why": said["error"]}
+    return lines
+
+
+def target_has_no_bfloat16(target: str) -> bool:
+    """Whether the target's tensor cores are of the kind before sm_80's."""
+    return capability(gpu_info(target).arch) < BFLOAT16_SINCE
 
 
 def drawn(space: DesignSpace, count: int, seed: int) -> list[list[int]]:
@@ -181,6 +255,8 @@ def work(options: argparse.Namespace) -> None:
     target = TVMTargets(NoOptions()).resolve(f"cuda -arch={options.arch}")
     layers = LAYERS[options.template]
     names = [options.layer] if options.layer else list(layers)
+    if target_has_no_bfloat16(target):
+        names = [name for name in names if not name.startswith("bfloat16")]
     ends = time.monotonic() + options.seconds
     provider = TemplateSpace(TemplateOptions())
     with options.output.open("a") as output, tempfile.TemporaryDirectory() as made:
@@ -188,14 +264,17 @@ def work(options: argparse.Namespace) -> None:
             share = options.count // len(names) + (place < options.count % len(names))
             task = layers[name].task(name, target)
             space, builder = provider.design_space(task), provider.builder(task, threads=1)
-            for number, config in enumerate(drawn(space, share, options.seed)):
-                if (name, options.arch, number) in known:
-                    continue
+            configs = drawn(space, share, options.seed)
+            missing = [n for n in range(len(configs)) if (name, options.arch, n) not in known]
+            for first in range(0, len(missing), TOGETHER):
+                numbers = missing[first : first + TOGETHER]
                 if time.monotonic() > ends:
                     return
-                line = candidate(builder, target, config, Path(made), check=options.check)
-                where = {"layer": name, "arch": options.arch, "number": number, "config": config}
-                output.write(json.dumps({**where, **line}) + "\n")
+                some = [configs[number] for number in numbers]
+                lines = candidates(builder, target, some, Path(made), check=options.check)
+                for number, config, line in zip(numbers, some, lines, strict=True):
+                    where = {"layer": name, "arch": options.arch, "number": number}
+                    output.write(json.dumps({**where, "config": config, **line}) + "\n")
                 output.flush()
 
 

@@ -4,9 +4,11 @@ import json
 from collections import Counter
 
 import pytest
+from chameleon_core.bench import cells
 from chameleon_core.bench.cells import NOTES, CellResult, run_cell
 from chameleon_core.bench.execute import Execution, move_aside, results
 from chameleon_core.bench.recorder import Recorder
+from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import hookimpl
@@ -170,3 +172,17 @@ def test_half_a_result_file_does_not_count(load, run):
     assert CellResult.read(cell) is None
     assert run(suite) == [cell.name]
     assert json.loads(cell.result.read_text())["identity"] == cell.identity
+
+
+def test_what_a_signal_ends_is_no_failed_cell(load, tmp_path, monkeypatch):
+    cell = next(iter(load(live(tmp_path)).cells()))
+    interruption = Interruption()
+
+    def killed(*_):
+        interruption.request()
+        raise ChameleonError("its process ended with -15")
+
+    monkeypatch.setattr(cells, "_tune", killed)
+    with pytest.raises(RunInterrupted):
+        run_cell(cell, registry=synthetic_registry(), interruption=interruption)
+    assert CellResult.read(cell) is None

@@ -106,6 +106,20 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             ),
         ),
         (
+            "budget: {tasks_at_once: 0}\n",
+            (
+                "pipeline.yaml:3:25: option 'tasks_at_once' for 'budget' must be 'auto' or at "
+                "least 1, not 0"
+            ),
+        ),
+        (
+            "budget: {tasks_at_once: all}\n",
+            (
+                "pipeline.yaml:3:25: option 'tasks_at_once' for 'budget' must be an integer or "
+                "auto, not the text 'all'"
+            ),
+        ),
+        (
             "require: {min_ratio: 0.9, against: vendor}\n",
             "pipeline.yaml:3:36: 'require' is against 'vendor', which 'baselines' does not list",
         ),

@@ -21,7 +21,10 @@ from chameleon_core.testing.synthetic import run_synthetic, synthetic_document, 
 def test_what_a_run_leaves(pipeline, tmp_path):
     run_pipeline(pipeline())
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {".lock", "pipeline.yaml", "records.sqlite", "events.jsonl", "best.json"}
+    assert names == {
+        *(".lock", "pipeline.yaml", "records.sqlite", "events.jsonl", "best.json"),
+        "report.html",
+    }
 
 
 def test_the_written_pipeline_is_the_same_pipeline(pipeline, tmp_path):

@@ -14,10 +14,17 @@ from chameleon_core.task import Task
 from hypothesis import given
 
 
-def _state(history, *, weight=1, flop=1e9, done=False):
+def _state(history, *, weight=1, flop=1e9, done=False, in_flight=False):
     task = Task(name="t", operator="o", arguments={}, target="t", flop=flop, weight=weight)
     rounds = len(history)
-    return TaskState(task=task, rounds=rounds, measured=rounds, history=history, done=done)
+    return TaskState(
+        task=task,
+        rounds=rounds,
+        measured=rounds,
+        history=history,
+        done=done,
+        in_flight=in_flight,
+    )
 
 
 def _gradient(**options):
@@ -35,6 +42,22 @@ def test_gradient_starts_with_a_batch_of_each():
     scheduler = _gradient()
     assert scheduler.next_task([_state([9.0]), _state([]), _state([])]) == 1
     assert scheduler.next_task([_state([9.0]), _state([], done=True), _state([])]) == 2
+
+
+def test_tasks_in_flight_are_not_chosen_again():
+    flying = _state([9.0, 5.0], in_flight=True)
+    for scheduler in (RoundRobin(None, None), _gradient()):
+        assert scheduler.next_task([_state([], in_flight=True), _state([9.0, 5.0])]) == 1
+        assert scheduler.next_task([flying, _state([9.0, 5.0], weight=0)]) == 1
+        assert scheduler.next_task([flying, flying]) is None
+
+
+def test_gradient_still_counts_what_is_in_flight_as_part_of_the_network():
+    # What the waiting task saved lately is much of its own latency, and little of the network's.
+    saving = [1.2, 1.1, 1.0]
+    heavy = _state([500.0] * 3, weight=9, in_flight=True)
+    assert _gradient(stop_gain=0.01).next_task([_state(saving)]) == 0
+    assert _gradient(stop_gain=0.01).next_task([_state(saving), heavy]) is None
 
 
 def test_gradient_prefers_what_weighs_more_in_the_network():

@@ -52,7 +52,11 @@ EXPECTED = {
 }
 """What each fault is recorded as, by every runner unless its harness says otherwise."""
 
-SHARED = {name: QUICK[name] for name in QUICK if name != "leader_rounds"}
+SHARED = {
+    **{name: QUICK[name] for name in QUICK if name != "leader_rounds"},
+    # Kernels that sleep for a fifth of a millisecond tell nothing about a busy machine's devices.
+    "pace_tolerance": None,
+}
 
 
 @attrs.frozen(kw_only=True)

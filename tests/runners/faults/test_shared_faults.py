@@ -142,7 +142,7 @@ def test_five_hundred_candidates_on_devices_that_disconnect(tmp_path: Path):
 
 def test_failing_devices_cost_no_result(tmp_path: Path):
     kinds = ["crashes", "lies", "disconnects", "corrupts", "fills_up", "runs_out_of_memory"]
-    rates = dict.fromkeys(kinds, 0.015)
+    rates = dict.fromkeys(kinds, 0.03)
     configs = [config(Fault.NONE, number) for number in range(60)]
     with make_fleet(tmp_path, devices=4, rates=rates, retries=6) as runner:
         found = by_config(list(runner.measure(job(configs))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_runners.fleet.verdicts import Opinion, Verdict, judge
+from chameleon_runners.fleet.verdicts import Opinion, Verdict, Witness, convincing, judge
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,9 +35,65 @@ def test_two_devices_that_agree_settle_it(kind: FailureKind):
 
 
 def test_three_are_needed_where_one_is_known_to_fail_by_itself():
-    two = [opinion(WRONG, "a", trusted=False), opinion(WRONG, "b")]
+    poor = Witness(faults=3, successes=7)
+    two = [opinion(WRONG, "a", witness=poor), opinion(WRONG, "b")]
     assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
     assert kind_of(judge([*two, opinion(WRONG, "c")], tries=0, elsewhere=True)) is WRONG
+
+
+def test_history_counts_as_it_is_when_the_verdict_is_found():
+    first = Witness()
+    two = [opinion(WRONG, "a", witness=first), opinion(WRONG, "b")]
+    first.faults += 1
+    assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
+
+
+def test_a_device_alone_that_is_known_to_fail_is_asked_again():
+    once = [opinion(WRONG, witness=Witness(faults=3, successes=7))]
+    assert judge(once, tries=1, elsewhere=False) is Verdict.AGAIN
+    assert kind_of(judge(once * 2, tries=0, elsewhere=False)) is WRONG
+
+
+@pytest.mark.parametrize("kind", [WRONG, CRASH])
+def test_two_names_of_one_device_are_one_witness(kind: FailureKind):
+    two = [opinion(kind, name, identity="10.0.0.5:9091") for name in "ab"]
+    assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
+    other = opinion(kind, "c", identity="10.0.0.6:9091")
+    assert kind_of(judge([*two, other], tries=1, elsewhere=True)) is kind
+
+
+def test_a_device_is_like_its_fleet_until_it_has_shown_that_it_is_not():
+    fleet = Witness()
+    known, unknown = Witness(fleet=fleet), Witness(fleet=fleet)
+    before = unknown.doubt
+    for _ in range(5):
+        known.failed()
+    assert before < unknown.doubt < known.doubt
+    for _ in range(200):
+        unknown.succeeded()
+    assert unknown.doubt < before
+    assert (fleet.faults, fleet.successes) == (5, 200)
+
+
+HISTORIES = st.builds(Witness, faults=st.integers(0, 50), successes=st.integers(0, 500))
+
+
+@given(HISTORIES)
+def test_a_fault_makes_a_worse_witness_and_a_success_a_better_one(history: Witness):
+    faults, successes = history.faults, history.successes
+    assert 0.0 < history.doubt < 1.0
+    assert Witness(faults=faults + 1, successes=successes).doubt > history.doubt
+    assert Witness(faults=faults, successes=successes + 1).doubt < history.doubt
+
+
+@given(st.lists(HISTORIES, min_size=1, max_size=5), HISTORIES, st.booleans())
+def test_another_that_agrees_never_makes_it_less_certain(
+    histories: list[Witness], other: Witness, elsewhere: bool
+):
+    agreeing = [opinion(WRONG, str(n), witness=one) for n, one in enumerate(histories)]
+    more = [*agreeing, opinion(WRONG, "other", witness=other)]
+    assert convincing(more, elsewhere=elsewhere) >= convincing(agreeing, elsewhere=elsewhere)
+    assert convincing(agreeing, elsewhere=False) >= convincing(agreeing, elsewhere=True)
 
 
 @pytest.mark.parametrize("kinds", [(LOST, LOST), (CRASH, LOST), (LOST, CRASH), (CRASH, CRASH)])
@@ -94,14 +150,14 @@ KINDS = st.sampled_from([WRONG, ERROR, MEMORY, LOST, CRASH, HANG])
 @given(
     kinds=st.lists(KINDS, min_size=1, max_size=5),
     back=st.lists(st.booleans(), min_size=5, max_size=5),
-    trusted=st.lists(st.booleans(), min_size=5, max_size=5),
+    histories=st.lists(HISTORIES, min_size=5, max_size=5),
     elsewhere=st.booleans(),
 )
 def test_without_tries_left_there_is_an_end(
-    kinds: list[FailureKind], back: list[bool], trusted: list[bool], elsewhere: bool
+    kinds: list[FailureKind], back: list[bool], histories: list[Witness], elsewhere: bool
 ):
     opinions = [
-        opinion(kind, str(place), back=back[place], trusted=trusted[place])
+        opinion(kind, str(place), back=back[place], witness=histories[place])
         for place, kind in enumerate(kinds)
     ]
     kind = kind_of(judge(opinions, tries=0, elsewhere=elsewhere))

@@ -57,6 +57,7 @@ def test_a_kernel_runs_there(reach, native, artifacts):
     description = device.connect(native)
     assert description["name"] == f"{KEY}@{description['address']}"
     assert description["tvm"].startswith("0.")
+    assert device.identity == description["address"]
     device.probe()
     kernel = device.load(artifacts / "none")
     assert np.array_equal(kernel.outputs()[0], EXPECTED)

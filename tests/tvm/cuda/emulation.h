@@ -33,6 +33,43 @@ inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 using half = _Float16;
 struct __attribute__((aligned(4))) half2 { half x, y; };
 struct __attribute__((aligned(8))) half4 { half x, y, z, w; };
+// Two bytes of a float, rounded to the nearest, ties to even; computed with as floats.
+struct nv_bfloat16 {
+  uint16_t bits = 0;
+  nv_bfloat16() = default;
+  nv_bfloat16(float value) {
+    uint32_t all;
+    memcpy(&all, &value, 4);
+    bits = value != value ? 0x7fc0 : (all + 0x7fff + ((all >> 16) & 1)) >> 16;
+  }
+  operator float() const {
+    uint32_t all = uint32_t(bits) << 16;
+    float value;
+    memcpy(&value, &all, 4);
+    return value;
+  }
+};
+inline nv_bfloat16 __float2bfloat16_rn(float value) { return value; }
+struct __attribute__((aligned(4))) nv_bfloat162 { nv_bfloat16 x, y; };
+struct __attribute__((aligned(8))) nv_bfloat164 { nv_bfloat16 x, y, z, w; };
+inline half __float2half_rn(float value) { return value; }
+inline half2 make_half2(half x, half y) { return {x, y}; }
+inline half4 make_half4(half x, half y, half z, half w) { return {x, y, z, w}; }
+inline nv_bfloat162 make_nv_bfloat162(nv_bfloat16 x, nv_bfloat16 y) { return {x, y}; }
+inline nv_bfloat164 make_nv_bfloat164(nv_bfloat16 x, nv_bfloat16 y, nv_bfloat16 z, nv_bfloat16 w) {
+  return {x, y, z, w};
+}
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+template <class T>
+unsigned packed(T x, T y) {
+  T both[2] = {x, y};
+  unsigned made;
+  memcpy(&made, both, 4);
+  return made;
+}
+inline unsigned __pack_half2(half x, half y) { return packed(x, y); }
+inline unsigned __pack_nv_bfloat162(nv_bfloat16 x, nv_bfloat16 y) { return packed(x, y); }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline float max(float a, float b) { return a > b ? a : b; }

@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.base import numpy_type, operator_of
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -62,13 +62,46 @@ HALF = {
     "half-batch-matmul-transposed": BatchMatmulSpec(
         a=[2, 32, 48], b=[2, 32, 48], transpose_b=True, dtype="float16"
     ),
+    "bfloat-dense": DenseSpec(
+        input=[32, 48], units=32, bias=True, activation="gelu", dtype="bfloat16"
+    ),
+    "bfloat-batch-matmul-transposed": BatchMatmulSpec(
+        a=[2, 16, 32], b=[2, 32, 32], transpose_b=True, dtype="bfloat16"
+    ),
+    "half-convolution": Conv2dSpec(
+        input=[1, 32, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC", dtype="float16"
+    ),
+    "half-convolution-fused": Conv2dSpec(
+        input=[2, 32, 9, 7],
+        filters=16,
+        kernel=(3, 2),
+        stride=2,
+        padding=(1, 0, 1, 1),
+        layout="NHWC",
+        bias=True,
+        residual=True,
+        activation="relu",
+        dtype="float16",
+    ),
+    "bfloat-convolution": Conv2dSpec(
+        input=[1, 16, 10, 10],
+        filters=32,
+        kernel=3,
+        dilation=2,
+        layout="NHWC",
+        residual=True,
+        dtype="bfloat16",
+    ),
+    "half-convolution-pointwise": Conv2dSpec(
+        input=[1, 48, 4, 4], filters=32, kernel=1, layout="NHWC", dtype="float16"
+    ),
 }
 
 
 def blocks_of(template, values):
     """Blocks of threads that a configuration is launched with."""
     if isinstance(template, TensorCoreTemplate):
-        return template.batch * values["tile_m"][0] * values["tile_n"][0]
+        return template.sizes.batch * values["tile_m"][0] * values["tile_n"][0]
     nest = template.nest
     return nest.copies * math.prod(values[axis.knob][0] for axis in nest.outputs)
 
@@ -84,7 +117,8 @@ def check(spec, config_of, emulate, folder):
     parameters = list(program.function.params)
     arrays = {str(p.name): a for p, a in zip(parameters, program.inputs, strict=False)}
     out = parameters[-1]
-    arrays[str(out.name)] = np.full([int(extent) for extent in out.shape], np.nan, str(out.dtype))
+    dtype = numpy_type(str(out.dtype))
+    arrays[str(out.name)] = np.full([int(extent) for extent in out.shape], np.nan, dtype)
     source = cuda_source(program.function, tvm_target(SM_80))
     (expected,) = operator.reference(inputs)
     for physical in emulate(source, blocks_of(template, values), arrays, str(out.name), folder):
@@ -146,6 +180,9 @@ extern "C" __global__ void __launch_bounds__(8) main_kernel(float* __restrict__ 
         ("dense-fused", "sm_90"),
         ("half-dense", "sm_80"),
         ("half-batch-matmul-transposed", "sm_90"),
+        ("half-convolution-fused", "sm_75"),
+        ("bfloat-dense", "sm_90"),
+        ("bfloat-convolution", "sm_80"),
     ],
 )
 def test_nvcc_compiles_what_is_generated(name, arch, tmp_path):

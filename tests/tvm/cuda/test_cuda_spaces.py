@@ -139,29 +139,56 @@ def test_the_first_guesses_are_among_the_cheapest_and_fill_the_gpu(target):
 
 
 HALF = DenseSpec(input=[128, 768], units=3072, bias=True, activation="gelu", dtype="float16")
+CONVOLUTION = Conv2dSpec(
+    input=[1, 64, 14, 14], filters=64, kernel=3, padding=1, layout="NHWC", dtype="bfloat16"
+)
 
 
-@pytest.mark.parametrize("target", [SM_75, SM_80])
-def test_tensor_cores_are_for_half_precision_and_know_the_limits(target):
-    template, space = made(HALF, target)
+@pytest.mark.parametrize(("spec", "target"), [(HALF, SM_75), (HALF, SM_80), (CONVOLUTION, SM_80)])
+def test_tensor_cores_are_for_half_precision_and_know_the_limits(spec, target):
+    template, space = made(spec, target)
     assert isinstance(template, TensorCoreTemplate)
     assert len(space.start) == len(space.distinct(space.start)) > 0
     drawn = space.sample(200, np.random.default_rng(0))
     values = space.values(drawn)
-    assert (shared_bytes(values, transposed=False) <= 48 * 1024).all()
+    assert (shared_bytes(template.product, values) <= 48 * 1024).all()
     assert (values["tile_m"][:, 1] * values["tile_n"][:, 1] * 32 <= 1024).all()
     for config in drawn[:3]:
         template.function(space.decode(config))
 
 
-def test_tensor_cores_conform():
-    spec = BatchMatmulSpec(a=[2, 32, 32], b=[2, 32, 16], dtype="float16")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        BatchMatmulSpec(a=[2, 32, 32], b=[2, 32, 16], dtype="float16"),
+        Conv2dSpec(input=[1, 16, 4, 4], filters=16, kernel=2, layout="NHWC", dtype="bfloat16"),
+    ],
+    ids=["product", "convolution"],
+)
+def test_tensor_cores_conform(spec):
     check_space_provider(lambda: TemplateSpace(TemplateOptions()), spec.task("t", SM_80))
+
+
+def test_a_convolution_on_tensor_cores_has_the_knobs_of_the_paper_that_it_can():
+    _, space = made(CONVOLUTION)
+    knobs = {knob.name: knob for knob in space.knobs}
+    assert {"tile_rc", "tile_ry", "tile_rx", "auto_unroll_max_step"} <= set(knobs)
+    # 196 pixels are 13 fragments, which two warps could not share.
+    assert knobs["tile_m"].extent == 14
 
 
 @pytest.mark.parametrize(
     ("spec", "arch"),
-    [(DenseSpec(input=[8, 64], units=64, dtype="float16"), "sm_80"), (HALF, "sm_61")],
+    [
+        (DenseSpec(input=[8, 64], units=64, dtype="float16"), "sm_80"),
+        (HALF, "sm_61"),
+        (Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=1, dtype="float16"), "sm_80"),
+        (
+            Conv2dSpec(input=[1, 3, 8, 8], filters=16, kernel=3, layout="NHWC", dtype="float16"),
+            "sm_80",
+        ),
+    ],
+    ids=["size", "architecture", "layout", "channels"],
 )
 def test_tensor_cores_say_where_they_do_not_apply(spec, arch):
     with pytest.raises(ConfigError) as caught:
@@ -172,5 +199,13 @@ def test_tensor_cores_say_where_they_do_not_apply(spec, arch):
 def test_half_precision_is_for_gpus():
     with pytest.raises(ConfigError, match="float16"):
         HALF.task("t", '{"kind": "llvm"}')
-    with pytest.raises(ConfigError, match="bfloat16"):
-        DenseSpec(input=[16, 16], units=16, dtype="bfloat16")
+    with pytest.raises(ConfigError, match="float64"):
+        DenseSpec(input=[16, 16], units=16, dtype="float64")
+    with pytest.raises(ConfigError, match="float16"):
+        DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, dtype="float16")
+
+
+def test_bfloat16_needs_a_gpu_that_has_it():
+    with pytest.raises(ConfigError, match="sm_80 or later, and the target is sm_75") as caught:
+        CONVOLUTION.task("t", SM_75)
+    assert "float16" in caught.value.hint

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.frontends.network_options import OnnxOptions
-from chameleon_tvm.frontends.networks import OnnxFrontend
-from chameleon_tvm.graph import package
+from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
+from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend
+from chameleon_tvm.graph import making, package
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.verify import TOLERANCE
 from chameleon_tvm.targets import TVMTargets
@@ -32,10 +32,45 @@ def test_small_networks_are_delivered(network: str, frontend: Any, delivery_of: 
     manifest = json.loads((delivery.folder / "manifest.json").read_text())
     assert {task["key"] for task in manifest["tasks"]} == {w.task.key for w in delivery.winners}
     assert manifest["verification"]["reference"] == "torch"
+    assert result["layout"] == manifest["layout"] == source.choice.to_json()
     inputs = source.samples(np.random.default_rng(5))
     [expected] = source.rival("torch", 1)(inputs)
     got = chameleon_tvm.load(delivery.folder)(*inputs)
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def _half() -> BuiltinFrontend:
+    options = BuiltinOptions(network="resnet_small", dtype="bfloat16", compare=False)
+    return BuiltinFrontend(options)
+
+
+def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
+    pytest.importorskip("torch")
+    source = _half()
+    delivery = delivery_of(source)
+    result = source.deliver(delivery)
+    assert result["failure"] is None
+    assert result["reference"] == "torch float32"
+    assert result["max_relative_error"] < 1e-5
+    own = result["own_precision"]
+    assert (own["dtype"], own["reference"]) == ("bfloat16", "torch")
+    assert result["max_relative_error"] < own["max_relative_error"] < own["tolerance"]
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert manifest["verification"]["own_precision"] == own
+    assert [one["dtype"] for one in manifest["inputs"] + manifest["outputs"]] == ["float32"] * 2
+
+
+@pytest.mark.long
+def test_a_network_that_is_not_what_the_framework_computes_in_half_precision(
+    delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("torch")
+    source = _half()
+    delivery = delivery_of(source)
+    monkeypatch.setattr(making, "ROUNDINGS", 1e-3)
+    result = source.deliver(delivery)
+    assert "compared with torch in bfloat16, its outputs are off by" in result["failure"]
+    assert not delivery.folder.exists()
 
 
 def test_it_is_told_where_the_time_goes(frontend: Any, delivery_of: Any):

@@ -40,13 +40,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert network["kernels"]
     assert network["delivered_seconds"] > 0
     assert network["latency_seconds"] is None, "nothing was to be compared"
+    assert network["layout"]["seconds"], "it was measured"
+    assert network["layout"]["summary"] in (folder / "run" / "report.html").read_text()
     return folder / "run"
 
 
 def test_a_run_is_compiled_again_elsewhere(run: Path, tmp_path: Path):
     finished = _chameleon("compile", run, "-o", tmp_path / "net", "--json")
     assert finished.returncode == 0, finished.stderr
-    assert json.loads(finished.stdout)["network"]["folder"] == str(tmp_path / "net")
+    network = json.loads(finished.stdout)["network"]
+    assert network["folder"] == str(tmp_path / "net")
+    best = json.loads((run / "best.json").read_text())
+    assert network["layout"] == best["network"]["layout"], "the choice is not made again"
     assert {one.name for one in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
 
 

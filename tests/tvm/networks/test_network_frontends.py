@@ -81,8 +81,8 @@ NET = """
     def odd():
         return Odd(), (torch.zeros(2, 8, 10, 12),)
 
-    def half():
-        return Net().half(), (torch.zeros(2, 8, 10, 12).half(),)
+    def double():
+        return Net().double(), (torch.zeros(2, 8, 10, 12).double(),)
 
     def random():
         return nn.Linear(3, 5), (torch.zeros(1, 3),)
@@ -153,7 +153,7 @@ def test_what_torch_cannot_give(file: Path, function: str, words: str):
     [
         ("with_nan", "NaN among the weights of conv2d_1, a conv2d that gives", "mend the weights"),
         ("odd", "_linalg_svd", "node _linalg_svd .* which is `return torch.linalg.svd"),
-        ("half", "TVM cannot read", "weights are torch.float16; return the module in float32"),
+        ("double", "TVM cannot read", "weights are torch.float64; return the module in float32"),
     ],
 )
 def test_what_tvm_cannot_do(file: Path, function: str, words: str, hint: str):
@@ -271,4 +271,4 @@ def test_what_an_onnx_file_does_not_fit(
 def test_a_pipeline_names_a_network_in_a_word(tmp_path: Path):
     pipeline = from_dict({"model": {"builtin": "resnet18"}, "output": str(tmp_path / "run")})
     assert pipeline.model.options.network == "resnet18"
-    assert pipeline.model.options.layout == "NHWC"
+    assert pipeline.model.options.layout == "auto"

@@ -61,7 +61,7 @@ def test_the_name_is_no_part_of_the_work():
         ({"groups": 0}, "not positive"),
         ({"padding": -1}, "negative"),
         ({"input": [1, 16, 8]}, "4 numbers"),
-        ({"dtype": "float16"}, "float16"),
+        ({"dtype": "float64"}, "float64"),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(changes, said):

@@ -14,6 +14,7 @@ ANSWER = {
     "failed": 3,
     "best_seconds": 2e-3,
     "kernel_seconds": 3e-3,
+    "trace": [["its", "schedule"]],
     "history": [
         {"seconds": 4.0, "trials": 64, "best_seconds": None},
         {"seconds": 9.0, "trials": 128, "best_seconds": 2e-3},
@@ -43,6 +44,7 @@ def test_its_times_are_put_on_our_clock(monkeypatch):
     assert trace.best_seconds[0] == math.inf
     assert trace.best_seconds[1] == trace.final_seconds == pytest.approx(3e-3)
     assert trace.failed == 3
+    assert trace.details["trace"] == ANSWER["trace"], "its winner can be built again"
 
 
 def test_a_recorded_table_is_no_task_for_it():

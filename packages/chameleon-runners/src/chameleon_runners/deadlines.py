@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Protocol
+
+from chameleon_runners.timing_options import TimingOptions
 
 _ENOUGH = 8
 _BUILD_FACTOR = 20.0
 _CHECK_FACTOR = 4.0
-
-
-class Bounds(Protocol):
-    """The options that bound deadlines; every runner that times kernels has them."""
-
-    @property
-    def build_timeout(self) -> float: ...
-    @property
-    def build_floor(self) -> float: ...
-    @property
-    def run_timeout(self) -> float: ...
-    @property
-    def run_floor(self) -> float: ...
-    @property
-    def run_factor(self) -> float: ...
 
 
 class Deadlines:
@@ -33,7 +19,7 @@ class Deadlines:
         options: the runner's options, which bound them.
     """
 
-    def __init__(self, options: Bounds) -> None:
+    def __init__(self, options: TimingOptions) -> None:
         self._options = options
         self._builds: list[float] = []
         self._longest_run = 0.0

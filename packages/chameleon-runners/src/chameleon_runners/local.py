@@ -62,15 +62,7 @@ class LocalRunner(Runner):
             if options.memory_mib is not None
             else environment.memory_limit(self._size)
         )
-        self._policy = TimingPolicy(
-            repeat_seconds=options.repeat_seconds,
-            min_repeats=options.min_repeats,
-            max_repeats=max(options.max_repeats, options.min_repeats),
-            spread=options.spread,
-            slow_factor=options.slow_factor,
-            turn_seconds=options.turn_seconds,
-            cold_bytes=options.cold_bytes,
-        )
+        self._policy = TimingPolicy.of(options)
         self._watch = CoreWatch(self._cores[: self._threads])
         self._crew: Crew | None = None
         self._references: References | None = None

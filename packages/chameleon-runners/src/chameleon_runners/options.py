@@ -1,69 +1,32 @@
-"""Options of the runners, importable without any numerical library."""
+"""Options of the ``local`` runner, importable without any numerical library."""
 
 from __future__ import annotations
 
 import attrs
 from attrs import validators
 
+from chameleon_runners.timing_options import TimingOptions, before, in_place
 
-@attrs.frozen(kw_only=True)
-class LocalOptions:
+
+@attrs.frozen(kw_only=True, field_transformer=in_place)
+class LocalOptions(TimingOptions):
     """Options of the ``local`` runner; every duration is in seconds."""
 
     threads: int | None = attrs.field(
         default=None,
         validator=validators.optional(validators.ge(1)),
-        metadata={"help": "threads a kernel runs with; all usable cores where not given"},
-    )
-    workers: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(1)),
-        metadata={"help": "worker processes that build; one per usable core where not given"},
-    )
-    build_timeout: float = attrs.field(
-        default=30.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "longest build in seconds, counted from its start"},
-    )
-    build_floor: float = attrs.field(
-        default=10.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "the deadline derived from earlier builds is never below this"},
-    )
-    run_timeout: float = attrs.field(
-        default=10.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "longest check and timing of one candidate in seconds"},
-    )
-    run_floor: float = attrs.field(
-        default=2.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "the deadline derived from the best time is never below this"},
-    )
-    run_factor: float = attrs.field(
-        default=100.0,
-        validator=validators.gt(1.0),
-        metadata={"help": "kernels slower than the best by this factor run into the deadline"},
-    )
-    start_timeout: float = attrs.field(
-        default=120.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "longest start of a worker, its imports included, in seconds"},
-    )
-    reference_timeout: float = attrs.field(
-        default=300.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "longest computation of the reference outputs in seconds"},
-    )
-    memory_mib: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(64)),
-        metadata={"help": "memory limit of a worker in MiB; a share of the machine's if absent"},
+        metadata={
+            **before("workers"),
+            "help": "threads a kernel runs with; all usable cores where not given",
+        },
     )
     ahead: int = attrs.field(
         default=1,
         validator=validators.ge(0),
-        metadata={"help": "a task's first configurations, handed out before others are built"},
+        metadata={
+            **before("cold_bytes"),
+            "help": "a task's first configurations, handed out before others are built",
+        },
     )
     build_ahead: int = attrs.field(
         default=8,
@@ -85,44 +48,13 @@ class LocalOptions:
         validator=validators.ge(0),
         metadata={"help": "further tries of a candidate whose worker was killed from outside"},
     )
-    cold_bytes: int = attrs.field(
-        default=0,
-        validator=validators.ge(0),
-        metadata={
-            "help": "bytes touched between runs, so that weights come from memory; 0 for hot caches"
-        },
-    )
-    repeat_seconds: float = attrs.field(
-        default=0.0005,
-        validator=validators.gt(0.0),
-        metadata={"help": "a repeat averages over as many runs as fill this many seconds"},
-    )
-    turn_seconds: float = attrs.field(
-        default=0.006,
-        validator=validators.gt(0.0),
-        metadata={"help": "repeats of a kernel's turn in the rounds fill this many seconds"},
-    )
-    min_repeats: int = attrs.field(
-        default=6, validator=validators.ge(1), metadata={"help": "repeats at least"}
-    )
-    max_repeats: int = attrs.field(
-        default=24, validator=validators.ge(1), metadata={"help": "repeats at most"}
-    )
-    spread: float = attrs.field(
-        default=0.01,
-        validator=validators.gt(0.0),
-        metadata={"help": "repeats end once three agree with the fastest this closely"},
-    )
-    # A busy process on one of two cores makes a kernel appear about twice as slow as it is.
-    slow_factor: float = attrs.field(
-        default=2.5,
-        validator=validators.gt(1.0),
-        metadata={"help": "one repeat is enough for kernels slower than the best by this factor"},
-    )
     leader_margin: float = attrs.field(
         default=0.05,
         validator=validators.ge(0.0),
-        metadata={"help": "kernels this close to the best stay in the rounds"},
+        metadata={
+            **before("compare_rounds"),
+            "help": "kernels this close to the best stay in the rounds",
+        },
     )
     leader_spread: float = attrs.field(
         default=0.005,
@@ -138,11 +70,6 @@ class LocalOptions:
         default=24,
         validator=validators.ge(1),
         metadata={"help": "rounds at most"},
-    )
-    compare_rounds: int = attrs.field(
-        default=20,
-        validator=validators.ge(1),
-        metadata={"help": "turns of each contender in the final comparison"},
     )
 
 

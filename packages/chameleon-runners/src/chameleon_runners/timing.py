@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from typing import Self
 
 import attrs
 from chameleon_core.stages import Kernel
+
+from chameleon_runners.timing_options import TimingOptions
 
 _AGREEING = 3
 """Repeats that must agree before the fastest is believed, and that count in the end."""
@@ -54,6 +57,19 @@ class TimingPolicy:
     slow_factor: float
     turn_seconds: float = 0.006
     cold_bytes: int = 0
+
+    @classmethod
+    def of(cls, options: TimingOptions) -> Self:
+        """The policy that a runner's options ask for."""
+        return cls(
+            repeat_seconds=options.repeat_seconds,
+            min_repeats=options.min_repeats,
+            max_repeats=max(options.max_repeats, options.min_repeats),
+            spread=options.spread,
+            slow_factor=options.slow_factor,
+            turn_seconds=options.turn_seconds,
+            cold_bytes=options.cold_bytes,
+        )
 
     def runs_per_repeat(self, run_seconds: float) -> int:
         """Back-to-back runs that make one repeat of a kernel of ``run_seconds``."""

@@ -27,6 +27,9 @@ MAX_REGISTERS_PER_THREAD = 255
 MAX_VECTOR_BYTES = 16
 """The widest load or store of one thread."""
 
+TENSOR_CORES_SINCE, BFLOAT16_SINCE = (7, 0), (8, 0)
+"""The first compute capabilities with tensor cores, and with bfloat16 on them."""
+
 _MULTIPROCESSORS = {
     (5, 0): (2048, 64, 32),
     (5, 2): (2048, 96, 32),

@@ -97,6 +97,8 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except RunInterrupted:
         raise
     except ChameleonError as error:
+        # A signal reaches a rival's processes, too: what they die of is no failure.
+        interruption.check()
         result = CellResult(identity=cell.identity, failure=_sentence(error))
     except Exception as error:  # any plugin's code; the other cells are worth running
         log.exception("a cell failed", cell=cell.name)

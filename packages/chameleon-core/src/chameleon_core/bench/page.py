@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import Any
 
 from chameleon_core.bench.contrasts import METRICS
 from chameleon_core.bench.plots import curves_figure, seconds_figure
 from chameleon_core.bench.summary import CHECKPOINTS, LEVELS
-
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1b1b1b; background: #fff; }
-h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
-table { border-collapse: collapse; font-size: 13px; margin: .8rem 0; display: block;
-        overflow-x: auto; }
-th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap;
-         border-bottom: 1px solid #e4e4e4; font-variant-numeric: tabular-nums; }
-th { background: #f4f4f4; } th:first-child, td:first-child { text-align: left; }
-small, .note { color: #666; } pre { background: #f7f7f7; padding: .8rem; overflow-x: auto; }
-svg { max-width: 100%; height: auto; }
-"""
+from chameleon_core.pages import document, in_seconds, table
 
 _LEGEND = (
     "Medians over seeds with 95 % bootstrap intervals in brackets. A search that never reached a "
@@ -55,19 +43,17 @@ def page_of(report: Row) -> str:
     parts += ["<h2>Paired tests</h2>", *_tests(report)]
     parts += ["<h2>Catching up</h2>", *_catching_up(report)]
     parts += _origin(report)
-    return (
-        "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>"
-        f"<title>{escape(report['suite'])}</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n"
-    )
+    return document(report["suite"], parts)
 
 
 def _task(report: Row, task: str) -> list[str]:
     rows = [row for row in report["results"] if row["task"] == task]
     best = rows[0]["best_known_seconds"]
     source = "of the whole table" if rows[0]["best_known_is_exhaustive"] else "any cell has found"
-    parts = [f"<h2>{escape(task)}</h2>", f"<p>Best known: {_time(best)}, the best {source}.</p>"]
+    parts = [
+        f"<h2>{escape(task)}</h2>",
+        f"<p>Best known: {in_seconds(best)}, the best {source}.</p>",
+    ]
     curves = [one for one in report["curves"] if one["task"] == task]
     parts += [figure for figure in (curves_figure(task, curves, best),) if figure]
     run = [row for row in rows if row["seeds"]]
@@ -75,7 +61,7 @@ def _task(report: Row, task: str) -> list[str]:
         parts.append(f"<h3>{kind.capitalize()} to a share of the best known</h3>")
         header = ["pipeline", *(f"{level} %" for level in LEVELS)]
         parts.append(
-            _table(
+            table(
                 header,
                 [
                     [row["pipeline"], *(_cell(row[f"{kind}_to"][str(x)], unit) for x in LEVELS)]
@@ -85,15 +71,15 @@ def _task(report: Row, task: str) -> list[str]:
         )
     parts.append("<h3>Quality after so many measurements, and at the end</h3>")
     parts.append(
-        _table(
+        table(
             ["pipeline", *map(str, CHECKPOINTS), "end", "best", "re-measured", "measured"],
             [
                 [
                     row["pipeline"],
                     *(_cell(row["quality_at"][str(count)], _share) for count in CHECKPOINTS),
                     _cell(row["final_quality"], _share),
-                    _cell(row["best_seconds"], _time),
-                    _cell(row["remeasured_seconds"], _time),
+                    _cell(row["best_seconds"], in_seconds),
+                    _cell(row["remeasured_seconds"], in_seconds),
                     _cell(row["measurements"], _count),
                 ]
                 for row in run
@@ -103,7 +89,7 @@ def _task(report: Row, task: str) -> list[str]:
     parts.append("<h3>Search steps, invalid measurements, seconds</h3>")
     parts += [figure for figure in (seconds_figure(task, run),) if figure]
     parts.append(
-        _table(
+        table(
             [
                 *("pipeline", "steps", "steps to convergence", "a round", "invalid"),
                 *("search s", "model s", "build s", "run s", "total s"),
@@ -127,7 +113,7 @@ def _task(report: Row, task: str) -> list[str]:
     failed = [(row["pipeline"], *one) for row in rows for one in row["failed_cells"].items()]
     if failed:
         parts.append("<h3>Failed cells</h3>")
-        parts.append(_table(["pipeline", "seed", "why"], failed))
+        parts.append(table(["pipeline", "seed", "why"], failed))
     return parts
 
 
@@ -136,7 +122,7 @@ def _ratios(report: Row) -> Iterable[str]:
         "<p class=note>Geometric mean over tasks of first / second median; below 1 the first needs "
         "less. Tasks in which a median is infinite have no ratio and are left out.</p>"
     )
-    yield _table(
+    yield table(
         ["first / second", "metric", "ratio", "tasks", "left out"],
         [
             [
@@ -158,7 +144,7 @@ def _tests(report: Row) -> Iterable[str]:
         "<p class=note>Wilcoxon's signed-rank test between runs with the same seed, two-sided; "
         "adjusted by Holm's method over all pairs and tasks of a metric.</p>"
     )
-    yield _table(
+    yield table(
         ["first, second", "task", "metric", "medians", "seeds", "p", "p adjusted"],
         [
             [
@@ -180,7 +166,7 @@ def _catching_up(report: Row) -> Iterable[str]:
         "<p class=note>What a pipeline needed to be as fast as the other one at its end, as a "
         "share of all that the other one spent.</p>"
     )
-    yield _table(
+    yield table(
         ["pipeline reaches", "task", "share of measurements", "share of seconds"],
         [
             [
@@ -200,21 +186,13 @@ def _origin(report: Row) -> Iterable[str]:
     rows = [[key, str(value)] for key, value in about.items() if key != "versions"]
     rows += [[name, version] for name, version in about["versions"].items()]
     rows += [["runner", json.dumps(one)] for one in report["runners"]]
-    yield _table(["what", "value"], rows)
+    yield table(["what", "value"], rows)
     if report["overrides"]:
         yield f"<p>Overrides: <code>{escape(' '.join(report['overrides']))}</code></p>"
     yield f"<pre>{escape(report['text'])}</pre>"
 
 
 # ----- words and numbers ---------------------------------------------------------------------
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
 
 
 def _cell(value: Row | None, words: Callable[[float | None], str], missing: str = "∞") -> str:
@@ -243,15 +221,6 @@ def _ratio(value: float | None) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _time(value: float | None) -> str:
-    if value is None:
-        return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if value >= scale:
-            return f"{value / scale:.4g} {unit}"
-    return f"{value * 1e6:.4g} µs"
 
 
 def _p(value: float | None) -> str:

@@ -7,18 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chameleon_core.bench.extras import imported
-
-COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-    "#8a6d3b",
-)
-"""Okabe and Ito's palette, which colour-blind readers can tell apart, and a brown."""
+from chameleon_core.pages import COLOURS
 
 _STYLES = ("-", "--", ":")
 _PARTS = {"search": "#0072b2", "model": "#56b4e9", "build": "#e69f00", "run": "#009e73"}

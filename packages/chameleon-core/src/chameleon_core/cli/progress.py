@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Protocol, TextIO
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from chameleon_core.cli.results_table import duration, failures
 from chameleon_core.events import (
@@ -101,6 +102,8 @@ class PlainProgress:
         count = len(event.tasks)
         tasks = f"{count} task" if count == 1 else f"{count} tasks"
         self._say(f"{tasks}, {self._total} measurements{already}: {event.folder}")
+        if event.settled is not None:
+            self._say(_chosen(event.settled))
 
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
@@ -178,6 +181,8 @@ class LiveProgress:
             )
         measured = sum(task.measured for task in event.tasks)
         self._shared = _shared(event)
+        if event.settled is not None:
+            self._progress.console.print(_chosen(event.settled), markup=False, highlight=False)
         total = max(event.total_measurements, measured)
         self._all = self._progress.add_task("all", total=total, completed=measured, note="")
         self._progress.start()
@@ -237,6 +242,11 @@ class LiveProgress:
 def _shared(event: RunStarted) -> bool:
     """Whether all tasks spend one budget: what one leaves, others may take."""
     return sum(task.target_measurements for task in event.tasks) > event.total_measurements
+
+
+def _chosen(settled: Mapping[str, Any]) -> str:
+    """What the frontend chose before it named the tasks."""
+    return f"chosen first: {settled.get('summary', dict(settled))}"
 
 
 def _comparing(event: ComparisonStarted) -> str:

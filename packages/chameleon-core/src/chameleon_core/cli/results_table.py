@@ -65,11 +65,13 @@ def network_lines(network: NetworkResult) -> list[str]:
     error = f"largest relative error {network.max_relative_error:.1e}"
     if network.delivered_seconds is not None:
         error = f"verified after {network.delivered_seconds:.1f} s, {error}"
+    layout = [f"layout: {network.layout['summary']}"] if network.layout else []
     if network.latency_seconds is None:
-        return [f"network: {error}, in {network.folder}"]
+        return [*layout, f"network: {error}, in {network.folder}"]
     others = {"untuned": network.untuned_seconds, **network.rivals}
     times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
     return [
+        *layout,
         f"network: {duration(network.latency_seconds)} ({times})",
         f"{error}, in {network.folder}",
     ]

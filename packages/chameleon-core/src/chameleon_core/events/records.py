@@ -48,6 +48,7 @@ class RunStarted:
         batch_size: configurations measured per round.
         total_measurements: where the budget ends the run at the latest.
         seconds_left: wall-clock in seconds that the budget leaves, or None for no limit.
+        settled: what the frontend chose by measurement before it named the tasks, or None.
     """
 
     folder: str
@@ -56,6 +57,7 @@ class RunStarted:
     batch_size: int
     total_measurements: int
     seconds_left: float | None = None
+    settled: Mapping[str, Any] | None = None
 
 
 @attrs.frozen(kw_only=True)

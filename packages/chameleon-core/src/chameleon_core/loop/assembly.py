@@ -22,24 +22,35 @@ def frontend_of(pipeline: ResolvedPipeline) -> Frontend:
     return frontend
 
 
+def target_of(pipeline: ResolvedPipeline) -> str:
+    """The resolved target.
+
+    Raises:
+        TargetError: there is no such target.
+        PluginError: the target resolver breaks its contract.
+    """
+    if pipeline.target_resolver is None:
+        return pipeline.target
+    with guard_of(pipeline.target_resolver).call(f"resolve the target {pipeline.target!r}"):
+        resolved: str = pipeline.target_resolver.create().resolve(pipeline.target)
+    return resolved
+
+
 def tasks_of(
-    pipeline: ResolvedPipeline, frontend: Frontend | None = None
+    pipeline: ResolvedPipeline, frontend: Frontend | None = None, target: str | None = None
 ) -> tuple[str, list[Task]]:
     """The resolved target and the pipeline's tasks.
 
     Args:
         pipeline: the pipeline.
         frontend: its frontend, where somebody made it already.
+        target: the resolved target, where somebody knows it already.
 
     Raises:
         ConfigError: the target or the model cannot be what the pipeline says.
         PluginError: the target resolver or the frontend breaks its contract.
     """
-    target = pipeline.target
-    if pipeline.target_resolver is not None:
-        guard = guard_of(pipeline.target_resolver)
-        with guard.call(f"resolve the target {target!r}"):
-            target = pipeline.target_resolver.create().resolve(target)
+    target = target_of(pipeline) if target is None else target
     guard = guard_of(pipeline.model)
     with guard.call("name the tasks"):
         tasks = list((frontend or frontend_of(pipeline)).tasks(target))

@@ -1,15 +1,15 @@
-"""Has a runner measure what the store does not know yet, and stores each outcome at once."""
+"""The pipeline's runner, made when it is needed, and what is asked of it."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import attrs
 
+from chameleon_core.loop.arrivals import Arrivals
 from chameleon_core.loop.guard import Guard
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.measurement import Measurement
@@ -73,6 +73,20 @@ class LazyRunner:
             raise self.guard.broken(f"has the batch size {size!r}")
         return size
 
+    @property
+    def lanes(self) -> int:
+        """``Runner.lanes``, checked.
+
+        Raises:
+            PluginError: the runner says something else than a number from 0.
+        """
+        runner = self.get()
+        with self.guard.call("say how many candidates it times beside a search"):
+            lanes = runner.lanes
+        if not isinstance(lanes, int) or lanes < 0:
+            raise self.guard.broken(f"has {lanes!r} lanes")
+        return lanes
+
     def now(self) -> float:
         """Seconds on the runner's clock, or on this machine's while there is no runner.
 
@@ -113,48 +127,29 @@ class Measuring:
             PluginError: the runner raises, invents, repeats or leaves out a measurement.
             RunInterrupted: the run is to stop; what was in flight has been yielded before.
         """
+        with self.arrivals() as arrivals:
+            arrivals.submit(job)
+            while arrivals.expected:
+                arrival = arrivals.poll()
+                if arrival is not None:
+                    yield arrival.measurement
+            arrivals.rest()
+
+    def arrivals(self, *, side_by_side: bool = False) -> Arrivals:
+        """What comes of jobs that are submitted one by one.
+
+        Args:
+            side_by_side: whether jobs may overlap, if the runner can.
+
+        Raises:
+            PluginError: the runner does not start.
+            RunInterrupted: the run is to stop.
+        """
         self.interruption.check()
         runner, guard = self.runner.get(), self.runner.guard
         # A request during the start found no runner to pass it on to.
         self.interruption.check()
-        waiting = set(job.configs)
-        arrivals = self._arrivals(runner, guard, job)
-        # A runner that does not know how to be interrupted is stopped between measurements.
-        deaf = type(runner).interrupt is Runner.interrupt
-        for measurement in arrivals:
-            if not isinstance(measurement, Measurement):
-                raise guard.broken(f"yielded a {type(measurement).__name__}, not a Measurement")
-            if measurement.config not in waiting:
-                raise guard.broken(
-                    f"yielded a measurement of {measurement.config} that was not asked for, "
-                    "or a second one"
-                )
-            if not all(0.0 < seconds < math.inf for seconds in measurement.seconds):
-                raise guard.broken(f"yielded the times {measurement.seconds}")
-            waiting.remove(measurement.config)
-            yield measurement
-            if deaf:
-                self.interruption.check()
-        if waiting:
-            self.interruption.check()
-            raise guard.broken(f"left out {len(waiting)} of {len(job.configs)} measurements")
-
-    @staticmethod
-    def _arrivals(runner: Runner, guard: Guard, job: MeasureJob) -> Iterator[Measurement]:
-        with guard.call(f"measure task {job.task.name!r}"):
-            arrivals = iter(runner.measure(job))
-        try:
-            while True:
-                with guard.call(f"measure task {job.task.name!r}"):
-                    try:
-                        measurement = next(arrivals)
-                    except StopIteration:
-                        return
-                yield measurement
-        finally:
-            close = getattr(arrivals, "close", None)
-            if close is not None:
-                close()
+        return Arrivals(runner, guard, self.interruption, side_by_side=side_by_side)
 
 
 def plain(configs: Sequence[Sequence[int]]) -> list[Config]:

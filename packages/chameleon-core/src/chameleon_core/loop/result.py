@@ -161,6 +161,8 @@ class NetworkResult:
             its folder, before anything was compared with it; None where none was delivered.
         kernels: where its time goes, the slowest first, each with ``name``, ``tuned``, ``calls``
             in one inference and ``seconds`` of all of them; empty where that is not known.
+        layout: of the images in it, with a sentence ``summary`` that says why; empty where the
+            frontend says none.
         folder: where the compiled network is, or None where none was delivered.
         failure: why none was delivered, as a sentence, or None.
     """
@@ -171,13 +173,14 @@ class NetworkResult:
     max_relative_error: float | None = None
     delivered_seconds: float | None = None
     kernels: Sequence[Mapping[str, Any]] = ()
+    layout: Mapping[str, Any] = attrs.field(factory=dict)
     folder: str | None = None
     failure: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What ``run --json`` prints of the network; without the places of what there is not."""
         values = {**attrs.asdict(self), "kernels": [dict(kernel) for kernel in self.kernels]}
-        optional = {"folder", "failure", "kernels", "delivered_seconds"}
+        optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod

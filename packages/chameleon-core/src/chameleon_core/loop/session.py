@@ -10,7 +10,7 @@ import structlog
 from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
-from chameleon_core.loop.assembly import frontend_of, spaces_of, tasks_of
+from chameleon_core.loop.assembly import frontend_of, spaces_of, target_of, tasks_of
 from chameleon_core.loop.comparison import (
     Rivals,
     alternatives,
@@ -22,9 +22,11 @@ from chameleon_core.loop.comparison import (
     winner,
 )
 from chameleon_core.loop.delivery import deliver
+from chameleon_core.loop.flights import flights_of, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.settling import settled
 from chameleon_core.loop.stages import SearchStages, generator
 from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.loop.tuner import TaskTuner
@@ -32,6 +34,7 @@ from chameleon_core.loop.tuning import Tuning
 from chameleon_core.loop.warm_start import WarmStart
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.report import ReportWriter
 from chameleon_core.run_folder import BEST, NETWORK, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Contender
@@ -71,8 +74,16 @@ class Session:
         self._seconds_before = float(self._store.fact("seconds") or 0.0)
         self._archive = Archive()
         self._frontend = frontend_of(pipeline)
-        self._target, tasks = tasks_of(pipeline, self._frontend)
+        self._target = target_of(pipeline)
         folder.claim_target(self._target)
+        self._settled = settled(
+            pipeline,
+            self._frontend,
+            self._target,
+            store=self._store,
+            measuring=Measuring(runner=runner, interruption=interruption),
+        )
+        _, tasks = tasks_of(pipeline, self._frontend, self._target)
         self._runs = [
             self._task_run(task, space)
             for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True)
@@ -83,10 +94,17 @@ class Session:
                 run.tuner.suggest(config)
         # Asked before anything is measured: a broken baseline should not show after an hour.
         self._rivals = [Rivals.of(task, pipeline.baselines) for task in tasks]
+        self._at_once = tasks_at_once(
+            pipeline.budget.tasks_at_once,
+            lanes=runner.lanes,
+            batch_size=self._batch_size,
+            tasks=len(tasks),
+        )
         self._tuning = Tuning(
             self._runs,
             pipeline,
             batch_size=self._batch_size,
+            at_once=self._at_once,
             interruption=interruption,
             publish=bus.publish,
         )
@@ -107,7 +125,6 @@ class Session:
             store=self._store,
             stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
             publish=self._bus.publish,
-            now=self._runner.now,
         )
 
     @property
@@ -132,12 +149,14 @@ class Session:
                 batch_size=self._batch_size,
                 total_measurements=self._tuning.total_measurements,
                 seconds_left=self._tuning.seconds_left,
+                settled=self._settled,
             )
         )
         try:
             measuring = Measuring(runner=self._runner, interruption=self._interruption)
-            for _ in self._tuning.rounds(measuring):
-                self._store.set_fact("seconds", self.seconds)
+            with flights_of(measuring, self._at_once, self._store) as flights:
+                for _ in self._tuning.rounds(flights):
+                    self._store.set_fact("seconds", self.seconds)
             for run in self._runs:
                 run.adopt_leftovers()
             operators = [
@@ -254,7 +273,7 @@ def run_pipeline(
             return RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
         # From here on it is unfinished, whatever an earlier run with a smaller budget said.
         folder.finish(pipeline, None)
-        bus = EventBus([*listeners, EventLog(folder.events)])
+        bus = EventBus([*listeners, EventLog(folder.events), ReportWriter(folder.path)])
         interruption = interruption or Interruption()
         runner = LazyRunner(
             pipeline.runner,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,7 +12,7 @@ import structlog
 
 from chameleon_core.events import BatchMeasured, BatchProposed, BestImproved, Measured, TaskSummary
 from chameleon_core.events.records import Event
-from chameleon_core.loop.measuring import Config, Measuring, plain
+from chameleon_core.loop.measuring import Config, plain
 from chameleon_core.loop.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.schedulers import TaskState
@@ -32,13 +30,13 @@ class Batch:
 
     Attributes:
         configs: all of it, in proposal order.
-        missing: what has to be measured.
-        search_seconds: wall-clock of proposing it.
+        missing: what has to be measured of it.
+        known: how many of it the store has.
     """
 
     configs: tuple[Config, ...]
     missing: tuple[Config, ...]
-    search_seconds: float
+    known: int
 
 
 class TaskRun:
@@ -55,8 +53,11 @@ class TaskRun:
         store: the run's records.
         stored: the task's row in it.
         publish: tells an event.
-        now: the clock, in seconds; the runner's, so that replayed measurements take the seconds
-            they took when they were made.
+
+    Attributes:
+        ended: why it gets no further batch, or None.
+        in_flight: configurations of the batch that was proposed and is not learnt yet, 0 where
+            there is none.
     """
 
     def __init__(
@@ -69,7 +70,6 @@ class TaskRun:
         store: RecordStore,
         stored: StoredTask,
         publish: Callable[[Event], None],
-        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.task = task
         self.space = space
@@ -78,10 +78,14 @@ class TaskRun:
         self.row = stored.id
         self.spending = stored.spending
         self.ended: str | None = None
+        self.in_flight = 0
         self._store = store
         self._publish = publish
-        self._now = now
-        self._known = {m.config: m for m in store.measurements(stored.id)}
+        stored_before = store.measurements(stored.id)
+        self._known = {m.config: m for m in stored_before}
+        self._places = {
+            m.config: place for m, place in zip(stored_before, store.places(stored.id), strict=True)
+        }
         self._pending = dict(self._known)
         self._history: list[float] = []
         self._best = min((m.cost for m in self._known.values()), default=float("inf"))
@@ -97,6 +101,7 @@ class TaskRun:
             measured=len(self.tuner.measurements),
             history=tuple(self._history),
             done=self.ended is not None,
+            in_flight=self.in_flight > 0,
         )
 
     def summary(self, limit: int) -> TaskSummary:
@@ -137,71 +142,84 @@ class TaskRun:
 
     def propose(self, limit: int) -> Batch:
         """Ask the tuner for at most ``limit`` configurations."""
-        started = self._now()
         configs = plain(self.tuner.ask(limit).tolist())
-        return Batch(
-            configs=tuple(configs),
-            missing=tuple(config for config in configs if config not in self._known),
-            search_seconds=self._now() - started,
-        )
+        missing = tuple(config for config in configs if config not in self._known)
+        return Batch(configs=tuple(configs), missing=missing, known=len(configs) - len(missing))
 
-    def replay(self, batch: Batch) -> None:
-        """Learn what the store knows of a batch; the rest of it stays unmeasured."""
-        self._tell(batch)
-
-    def measure(self, batch: Batch, measuring: Measuring, limit: int) -> None:
-        """Measure what is missing of a batch, store it, and learn the whole batch.
+    def begin(self, batch: Batch, search_seconds: float) -> MeasureJob:
+        """Announce a batch with something missing.
 
         Args:
-            batch: from ``propose``, with something missing.
-            measuring: does it.
-            limit: where the budget ends the task at the latest.
+            batch: from ``propose``.
+            search_seconds: wall-clock that proposing it took.
+
+        Returns:
+            What has to be measured.
         """
-        number = self.tuner.rounds
         self._publish(
             BatchProposed(
                 task=self.task.name,
-                round=number,
+                round=self.tuner.rounds,
                 count=len(batch.configs),
-                stored=len(batch.configs) - len(batch.missing),
+                stored=batch.known,
                 steps=self.tuner.steps,
                 converged=self.tuner.converged,
                 score=self.tuner.score,
             )
         )
-        self.spending = self.spending.plus(search=batch.search_seconds)
-        job = MeasureJob(
+        self.spending = self.spending.plus(search=search_seconds)
+        return MeasureJob(
             task=self.task,
             space=self.space_ref,
             configs=list(batch.missing),
             best_seconds=self.tuner.best_cost,
         )
-        started = mark = self._now()
-        # One commit for all of them only where losing them would cost nothing.
-        with contextlib.nullcontext() if measuring.live else self._store.transaction():
-            for measurement in measuring.measure(job):
-                now = self._now()
-                self.spending = self.spending.plus(
-                    measure=now - mark,
-                    build=measurement.build_seconds,
-                    run=measurement.run_seconds,
-                )
-                mark = now
-                self._save(measurement)
-        seconds = self._now() - started
-        model_before = self.tuner.model_seconds
-        self._tell(batch)
-        self.spending = self.spending.plus(model=self.tuner.model_seconds - model_before)
+
+    def take(self, measurement: Measurement, seconds: float) -> None:
+        """Store a measurement at once.
+
+        Args:
+            measurement: of the batch in flight.
+            seconds: wall-clock of waiting for it since the one before.
+        """
+        self.spending = self.spending.plus(
+            measure=seconds, build=measurement.build_seconds, run=measurement.run_seconds
+        )
+        self._save(measurement)
+
+    def learn(self, batch: Batch) -> None:
+        """Learn what the store knows of a batch; the rest of it stays unmeasured."""
+        told = [self._known[config] for config in batch.configs if config in self._known]
+        for measurement in told:
+            self._pending.pop(measurement.config, None)
+        self.tuner.tell(told)
+        self._history.append(self.tuner.best_cost)
+
+    def end(self, batch: Batch, *, limit: int, seconds: float, learn_seconds: float) -> None:
+        """Announce that a batch was measured and learnt.
+
+        Args:
+            batch: the batch.
+            limit: where the budget ends the task at the latest.
+            seconds: wall-clock of measuring it.
+            learn_seconds: wall-clock of learning it.
+        """
+        self.spending = self.spending.plus(model=learn_seconds)
         self._store.set_spending(self.row, self.spending)
         self._publish(
             BatchMeasured(
                 task=self.summary(limit),
-                round=number,
+                round=self.tuner.rounds - 1,
                 count=len(batch.configs),
                 seconds=seconds,
                 spent=self.spending,
             )
         )
+
+    def last_place(self, batch: Batch) -> int:
+        """Where the last measurement of a batch is among all of earlier processes."""
+        known = (self._places[config] for config in batch.configs if config in self._places)
+        return max(known, default=0)
 
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
         """Learn stored measurements that the replay did not propose.
@@ -225,13 +243,6 @@ class TaskRun:
         for measurement in leftovers:
             del self._pending[measurement.config]
         self.tuner.adopt(leftovers)
-
-    def _tell(self, batch: Batch) -> None:
-        told = [self._known[config] for config in batch.configs if config in self._known]
-        for measurement in told:
-            self._pending.pop(measurement.config, None)
-        self.tuner.tell(told)
-        self._history.append(self.tuner.best_cost)
 
     def _save(self, measurement: Measurement) -> None:
         key = int(self.space.keys(np.array([measurement.config], np.int32))[0])

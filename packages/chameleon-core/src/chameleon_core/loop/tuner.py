@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,7 +38,6 @@ class TaskTuner:
         steps: search steps of the explorer for the last batch.
         converged: the step of these after which the best surrogate score rose no more.
         score: that surrogate score, or None where no trained cost model guided the walk.
-        model_seconds: wall-clock spent learning.
     """
 
     def __init__(
@@ -59,7 +57,6 @@ class TaskTuner:
         self.steps = 0
         self.converged = 0
         self.score: float | None = None
-        self.model_seconds = 0.0
         self.best: Measurement | None = None
         self.best_cost = math.inf
         self._rng = rng
@@ -146,9 +143,7 @@ class TaskTuner:
             if cost < self.best_cost:
                 self.best, self.best_cost = measurement, cost
         self.visited.add(np.array([m.config for m in measurements], np.int32))
-        started = time.perf_counter()
         self.stages.learn(Observations.of(self.space, self.measurements))
-        self.model_seconds += time.perf_counter() - started
 
     def _with_suggestions(self, batch: Configs) -> Configs:
         """The batch with what was suggested first, and no longer than it was."""

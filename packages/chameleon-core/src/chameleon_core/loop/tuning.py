@@ -1,16 +1,17 @@
-"""Rounds of a run: a task is chosen and has a batch measured, until all tasks have ended."""
+"""Rounds of a run: tasks are chosen and have batches measured, until all tasks have ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import attrs
 
 from chameleon_core.events import TaskFinished
 from chameleon_core.events.records import Event
 from chameleon_core.loop.budget import Allowance, Spent
-from chameleon_core.loop.interruption import Interruption
-from chameleon_core.loop.measuring import Measuring
+from chameleon_core.loop.flights import Flight, Flights
+from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.siblings import Siblings
 from chameleon_core.loop.stages import generator, guard_of
 from chameleon_core.loop.task_run import Batch, TaskRun
@@ -25,6 +26,7 @@ class Tuning:
         runs: the tasks.
         pipeline: names the scheduler and the budget.
         batch_size: configurations measured per round.
+        at_once: tasks that have a batch in flight at the same time, at most.
         interruption: the request to stop.
         publish: tells an event.
     """
@@ -35,11 +37,13 @@ class Tuning:
         pipeline: ResolvedPipeline,
         *,
         batch_size: int,
+        at_once: int,
         interruption: Interruption,
         publish: Callable[[Event], None],
     ) -> None:
         self._runs = runs
         self._allowance = Allowance(budget=pipeline.budget)
+        self._at_once = at_once
         self._interruption = interruption
         self._publish = publish
         self._siblings = Siblings(runs)
@@ -63,67 +67,94 @@ class Tuning:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
         return self._allowance.seconds_left(self._everything())
 
-    def rounds(self, measuring: Measuring) -> Iterator[TaskRun]:
+    def rounds(self, flights: Flights) -> Iterator[TaskRun]:
         """Tune until every task has ended; yields a task after each batch it had measured.
+
+        The next task is chosen as soon as fewer than ``at_once`` are in flight: when that is does
+        not depend on a clock, so that a resumed run chooses as it did before.
+
+        Args:
+            flights: has batches measured.
 
         Raises:
             RunInterrupted: the run was asked to stop; what was measured is saved.
             PluginError: a plugin breaks its contract.
         """
-        while True:
-            for run in self._runs:
-                if run.ended is None:
-                    self._end_if_spent(run)
-            self._end_if_fast_enough()
-            if all(run.ended is not None for run in self._runs):
-                return
-            chosen = self._next()
-            if chosen is None:
-                self._end_all("the scheduler expects nothing more of it")
-                return
-            self._interruption.check()
-            measured = self._round(chosen, measuring)
-            self._siblings.share(chosen)
-            if measured:
-                yield chosen
+        try:
+            while True:
+                chosen = self._next() if len(flights) < self._at_once else None
+                if chosen is not None:
+                    self._interruption.check()
+                    self._begin(chosen, flights)
+                elif len(flights):
+                    yield from self._finish(flights.first(), flights)
+                else:
+                    self._end_all("the scheduler expects nothing more of it")
+                    return
+        except RunInterrupted:
+            flights.drain()
+            raise
 
     def _next(self) -> TaskRun | None:
+        """The task that gets the next batch; None where none is to have one now."""
+        self._end_those_that_may()
+        states = [run.state for run in self._runs]
+        if not any(state.waiting for state in states):
+            return None
         with self._guard.call("choose the next task"):
-            index = self._scheduler.next_task([run.state for run in self._runs])
+            index = self._scheduler.next_task(states)
         if index is None:
             return None
         if index not in range(len(self._runs)) or self._runs[index].ended is not None:
             raise self._guard.broken(f"chose task {index!r}, which does not exist or is done")
-        return self._runs[index]
+        return None if states[index].in_flight else self._runs[index]
 
-    def _round(self, run: TaskRun, measuring: Measuring) -> bool:
-        """One batch of a task; returns whether anything of it had to be measured."""
-        limit = self._allowance.measurements_left(self._spent(run), self._everything())
-        batch = run.propose(limit)
+    def _begin(self, run: TaskRun, flights: Flights) -> None:
+        """Have a task's next batch measured, or end it where there is none."""
+        left = self._allowance.measurements_left(self._spent(run), self._everything())
+        batch, seconds = flights.search(partial(run.propose, left))
         if not batch.configs:
             run.adopt_leftovers()
             self._end(run, "the space is exhausted")
-            return False
-        if not batch.missing:
-            run.replay(batch)
-            return False
-        run.adopt_leftovers(batch)
-        batch = self._within_budget(run, batch)
-        if not batch.missing:
-            run.replay(batch)
-            return False
-        if self._allowance.time_is_up(self._spent(run), self._everything()):
-            run.replay(batch)
-            self._end(run, "the wall-clock budget is spent")
-            return False
-        run.measure(batch, measuring, self._limit(run))
-        return True
+        elif batch.missing:
+            run.adopt_leftovers(batch)
+            batch = self._within_budget(run, batch)
+            if batch.missing and self._allowance.time_is_up(self._spent(run), self._everything()):
+                run.learn(batch)
+                self._end(run, "the wall-clock budget is spent")
+        if run.ended is None:
+            flights.begin(run, batch, seconds)
+        else:
+            self._siblings.share(run)
+
+    def _finish(self, flight: Flight, flights: Flights) -> Iterator[TaskRun]:
+        """Learn a complete batch."""
+        run = flight.run
+        seconds = flights.learn(flight)
+        if flight.job is not None:
+            run.end(
+                flight.batch,
+                limit=self._limit(run),
+                seconds=flight.seconds,
+                learn_seconds=seconds,
+            )
+        self._siblings.share(run)
+        if flight.job is not None:
+            yield run
 
     def _within_budget(self, run: TaskRun, batch: Batch) -> Batch:
         """The batch without what adopted measurements have used up of the budget."""
         left = self._allowance.measurements_left(self._spent(run), self._everything())
-        stored = len(batch.configs) - len(batch.missing)
-        return attrs.evolve(batch, missing=batch.missing[: max(0, left - stored)])
+        return attrs.evolve(batch, missing=batch.missing[: max(0, left - batch.known)])
+
+    def _end_those_that_may(self) -> None:
+        """End tasks that have spent their budget, or all; those in flight are learnt first."""
+        for run in self._runs:
+            if run.state.waiting:
+                self._end_if_spent(run)
+        costs = [run.tuner.best_cost * run.task.weight for run in self._runs]
+        if self._allowance.fast_enough(costs):
+            self._end_all("the target latency is reached")
 
     def _end_if_spent(self, run: TaskRun) -> None:
         if not self._allowance.measurements_left(self._spent(run), self._everything()):
@@ -131,14 +162,9 @@ class Tuning:
         elif self._allowance.out_of_patience(run.tuner.measurements):
             self._end(run, "nothing better came for as long as the budget's patience")
 
-    def _end_if_fast_enough(self) -> None:
-        costs = [run.tuner.best_cost * run.task.weight for run in self._runs]
-        if self._allowance.fast_enough(costs):
-            self._end_all("the target latency is reached")
-
     def _end_all(self, reason: str) -> None:
         for run in self._runs:
-            if run.ended is None:
+            if run.state.waiting:
                 self._end(run, reason)
 
     def _end(self, run: TaskRun, reason: str) -> None:
@@ -147,11 +173,13 @@ class Tuning:
 
     def _limit(self, run: TaskRun) -> int:
         left = self._allowance.measurements_left(self._spent(run), self._everything())
-        return len(run.tuner.measurements) + left
+        return self._spent(run).measured + left
 
     @staticmethod
     def _spent(run: TaskRun) -> Spent:
-        return Spent(measured=len(run.tuner.measurements), seconds=run.spending.total)
+        # What is in flight is as good as measured: the budget must not be given away twice.
+        measured = len(run.tuner.measurements) + run.in_flight
+        return Spent(measured=measured, seconds=run.spending.total)
 
     def _everything(self) -> list[Spent]:
         return [self._spent(run) for run in self._runs]

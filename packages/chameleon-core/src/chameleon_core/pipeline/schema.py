@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -23,6 +23,15 @@ class Scope(StrEnum):
     NETWORK = "network"
 
 
+AtOnce = int | Literal["auto"]
+"""A number from 1, or as many as suit the runner."""
+
+
+def _auto_or_positive(_: object, attribute: attrs.Attribute[AtOnce], value: AtOnce) -> None:
+    if value != "auto" and value < 1:
+        raise ValueError(f"'{attribute.name}' must be 'auto' or at least 1, not {value!r}")
+
+
 @attrs.frozen(kw_only=True)
 class Budget:
     """How much a run may spend. It ends at whichever limit comes first.
@@ -33,6 +42,8 @@ class Budget:
         batch_size: configurations measured per round, or None for what suits the runner.
         plan_size: candidates asked of the explorer per round, from which the sampler keeps a
             batch, or None for eight batches.
+        tasks_at_once: tasks that have a batch in flight at the same time; ``auto`` for as many as
+            keep the runner's devices busy, which is one where a search would disturb what is timed.
         patience: a task ends after this many measurements in a row without a better one, or
             None to spend the whole budget.
         latency: a run ends as soon as the best costs of all tasks, each times its weight in the
@@ -59,6 +70,11 @@ class Budget:
         default=None,
         validator=attrs.validators.optional(attrs.validators.ge(1)),
         metadata={"help": "candidates asked of the explorer per round; 8 batches by default"},
+    )
+    tasks_at_once: AtOnce = attrs.field(
+        default="auto",
+        validator=_auto_or_positive,
+        metadata={"help": "tasks that have a batch in flight at the same time, or auto"},
     )
     patience: int | None = attrs.field(
         default=None,

@@ -39,6 +39,8 @@ class TaskState:
         measured: configurations measured, failures included.
         history: lowest cost in seconds after each batch, infinity while nothing succeeded.
         done: whether it takes no further batch.
+        in_flight: whether a batch of it is being measured, which nothing above tells of yet. It
+            can have no other one before that is learnt.
     """
 
     task: Task
@@ -46,6 +48,12 @@ class TaskState:
     measured: int
     history: Sequence[float]
     done: bool
+    in_flight: bool = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it can be given a batch now."""
+        return not (self.done or self.in_flight)
 
 
 class Scheduler(ABC):
@@ -53,7 +61,10 @@ class Scheduler(ABC):
 
     @abstractmethod
     def next_task(self, states: Sequence[TaskState]) -> int | None:
-        """Index of a task that is not done, or None to end the run.
+        """Index of a task that waits for a batch, or None where none is worth one now.
+
+        Where tasks are in flight, it is asked again once the first of them is learnt; so it is when
+        it names a task that is in flight. None ends the run where no task is.
 
         Args:
             states: one per task, in the order of ``SchedulerContext.tasks``.

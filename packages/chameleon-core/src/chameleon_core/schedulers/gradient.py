@@ -18,6 +18,9 @@ class Gradient(Scheduler):
     factor of the operations per second of the network's fastest task. Every batch counts as equally
     long: the order must not depend on a clock, or a run could not be resumed.
 
+    Where several tasks are tuned at once, tasks in flight are left out: the next batch goes to the
+    most promising of the others, and what the present ones bring is known with the one after.
+
     Beyond Ansor, tasks whose last batches saved next to nothing are left alone, and the run ends
     when that holds for all.
 
@@ -30,7 +33,7 @@ class Gradient(Scheduler):
         self._options = options
 
     def next_task(self, states: Sequence[TaskState]) -> int | None:
-        waiting = [index for index, state in enumerate(states) if not state.done]
+        waiting = [index for index, state in enumerate(states) if state.waiting]
         fresh = [index for index in waiting if states[index].rounds == 0]
         if fresh:
             return fresh[0]

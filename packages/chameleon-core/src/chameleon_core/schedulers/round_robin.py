@@ -15,5 +15,5 @@ class RoundRobin(Scheduler):
         pass
 
     def next_task(self, states: Sequence[TaskState]) -> int | None:
-        waiting = [index for index, state in enumerate(states) if not state.done]
+        waiting = [index for index, state in enumerate(states) if state.waiting]
         return min(waiting, key=lambda index: states[index].rounds, default=None)

@@ -27,10 +27,13 @@ from chameleon_core.stages.search import (
     Synthesizer,
     Visited,
 )
+from chameleon_core.stages.streams import Arrival, MeasureStream
+from chameleon_core.stages.trials import Trials
 
 __all__ = [
     "Archive",
     "Arrays",
+    "Arrival",
     "Baseline",
     "Builder",
     "Candidates",
@@ -42,6 +45,7 @@ __all__ = [
     "Frontend",
     "Kernel",
     "MeasureJob",
+    "MeasureStream",
     "Observations",
     "Rival",
     "RivalTrace",
@@ -55,6 +59,7 @@ __all__ = [
     "Synthesizer",
     "TargetResolver",
     "TaskHistory",
+    "Trials",
     "Visited",
     "Winner",
 ]

@@ -49,6 +49,11 @@ class Device(ABC):
             Exception: anything else is a failure of the candidate.
         """
 
+    @property
+    def identity(self) -> str:
+        """Which device it is now, where reaching it again may lead to another one; else empty."""
+        return ""
+
     def probe(self) -> None:  # noqa: B027 - optional hook
         """A quick self-test: raise DeviceLostError unless it computes and answers rightly."""
 

@@ -7,7 +7,7 @@ builders and kernels, so the code of a candidate never runs beside the search (d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import attrs
 from numpy.typing import NDArray
 
 from chameleon_core.space import DesignSpace
+from chameleon_core.stages.trials import Trials
 from chameleon_core.task import Task
 
 Arrays = list[NDArray[Any]]
@@ -70,6 +71,21 @@ class Delivery:
 
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
+
+    def settle(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
+        """Choose by measurement what the tasks depend on, such as the layout of a network.
+
+        Called before ``tasks`` when a run begins. What comes back is kept in the run folder, for
+        ``recall``: a run that is continued must not choose differently, or its records were of
+        other tasks.
+
+        Returns:
+            JSON values, or None where there is nothing to choose.
+        """
+        return None
+
+    def recall(self, settled: Mapping[str, Any]) -> None:  # noqa: B027 - optional hook
+        """Take over what ``settle`` of an earlier object of the same options returned."""
 
     @abstractmethod
     def tasks(self, target: str) -> list[Task]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import attrs
 
 from chameleon_core.measurement import Measurement
+from chameleon_core.stages.streams import JobAfterJob, MeasureStream
 from chameleon_core.task import Task
 
 
@@ -81,6 +82,15 @@ class Runner(ABC):
         """
         return 16
 
+    @property
+    def lanes(self) -> int:
+        """Candidates it times at once while a search goes on beside, such as devices elsewhere.
+
+        0 where a search would disturb what is timed. Then one task after the other is tuned,
+        otherwise as many at once as keep the lanes busy. Asked when the runner was entered.
+        """
+        return 0
+
     def __enter__(self) -> Self:
         return self
 
@@ -105,6 +115,14 @@ class Runner(ABC):
         A bad candidate is a failed measurement, never an exception (design rule 2). The order
         may differ from the job's; ``Measurement.config`` tells which it is.
         """
+
+    def stream(self) -> MeasureStream:
+        """Measure several jobs side by side; closed before anything else is asked of the runner.
+
+        By default they are measured one after the other. A runner of many devices overlaps them,
+        so that no device waits for the last candidate of a batch.
+        """
+        return JobAfterJob(self.measure)
 
     @abstractmethod
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:

@@ -189,6 +189,13 @@ class RecordStore:
         )
         return [_measurement(row) for row in rows]
 
+    def places(self, task_id: int) -> list[int]:
+        """Where each of a task's measurements is among those of all tasks, in order of arrival."""
+        rows = self._database.read(
+            "SELECT id FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
+        )
+        return [place for (place,) in rows]
+
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """A task's measured configurations decoded, in the order of ``measurements``."""
         rows = self._database.read(

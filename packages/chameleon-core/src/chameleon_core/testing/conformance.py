@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from chameleon_core.space import Configs, DesignSpace
@@ -134,12 +135,7 @@ def _with_costs(observations: Observations, cost: float) -> Observations:
     """The observations with a broken first cost."""
     costs = observations.costs.copy()
     costs[:1] = cost
-    return Observations(
-        configs=observations.configs,
-        costs=costs,
-        failures=observations.failures,
-        build_seconds=observations.build_seconds,
-    )
+    return attrs.evolve(observations, costs=costs)
 
 
 def _fit_and_predict(

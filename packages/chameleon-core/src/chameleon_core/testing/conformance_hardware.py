@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from chameleon_core.measurement import Measurement
@@ -56,7 +57,7 @@ def check_space_provider(make: Callable[[], SpaceProvider], task: Task) -> None:
 
 
 def check_runner(make: Callable[[], Runner], job: MeasureJob) -> list[Measurement]:
-    """Check a runner on a job that may hold bad candidates.
+    """Check a runner on a job that may hold bad candidates, and its stream if it has its own.
 
     Args:
         make: makes the runner.
@@ -68,10 +69,11 @@ def check_runner(make: Callable[[], Runner], job: MeasureJob) -> list[Measuremen
     with make() as runner:
         measurements = list(runner.measure(job))
         again = list(runner.measure(job))
+        streamed = check_stream(runner, job)
         require(json.dumps(runner.describe()), "runner: says nothing about what measures")
         runner.close()
     wanted = Counter(tuple(config) for config in job.configs)
-    for round_ in (measurements, again):
+    for round_ in (measurements, again, *streamed):
         found = Counter(measurement.config for measurement in round_)
         require(found == wanted, "runner: not exactly one measurement per configuration")
     for measurement in measurements:
@@ -84,6 +86,41 @@ def check_runner(make: Callable[[], Runner], job: MeasureJob) -> list[Measuremen
             f"runner: {measurement.config} has times that are not positive",
         )
     return measurements
+
+
+def check_stream(runner: Runner, job: MeasureJob) -> list[list[Measurement]]:
+    """Check how a runner measures two jobs side by side, if it has a way of its own.
+
+    Args:
+        runner: entered.
+        job: what to measure, twice.
+
+    Returns:
+        The measurements of each job; empty where the runner has no way of its own.
+    """
+    if type(runner).stream is Runner.stream:
+        return []
+    require(runner.lanes >= 0, f"runner: has {runner.lanes} lanes")
+    jobs = [job, attrs.evolve(job)]
+    found: dict[MeasureJob, list[Measurement]] = {one: [] for one in jobs}
+    with runner.stream() as stream:
+        require(not stream.busy, "stream: busy before it has a job")
+        stream.wake()
+        stream.submit(jobs[0])
+        require(stream.busy, "stream: not busy although it has a job")
+        stream.poll(timeout=0.0)
+    with runner.stream() as stream:
+        stream.submit(jobs[0])
+        stream.submit(jobs[1])
+        while stream.busy:
+            arrival = stream.poll()
+            require(arrival or not stream.busy, "stream: nobody woke it, yet it came with nothing")
+            if arrival is not None:
+                require(arrival.job in found, "stream: a measurement of a job that nobody gave it")
+                found[arrival.job].append(arrival.measurement)
+        require(stream.poll() is None, "stream: a measurement after the last one")
+        stream.close()
+    return list(found.values())
 
 
 def check_baseline(make: Callable[[], Baseline], task: Task) -> None:

@@ -11,4 +11,10 @@ BASELINES = (
         factory="chameleon_runners.baselines.onednn:OneDNNBaseline",
         options=NoOptions,
     ),
+    PluginRecord(
+        name="cudnn",
+        summary="cuDNN and cuBLAS through PyTorch, the best of its layouts, TF32 off",
+        factory="chameleon_runners.cuda.cudnn:CudnnBaseline",
+        options=NoOptions,
+    ),
 )

@@ -37,7 +37,7 @@ class TorchBuilder(Builder):
 
     def build(self, config: Sequence[int]) -> Kernel:
         del config
-        run, pack = _KINDS[self._task.operator](self._task, self._variant)
+        run, pack = torch_function(self._task, self._variant)
         inputs = self._inputs
 
         def arguments() -> Tensors:
@@ -49,6 +49,11 @@ class TorchBuilder(Builder):
 
     def reference(self) -> tuple[Arrays, float]:
         return self._operator.reference(self._inputs), self._operator.tolerance
+
+
+def torch_function(task: Task, variant: str) -> tuple[Run, Pack]:
+    """PyTorch's function for a task, and what makes its arguments of data and weights."""
+    return _KINDS[task.operator](task, variant)
 
 
 def _channels_last(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from chameleon_tvm.remote.here import LocalDevice
 
 from chameleon_runners.cuda.monitor import state_of
 from chameleon_runners.cuda.options import CudaDeviceOptions
+from chameleon_runners.cuda.vendor import read_vendor_recipe, vendor_kernel
 
 _log = structlog.get_logger()
 
@@ -42,6 +43,9 @@ class CudaDevice(Device):
         return {"name": f"{options.kind}:{options.index}", **facts.to_json(), **clocks}
 
     def load(self, artifact: Path) -> Kernel:
+        recipe = read_vendor_recipe(artifact)
+        if recipe is not None:
+            return vendor_kernel(recipe, self._options.kind, self._options.index)
         return self._ready.load(artifact)
 
     def probe(self) -> None:

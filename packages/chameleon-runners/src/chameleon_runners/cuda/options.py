@@ -6,6 +6,7 @@ import attrs
 from attrs import validators
 
 from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.timing_options import in_place
 
 
 def _distinct(
@@ -15,7 +16,7 @@ def _distinct(
         raise ValueError(f"'{attribute.name}' must be different indices, from 0, not {value}")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=in_place)
 class CudaOptions(FleetOptions):
     """Options of the ``cuda`` runner; every duration is in seconds."""
 

@@ -228,7 +228,9 @@ class FleetComparison:
         """A contender failed on a device; returns None where the session can go on."""
         shipment = entry.shipment
         shipment.tries -= 1
-        opinion = shipment.fail(station.name, event, trusted=station.trusted)
+        opinion = shipment.fail(
+            station.name, event, witness=station.witness, identity=station.device
+        )
         if opinion.back is None:
             self._roster.lost(station, opinion)
         verdict = self._judge(shipment)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import attrs
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.fleet.exporting import Exporting
 from chameleon_runners.fleet.lanes import LaneEvent, Switchboard
 from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.pace import Paces
 from chameleon_runners.fleet.roster import Roster
 from chameleon_runners.fleet.shipments import Shipment
 from chameleon_runners.fleet.stations import Station
@@ -26,9 +27,6 @@ from chameleon_runners.timing import TimingPolicy
 _LOOK_AHEAD = 8
 """Candidates to be tried again that are looked at for whether a free device may take them."""
 
-_BREAKING = frozenset({FailureKind.RUN_ERROR, FailureKind.OUT_OF_MEMORY})
-"""Failures that may leave a device unable to run anything else."""
-
 
 @attrs.frozen(kw_only=True, eq=False)
 class Means:
@@ -37,6 +35,7 @@ class Means:
     Attributes:
         switchboard: the lanes.
         roster: the devices.
+        paces: how fast they are.
         workshop: the builders.
         options: the runner's options.
         policy: the clock policy.
@@ -47,6 +46,7 @@ class Means:
 
     switchboard: Switchboard
     roster: Roster
+    paces: Paces
     workshop: Workshop
     options: FleetOptions
     policy: TimingPolicy
@@ -56,27 +56,34 @@ class Means:
 
 
 class Dispatch:
-    """Measures one job.
+    """Measures one job, in steps that leave room for those of others.
 
     Args:
         job: the job.
         key: identity of the job's builder.
         means: what it is measured with.
         numbers: numbers that no artifact in the folder has.
+
+    Attributes:
+        job: the job.
+        key: identity of its builder.
+        open: how many of its candidates have no result yet.
+        results: what was not handed out yet.
     """
 
     def __init__(self, job: MeasureJob, key: str, *, means: Means, numbers: Iterator[int]) -> None:
+        self.job = job
+        self.key = key
+        self.open = len(job.configs)
+        self.results: deque[Measurement] = deque()
         self._means = means
         self._roster = means.roster
-        self._target = job.task.target
         self._best = job.best_seconds
         self._policy = attrs.asdict(means.policy)
         self._built: deque[Shipment] = deque()
         self._again: deque[Shipment] = deque()
         self._parked: list[Shipment] = []
         self._running: dict[Station, Shipment] = {}
-        self._results: deque[Measurement] = deque()
-        self._interrupted = False
         pending = deque(
             Shipment(
                 config=tuple(int(index) for index in config),
@@ -86,7 +93,6 @@ class Dispatch:
             )
             for config in job.configs
         )
-        self._open = len(pending)
         self._exporting = Exporting(
             job,
             key,
@@ -99,52 +105,39 @@ class Dispatch:
             failed=self._finish,
         )
 
-    def interrupt(self) -> None:
-        """Finish what runs on devices, and begin nothing."""
-        self._interrupted = True
-        self._means.switchboard.wake()
-
-    def run(self) -> Generator[Measurement, None, None]:
-        """Yield one measurement per configuration, each as soon as it is known.
-
-        Raises:
-            ChameleonError: no device is to be had, or the stage is broken.
-        """
-        switchboard = self._means.switchboard
-        self._roster.aim(self._target)
-        try:
-            while self._open and not switchboard.closed:
-                if not self._interrupted:
-                    self._assign()
-                    self._exporting.employ(self._room)
-                elif not self._running:
-                    break
-                until = self._roster.attend()
-                if self._results and self._roster.reached:
-                    yield from self._hand_out()
-                    continue
-                switchboard.turn(until)
-                if self._roster.news():
-                    self._reconsider()
-            yield from self._hand_out()
-        finally:
-            self._release()
+    @property
+    def prepared(self) -> bool:
+        """Whether the expected outputs are known."""
+        return self._means.reference.ready
 
     @property
-    def _room(self) -> int:
-        """How many builds may be under way now."""
-        most = self._means.options.build_ahead * max(1, self._roster.hopeful)
-        return max(0, most - len(self._built))
+    def running(self) -> bool:
+        """Whether a device has one of its candidates."""
+        return bool(self._running)
 
-    def _hand_out(self) -> Generator[Measurement, None, None]:
-        while self._results:
-            yield self._results.popleft()
+    @property
+    def waiting(self) -> int:
+        """Built candidates that wait for a device."""
+        return len(self._built)
+
+    @property
+    def building(self) -> int:
+        """Builds that are under way."""
+        return self._exporting.under_way
+
+    def employ(self, room: int) -> None:
+        """Give idle builders work.
+
+        Args:
+            room: how many builds may be under way.
+        """
+        self._exporting.employ(room)
 
     # -- devices ----------------------------------------------------------------------------
 
-    def _assign(self) -> None:
+    def assign(self) -> None:
         """Give free devices work: first what others failed on."""
-        if not self._means.reference.ready:
+        if not self.prepared:
             return
         for _ in range(min(_LOOK_AHEAD, len(self._again))):
             shipment = self._again.popleft()
@@ -156,7 +149,10 @@ class Dispatch:
             else:
                 self._start(shipment, station)
         while self._built and (station := self._roster.take()) is not None:
-            self._start(self._built.popleft(), station)
+            if self._means.paces.due(station):
+                self._means.paces.read(station)
+            else:
+                self._start(self._built.popleft(), station)
 
     def _start(self, shipment: Shipment, station: Station) -> None:
         means = self._means
@@ -164,22 +160,14 @@ class Dispatch:
             raise RuntimeError("a device is free that nobody has")
         self._running[station] = shipment
         shipment.tries -= 1
-        message = {
-            "command": "run",
-            "artifact": str(shipment.artifact),
-            "cores": [],
-            "reference": str(means.reference.path),
-            "tolerance": means.reference.tolerance,
-            "policy": self._policy,
-            "probe": False,
-            "best": self._best,
-        }
+        message = shipment.run_command(means.reference, self._policy, self._best)
         then = partial(self._ran, station)
         means.switchboard.submit(station.lane, then, message, means.deadlines.run(self._best))
 
     def _ran(self, station: Station, event: LaneEvent) -> None:
         """A device is done with a candidate, or gone."""
         shipment = self._running.pop(station)
+        station.heard(event)
         reply = event.reply
         if reply is not None and reply["status"] == "ok":
             shipment.run_seconds = event.seconds
@@ -190,13 +178,10 @@ class Dispatch:
             elsewhere = self._roster.elsewhere({*shipment.asked, station.name})
             self._settle(shipment, shipment.succeed(station.name, elsewhere=elsewhere))
             return
-        opinion = shipment.fail(station.name, event, trusted=station.trusted)
-        if opinion.back is None:
-            self._roster.lost(station, opinion)
-        elif opinion.kind in _BREAKING:
-            self._roster.suspected(station)
-        else:
-            self._roster.finished(station)
+        opinion = shipment.fail(
+            station.name, event, witness=station.witness, identity=station.device
+        )
+        self._roster.failed(station, opinion)
         self._consider(shipment)
 
     # -- judging ----------------------------------------------------------------------------
@@ -213,24 +198,37 @@ class Dispatch:
         elif isinstance(verdict, Measurement):
             self._finish(shipment, verdict)
 
-    def _reconsider(self) -> None:
-        """Devices came or went: judge again those who wait for one."""
+    def reconsider(self) -> None:
+        """Devices came or went: judge again what depends on who there is."""
         waiting, self._parked = [*self._parked, *self._again], []
         self._again.clear()
         for shipment in waiting:
             self._consider(shipment)
+        self._means.paces.compare()
 
     def _finish(self, shipment: Shipment, measurement: Measurement) -> None:
-        self._open -= 1
-        shipment.discard()
-        self._results.append(measurement)
+        self.open -= 1
+        if not (measurement.ok and self._becomes_yardstick(shipment, measurement)):
+            shipment.discard()
+        self.results.append(measurement)
         if measurement.ok:
             self._best = min(self._best, measurement.cost)
             for opinion in shipment.opinions:
                 if not opinion.outside:
                     self._roster.strike(opinion.device)
 
-    def _release(self) -> None:
+    def _becomes_yardstick(self, shipment: Shipment, measurement: Measurement) -> bool:
+        """Whether devices are compared by this candidate from now on."""
+        means = self._means
+        return means.paces.measured(
+            shipment,
+            measurement,
+            precise=measurement.cost <= means.policy.slow_factor * self._best,
+            target=self.job.task.target,
+            reference=means.reference,
+        )
+
+    def release(self) -> None:
         """Let go of what nobody waits for any more."""
         if self._means.switchboard.closed:
             return

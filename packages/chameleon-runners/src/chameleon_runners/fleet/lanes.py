@@ -13,7 +13,7 @@ from typing import Protocol
 
 import attrs
 
-from chameleon_runners.process import Work, WorkerEnd
+from chameleon_runners.process import EndReason, Work, WorkerEnd
 from chameleon_runners.worker.protocol import Message
 
 
@@ -47,6 +47,32 @@ class Lane(Protocol):
     @property
     def log(self) -> str:
         """The end of what it printed during its last work."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class PlainLane:
+    """A lane whose state is what its switchboard writes down."""
+
+    work: Work | None = None
+    end: WorkerEnd | None = None
+    opened: str | None = None
+    built: int = 0
+    log: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.end is None
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a command."""
+        return self.alive and self.work is None
+
+    def dismiss(self) -> None:
+        """Count as ended from now on, whatever it was doing."""
+        self.work = None
+        self.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
 
 
 @attrs.frozen(kw_only=True, eq=False)

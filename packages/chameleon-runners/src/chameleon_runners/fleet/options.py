@@ -5,7 +5,10 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
+from chameleon_runners.timing_options import TimingOptions, before, in_place
+
 _PATIENCE: float | None = 600.0
+_PACE_TOLERANCE: float | None = 1.25
 
 
 def _not_negative(_: object, attribute: attrs.Attribute[float | None], value: float | None) -> None:
@@ -13,29 +16,17 @@ def _not_negative(_: object, attribute: attrs.Attribute[float | None], value: fl
         raise ValueError(f"'{attribute.name}' must be at least 0, not {value}")
 
 
-@attrs.frozen(kw_only=True)
-class FleetOptions:
+@attrs.frozen(kw_only=True, field_transformer=in_place)
+class FleetOptions(TimingOptions):
     """Options of runners that measure on many devices; every duration is in seconds."""
 
-    workers: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(1)),
-        metadata={"help": "worker processes that build; one per usable core where not given"},
-    )
     threads: int = attrs.field(
         default=1,
         validator=validators.ge(1),
-        metadata={"help": "threads a kernel runs with on a device's processor; GPUs ignore it"},
-    )
-    build_timeout: float = attrs.field(
-        default=30.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "longest build in seconds, counted from its start"},
-    )
-    build_floor: float = attrs.field(
-        default=10.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "the deadline derived from earlier builds is never below this"},
+        metadata={
+            **before("build_timeout"),
+            "help": "threads a kernel runs with on a device's processor; GPUs ignore it",
+        },
     )
     run_timeout: float = attrs.field(
         default=10.0,
@@ -47,35 +38,21 @@ class FleetOptions:
         validator=validators.gt(0.0),
         metadata={"help": "the deadline derived from the best time is never below this"},
     )
-    run_factor: float = attrs.field(
-        default=100.0,
-        validator=validators.gt(1.0),
-        metadata={"help": "kernels slower than the best by this factor run into the deadline"},
-    )
-    start_timeout: float = attrs.field(
-        default=120.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "longest start of a worker, its imports included, in seconds"},
-    )
     connect_timeout: float = attrs.field(
         default=30.0,
         validator=validators.gt(0.0),
-        metadata={"help": "longest connection to a device, or self-test of one, in seconds"},
-    )
-    reference_timeout: float = attrs.field(
-        default=300.0,
-        validator=validators.gt(0.0),
-        metadata={"help": "longest computation of the reference outputs in seconds"},
-    )
-    memory_mib: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(64)),
-        metadata={"help": "memory limit of a worker in MiB; a share of the machine's if absent"},
+        metadata={
+            **before("reference_timeout"),
+            "help": "longest connection to a device, or self-test of one, in seconds",
+        },
     )
     recycle_after: int = attrs.field(
         default=500,
         validator=validators.ge(1),
-        metadata={"help": "builds after which a worker is replaced by a fresh one"},
+        metadata={
+            **before("cold_bytes"),
+            "help": "builds after which a worker is replaced by a fresh one",
+        },
     )
     build_ahead: int = attrs.field(
         default=2,
@@ -104,43 +81,22 @@ class FleetOptions:
         validator=_not_negative,
         metadata={"help": "how long to wait for a device when none is left; null for ever"},
     )
-    cold_bytes: int = attrs.field(
-        default=0,
-        validator=validators.ge(0),
+    pace_tolerance: float | None = attrs.field(
+        default=_PACE_TOLERANCE,
+        validator=validators.optional(validators.gt(1.0)),
         metadata={
-            "help": "bytes touched between runs, so that weights come from memory; 0 for hot caches"
+            "help": "a device whose times differ from the fleet's by more than this factor is "
+            "named; null to compare none"
         },
     )
-    repeat_seconds: float = attrs.field(
-        default=0.0005,
-        validator=validators.gt(0.0),
-        metadata={"help": "a repeat averages over as many runs as fill this many seconds"},
+    pace_aside: bool = attrs.field(
+        default=True,
+        metadata={"help": "whether such a device is set aside as well, since times are compared"},
     )
     turn_seconds: float = attrs.field(
         default=0.006,
         validator=validators.gt(0.0),
         metadata={"help": "repeats of a contender's turn in the comparison fill this many seconds"},
-    )
-    min_repeats: int = attrs.field(
-        default=6, validator=validators.ge(1), metadata={"help": "repeats at least"}
-    )
-    max_repeats: int = attrs.field(
-        default=24, validator=validators.ge(1), metadata={"help": "repeats at most"}
-    )
-    spread: float = attrs.field(
-        default=0.01,
-        validator=validators.gt(0.0),
-        metadata={"help": "repeats end once three agree with the fastest this closely"},
-    )
-    slow_factor: float = attrs.field(
-        default=2.5,
-        validator=validators.gt(1.0),
-        metadata={"help": "one repeat is enough for kernels slower than the best by this factor"},
-    )
-    compare_rounds: int = attrs.field(
-        default=20,
-        validator=validators.ge(1),
-        metadata={"help": "turns of each contender in the final comparison"},
     )
 
 

@@ -100,6 +100,7 @@ class Reaching:
             self._switchboard.submit(station.lane, then, message, timeout)
 
     def _connected(self, station: Station, event: LaneEvent) -> None:
+        station.heard(event)
         reply = event.reply
         if reply is None or reply["status"] == "lost":
             self._stumbled(station, _words(event))
@@ -112,6 +113,7 @@ class Reaching:
             self.test(station)
 
     def _tested(self, station: Station, event: LaneEvent) -> None:
+        station.heard(event)
         if event.reply is None or event.reply["status"] != "ok":
             self._stumbled(station, _words(event))
         elif station.target != self.target:

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 from chameleon_core.errors import ChameleonError
+from chameleon_core.measurement import FailureKind
 
 from chameleon_runners.fleet.lanes import LaneEvent, Switchboard
 from chameleon_runners.fleet.options import FleetOptions
@@ -15,13 +16,16 @@ from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.presence import Presence
 from chameleon_runners.fleet.reaching import LONGEST_PAUSE, Reaching
 from chameleon_runners.fleet.stations import State, Station
-from chameleon_runners.fleet.verdicts import Opinion
+from chameleon_runners.fleet.verdicts import Opinion, Witness
 from chameleon_runners.worker.protocol import Message
 
 _log = structlog.get_logger()
 
 _ASIDE_PAUSES = 8.0
 """A device that was set aside is left alone for so many times the pause after a loss."""
+
+_BREAKING = frozenset({FailureKind.RUN_ERROR, FailureKind.OUT_OF_MEMORY})
+"""Failures that may leave a device unable to run anything else."""
 
 _STALE_SECONDS = 10.0
 """A device that was idle for so long is tested before it gets work: sessions expire."""
@@ -52,6 +56,7 @@ class Roster:
         self._places = places
         self._patience = Patience(options.patience)
         self._presence = Presence()
+        self._fleet = Witness()
         self._reaching = Reaching(switchboard, options, self._presence, self.finished)
         self._list_due: float | None = None
 
@@ -139,7 +144,7 @@ class Roster:
         for name, place in places.items():
             known = self.stations.get(name)
             if known is None:
-                self.stations[name] = Station(place=place)
+                self.stations[name] = Station(place=place, witness=Witness(fleet=self._fleet))
                 self._reaching.reach(self.stations[name])
             elif known.place != place:
                 known.place = place
@@ -172,7 +177,7 @@ class Roster:
 
     def finished(self, station: Station) -> None:
         """A device did what it was asked to and is free again."""
-        if station.condemned:
+        if station.doomed:
             self._put_aside(station)
         elif station.target != self._reaching.target:
             self._reaching.connect(station)
@@ -182,12 +187,21 @@ class Roster:
 
     def succeeded(self, station: Station) -> None:
         """A candidate was right on a device, which is thereby trusted again."""
-        station.successes += 1
+        station.witness.succeeded()
         station.strikes, station.asides, station.condemned = 0, 0, ""
+
+    def failed(self, station: Station, opinion: Opinion) -> None:
+        """A candidate failed on a device: see what that says of the device itself."""
+        if opinion.back is None:
+            self.lost(station, opinion)
+        elif opinion.kind in _BREAKING:
+            self.suspected(station)
+        else:
+            self.finished(station)
 
     def suspected(self, station: Station) -> None:
         """A candidate failed in a way that may have broken the device: test it."""
-        if station.condemned:
+        if station.doomed:
             self._put_aside(station)
         else:
             station.fresh = False
@@ -204,7 +218,7 @@ class Roster:
             station.lane = None
         if opinion is not None:
             station.awaiting.append(opinion)
-        if station.condemned:
+        if station.doomed:
             self._put_aside(station)
         else:
             self._reaching.reach(station)
@@ -214,7 +228,7 @@ class Roster:
         station = self.stations.get(name)
         if station is None:
             return
-        station.faults += 1
+        station.witness.failed()
         station.strikes += 1
         if station.strikes < self._options.set_aside_after or station.unusable:
             return
@@ -224,10 +238,18 @@ class Roster:
         if station.state is State.READY:
             self._put_aside(station)
 
+    def condemn(self, station: Station) -> None:
+        """Set a device aside that is out of pace, now or once its present work is done."""
+        station.leaving = not station.unusable
+        if station.state is State.READY:
+            self._put_aside(station)
+
     def _put_aside(self, station: Station) -> None:
-        reason, station.condemned = station.condemned, ""
-        # It comes back on probation: the next such candidate sends it away again, for longer.
-        station.strikes = self._options.set_aside_after - 1
+        reason = station.condemned or station.out_of_pace
+        if station.condemned:
+            # It comes back on probation: the next such candidate sends it away again, for longer.
+            station.strikes = self._options.set_aside_after - 1
+        station.condemned, station.leaving = "", False
         station.asides += 1
         self._reaching.drop_lane(station)
         pause = _ASIDE_PAUSES * self._options.probe_after * 2.0 ** min(station.asides - 1, 10)

@@ -16,7 +16,7 @@ import attrs
 from chameleon_core.cores import usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages import Contender, MeasureJob, Runner, StageRef
+from chameleon_core.stages import Contender, MeasureJob, MeasureStream, Runner, StageRef
 from chameleon_core.task import Task
 
 from chameleon_runners import environment
@@ -24,11 +24,13 @@ from chameleon_runners.batch import stage_key
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.fleet.comparison import FleetComparison
 from chameleon_runners.fleet.dispatch import Dispatch, Means
-from chameleon_runners.fleet.lanes import ClosedError, Switchboard
+from chameleon_runners.fleet.lanes import Switchboard
 from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.pace import Paces
 from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.processes import ProcessSwitchboard
 from chameleon_runners.fleet.roster import Roster
+from chameleon_runners.fleet.streaming import FleetStream
 from chameleon_runners.fleet.workshop import Workshop
 from chameleon_runners.reaper import kill_abandoned
 from chameleon_runners.references import Reference, References
@@ -48,6 +50,7 @@ class _Plant:
     Attributes:
         switchboard: the lanes.
         roster: the devices.
+        paces: how fast they are.
         workshop: the builders.
         references: the expected outputs of every task.
         folder: the runner's temporary folder.
@@ -55,6 +58,7 @@ class _Plant:
 
     switchboard: Switchboard
     roster: Roster
+    paces: Paces
     workshop: Workshop
     references: References
     folder: Path
@@ -82,19 +86,11 @@ class FleetRunner(Runner):
         self._kind = kind
         self._cores = usable_cores()
         self._size = options.workers or len(self._cores)
-        self._policy = TimingPolicy(
-            repeat_seconds=options.repeat_seconds,
-            min_repeats=options.min_repeats,
-            max_repeats=max(options.max_repeats, options.min_repeats),
-            spread=options.spread,
-            slow_factor=options.slow_factor,
-            turn_seconds=options.turn_seconds,
-            cold_bytes=options.cold_bytes,
-        )
+        self._policy = TimingPolicy.of(options)
         self._plant: _Plant | None = None
         self._deadlines: dict[str, Deadlines] = {}
         self._numbers = itertools.count()
-        self._active: Dispatch | FleetComparison | None = None
+        self._active: FleetStream | FleetComparison | None = None
         self._preload: str | None = None
         self._interrupted = False
         self._closed = False
@@ -132,9 +128,11 @@ class FleetRunner(Runner):
         switchboard = self._make_switchboard()
         folder = make_scratch()
         self._remove = weakref.finalize(self, _clean_up, switchboard, folder)
+        roster = Roster(switchboard, self._options, self._places)
         plant = _Plant(
             switchboard=switchboard,
-            roster=Roster(switchboard, self._options, self._places),
+            roster=roster,
+            paces=Paces(switchboard, roster, self._options, self._policy),
             workshop=Workshop(
                 switchboard,
                 size=self._size,
@@ -170,6 +168,7 @@ class FleetRunner(Runner):
         return Means(
             switchboard=plant.switchboard,
             roster=plant.roster,
+            paces=plant.paces,
             workshop=plant.workshop,
             options=self._options,
             policy=self._policy,
@@ -178,20 +177,42 @@ class FleetRunner(Runner):
             folder=plant.folder,
         )
 
+    @property
+    def lanes(self) -> int:
+        return len(self._plant.roster.stations) if self._plant is not None else 0
+
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
         if self._interrupted or self._closed or not job.configs:
             return
+        with self.stream() as stream:
+            stream.submit(job)
+            while stream.busy:
+                arrival = stream.poll()
+                if arrival is not None:
+                    yield arrival.measurement
+
+    def stream(self) -> MeasureStream:
         plant = self._start()
-        key = stage_key(job.space, job.task)
-        dispatch = Dispatch(
-            job, key, means=self._means(plant, key, plant.references.of(key)), numbers=self._numbers
+
+        def dispatch(job: MeasureJob) -> Dispatch:
+            key = stage_key(job.space, job.task)
+            means = self._means(plant, key, plant.references.of(key))
+            return Dispatch(job, key, means=means, numbers=self._numbers)
+
+        stream = FleetStream(
+            plant.switchboard,
+            plant.roster,
+            self._options,
+            dispatch=dispatch,
+            closed=self._no_longer_active,
         )
-        self._active = dispatch
-        try:
-            with contextlib.suppress(ClosedError):
-                yield from dispatch.run()
-        finally:
-            self._active = None
+        self._active = stream
+        if self._interrupted:
+            stream.interrupt()
+        return stream
+
+    def _no_longer_active(self) -> None:
+        self._active = None
 
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
         plant = self._start()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_runners.candidates import Candidate
 from chameleon_runners.fleet.lanes import LaneEvent
-from chameleon_runners.fleet.verdicts import Opinion, Verdict, awaited, judge
+from chameleon_runners.fleet.verdicts import Opinion, Verdict, Witness, awaited, convincing, judge
+from chameleon_runners.references import Reference
+from chameleon_runners.worker.protocol import Message
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -38,8 +41,15 @@ class Shipment(Candidate):
         """Names of the devices that know it."""
         return {*(opinion.device for opinion in self.opinions), self.passed_on}
 
-    def fail(self, device: str, event: LaneEvent, *, trusted: bool) -> Opinion:
-        """Take in that it failed on a device, which may be known to fail by itself."""
+    def fail(self, device: str, event: LaneEvent, *, witness: Witness, identity: str) -> Opinion:
+        """Take in that it failed on a device.
+
+        Args:
+            device: the device's name.
+            event: how it failed.
+            witness: the device's history.
+            identity: which device that name stands for now.
+        """
         end, reply = event.end, event.reply
         self.run_seconds = event.seconds
         if end is not None:
@@ -55,7 +65,8 @@ class Shipment(Candidate):
             failure=attrs.evolve(failure, message=f"{failure.message} (on {device})"),
             outside=end is not None and end.from_outside,
             back=None if end is not None or awaited(kind) else True,
-            trusted=trusted,
+            witness=witness,
+            identity=identity,
         )
         self.opinions.append(opinion)
         return opinion
@@ -71,8 +82,9 @@ class Shipment(Candidate):
         # Outputs were right once and wrong once before: a third device decides, if there is one.
         if len(self.opinions) == self.passed_after:
             return Verdict.AGAIN if elsewhere else self.passed
-        last = self.opinions[-1].failure
-        return last if last.failure is FailureKind.WRONG_OUTPUT else self.passed
+        last = self.opinions[-1]
+        outvoted = last.kind is FailureKind.WRONG_OUTPUT and convincing(self._wrong)
+        return last.failure if outvoted else self.passed
 
     def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
         """Take in that it was right and timed on a device.
@@ -80,13 +92,38 @@ class Shipment(Candidate):
         A candidate that was wrong elsewhere goes to a third device if there is one: it may
         be right by luck, as programs with races are.
         """
-        wrong = any(o.kind is FailureKind.WRONG_OUTPUT for o in self.opinions)
         if self.passed is None:
             self.passed, self.passed_on = self.succeeded(), device
             self.passed_after = len(self.opinions)
-            if wrong and elsewhere and self.tries > 0:
+            if self._wrong and elsewhere and self.tries > 0:
                 return Verdict.AGAIN
         return self.passed
+
+    @property
+    def _wrong(self) -> list[Opinion]:
+        """Of devices on which its outputs were wrong."""
+        return [o for o in self.opinions if o.kind is FailureKind.WRONG_OUTPUT]
+
+    def run_command(
+        self, reference: Reference, policy: dict[str, Any], best_seconds: float
+    ) -> Message:
+        """What a device's lane is told to have it run.
+
+        Args:
+            reference: its expected outputs.
+            policy: the clock policy.
+            best_seconds: the best cost so far.
+        """
+        return {
+            "command": "run",
+            "artifact": str(self.artifact),
+            "cores": [],
+            "reference": str(reference.path),
+            "tolerance": reference.tolerance,
+            "policy": policy,
+            "probe": False,
+            "best": best_seconds,
+        }
 
     def discard(self) -> None:
         """Remove what was built."""

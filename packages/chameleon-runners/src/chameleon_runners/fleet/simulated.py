@@ -16,7 +16,14 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import StageRef
 
-from chameleon_runners.fleet.lanes import ClosedError, Lane, LaneEvent, Listener, Switchboard
+from chameleon_runners.fleet.lanes import (
+    ClosedError,
+    Lane,
+    LaneEvent,
+    Listener,
+    PlainLane,
+    Switchboard,
+)
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.runner import FleetRunner
@@ -37,31 +44,14 @@ _BUILDING = (FailureKind.INVALID, FailureKind.BUILD_ERROR, FailureKind.BUILD_TIM
 
 
 @attrs.define(kw_only=True, eq=False)
-class SimulatedLane:
+class SimulatedLane(PlainLane):
     """A lane without a process.
 
     Attributes:
-        heard: told when it is ready.
         device: name of the device that it has, once connected.
     """
 
-    heard: Listener
     device: str = ""
-    work: Work | None = None
-    end: WorkerEnd | None = None
-    opened: str | None = None
-    built: int = 0
-    log: str = ""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended."""
-        return self.end is None
-
-    @property
-    def idle(self) -> bool:
-        """Whether it waits for a command."""
-        return self.alive and self.work is None
 
 
 class SimulatedSwitchboard(Switchboard):
@@ -99,7 +89,7 @@ class SimulatedSwitchboard(Switchboard):
         del preload
         if self._closed:
             raise ClosedError
-        lane = SimulatedLane(heard=heard)
+        lane = SimulatedLane()
         self._promise(lane, heard, {"status": "ok"}, self._start_seconds)
         return lane
 
@@ -175,8 +165,8 @@ class SimulatedSwitchboard(Switchboard):
 
     def dismiss(self, lane: Lane) -> None:
         self.hush(lane)
-        if lane.alive:
-            lane.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
+        if isinstance(lane, SimulatedLane) and lane.alive:
+            lane.dismiss()
 
     def wait(self, until: float | None) -> None:
         if not self._future and until is None:

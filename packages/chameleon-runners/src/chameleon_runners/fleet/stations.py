@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from chameleon_runners.fleet.lanes import Lane
+from chameleon_runners.fleet.lanes import Lane, LaneEvent
 from chameleon_runners.fleet.places import Place
-from chameleon_runners.fleet.verdicts import Opinion
+from chameleon_runners.fleet.verdicts import Opinion, Witness
 from chameleon_runners.worker.protocol import Message
 
 
@@ -27,9 +27,6 @@ class State(StrEnum):
 _WORKING = frozenset({State.READY, State.BUSY})
 _ARRIVING = frozenset({State.STARTING, State.CONNECTING})
 
-_FEW, _OFTEN = 2, 0.02
-"""Faults of a device's own, and their share of its work, from which on its word counts less."""
-
 
 @attrs.define(kw_only=True, eq=False)
 class Station:
@@ -42,13 +39,16 @@ class Station:
         fresh: whether the lane was started for the present attempt to reach the device.
         target: what it was last connected for.
         description: what it says it is.
+        identity: which device of several it was when it last answered; empty where it is but one.
         reason: why it is away or excluded; empty where it is neither.
         refusal: the reply that excluded it.
-        condemned: why it is to be set aside once its present work is done.
+        condemned: why it is to be set aside once its present work is done, unless that succeeds.
+        pace: its times, relative to those of the fleet's median device; None where not known.
+        out_of_pace: how its times differ from the others'; empty where they do not.
+        leaving: whether it is to be set aside for that once its present work is done.
         used: when it last answered, on the switchboard's clock.
         strikes: candidates in a row that failed here and nowhere else.
-        faults: candidates that failed here and succeeded elsewhere, in all.
-        successes: candidates that succeeded here, in all.
+        witness: how it did in all.
         failures: attempts in a row to reach it that failed.
         asides: how often it was set aside since a candidate last succeeded here.
         awaiting: opinions that depend on whether it works again.
@@ -60,13 +60,16 @@ class Station:
     fresh: bool = False
     target: str | None = None
     description: dict[str, Any] = attrs.field(factory=dict)
+    identity: str = ""
     reason: str = ""
     refusal: Message | None = None
     condemned: str = ""
+    pace: float | None = None
+    out_of_pace: str = ""
+    leaving: bool = False
     used: float = 0.0
     strikes: int = 0
-    faults: int = 0
-    successes: int = 0
+    witness: Witness = attrs.field(factory=Witness)
     failures: int = 0
     asides: int = 0
     awaiting: list[Opinion] = attrs.field(factory=list)
@@ -75,6 +78,16 @@ class Station:
     def name(self) -> str:
         """The device's name."""
         return self.place.name
+
+    @property
+    def device(self) -> str:
+        """The device that it is now; two stations may, one after the other, be the same."""
+        return self.identity or self.name
+
+    def heard(self, event: LaneEvent) -> None:
+        """Take in which device has answered."""
+        if event.reply is not None:
+            self.identity = event.reply.get("device", self.identity)
 
     @property
     def hopeful(self) -> bool:
@@ -88,9 +101,9 @@ class Station:
         return self.state in {State.AWAY, State.EXCLUDED}
 
     @property
-    def trusted(self) -> bool:
-        """Whether it rarely fails where others succeed."""
-        return self.faults < _FEW or self.faults < _OFTEN * (self.faults + self.successes)
+    def doomed(self) -> bool:
+        """Whether it is to be set aside once its present work is done."""
+        return bool(self.condemned) or self.leaving
 
     def answer(self, *, back: bool) -> bool:
         """Tell those who wait whether it works again; returns whether anybody did."""
@@ -103,4 +116,7 @@ class Station:
     def to_json(self) -> dict[str, Any]:
         """The device for the record."""
         reason = {"reason": self.reason} if self.reason else {}
-        return {**self.description, "name": self.name, "state": self.state.value, **reason}
+        pace = {"pace": round(self.pace, 3)} if self.pace is not None else {}
+        identity = {"identity": self.identity} if self.identity else {}
+        state = {"name": self.name, "state": self.state.value}
+        return {**self.description, **identity, **state, **pace, **reason}

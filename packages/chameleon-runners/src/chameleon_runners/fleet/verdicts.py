@@ -1,12 +1,15 @@
 """Whose fault a failure is: the candidate's, or the device's that it ran on.
 
 A kernel may crash its device, and a device may fail, lie or vanish whatever runs on it. One
-failure alone says little; two devices that agree settle it (three where one of them is known to
-fail by itself), and right outputs prove a candidate good: nobody computes them by accident.
+failure alone says little; devices that agree settle it, as soon as it is unlikely that all of them
+failed by themselves. How likely that is, each device's history tells: two that have not failed
+yet where others succeeded are enough, of poor witnesses it takes three or four. Right outputs
+prove a candidate good: nobody computes them by accident.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 
@@ -19,12 +22,58 @@ _GONE = frozenset({FailureKind.DEVICE_LOST, FailureKind.CRASH})
 _AWAITED = _GONE | {FailureKind.RUN_TIMEOUT}
 """Failures after which it has to be seen whether the device still works."""
 
+_USUAL, _USUAL_RUNS = 0.05, 20.0
+"""Share of candidates that fail by a device's fault before anything is known, and how many runs
+that counts for."""
+
+_DOUBT = 0.003
+"""Failures less likely than this to be the devices' own are the candidate's: two by devices that
+nothing is known of (1/400) are, those of a device that is known to fail and of another are not."""
+
+_DOUBT_ALONE = 0.06
+"""Where no other device can be asked, one that rarely fails is believed: that nothing is known of
+is enough."""
+
 
 class Verdict(Enum):
     """What to do with a candidate that is not done with."""
 
     AGAIN = "again"
     WAIT = "wait"
+
+
+@attrs.define(kw_only=True, eq=False)
+class Witness:
+    """How far a device's word can be trusted.
+
+    Attributes:
+        faults: candidates that failed on it and succeeded elsewhere.
+        successes: candidates that succeeded on it.
+        fleet: the same of all devices together, which a device resembles until it has shown that
+            it does not; None where it is not known.
+    """
+
+    faults: int = 0
+    successes: int = 0
+    fleet: Witness | None = None
+
+    @property
+    def doubt(self) -> float:
+        """How likely a good candidate fails on it: the share that did, drawn to the usual."""
+        usual = _USUAL if self.fleet is None else self.fleet.doubt
+        return (_USUAL_RUNS * usual + self.faults) / (_USUAL_RUNS + self.faults + self.successes)
+
+    def failed(self) -> None:
+        """A candidate failed on it and succeeded elsewhere."""
+        self.faults += 1
+        if self.fleet is not None:
+            self.fleet.failed()
+
+    def succeeded(self) -> None:
+        """A candidate succeeded on it."""
+        self.successes += 1
+        if self.fleet is not None:
+            self.fleet.succeeded()
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -36,14 +85,16 @@ class Opinion:
         failure: the candidate's measurement if this were the last word.
         outside: whether somebody else ended the worker, which says nothing about anybody.
         back: whether the device works again; None while that is awaited.
-        trusted: whether the device has not failed before where others succeeded.
+        witness: the device's history, as it is known when a verdict is found.
+        identity: which device the name stood for.
     """
 
     device: str
     failure: Measurement
     outside: bool = False
     back: bool | None = True
-    trusted: bool = True
+    witness: Witness = attrs.field(factory=Witness)
+    identity: str = attrs.field(default=attrs.Factory(lambda self: self.device, takes_self=True))
 
     @property
     def kind(self) -> FailureKind:
@@ -62,6 +113,21 @@ def awaited(kind: FailureKind) -> bool:
     return kind in _AWAITED
 
 
+def convincing(opinions: Sequence[Opinion], *, elsewhere: bool = True) -> bool:
+    """Whether devices that agree are unlikely to be wrong about a candidate.
+
+    Args:
+        opinions: theirs; at least one.
+        elsewhere: whether there is a device that can be asked besides. While there is, a device
+            that says the same twice has said it once.
+    """
+    doubts = [opinion.witness.doubt for opinion in opinions]
+    if not elsewhere:
+        return min(doubts) <= _DOUBT_ALONE or math.prod(doubts) <= _DOUBT
+    distinct = {opinion.identity: opinion.witness.doubt for opinion in opinions}
+    return math.prod(distinct.values()) <= _DOUBT
+
+
 def judge(opinions: Sequence[Opinion], *, tries: int, elsewhere: bool) -> Measurement | Verdict:
     """What becomes of a candidate that has failed, so far everywhere.
 
@@ -78,11 +144,10 @@ def judge(opinions: Sequence[Opinion], *, tries: int, elsewhere: bool) -> Measur
     again: Measurement | Verdict = Verdict.AGAIN if tries > 0 else _last_word(opinions)
     if last.outside or last.kind is FailureKind.INVALID:
         return again if last.outside else last.failure
-    enough = 2 if all(opinion.trusted for opinion in agreeing) else 3
     if last.kind not in _AWAITED:
-        settled = len(agreeing) >= enough or not elsewhere
-        return last.failure if settled else again
-    if len(agreeing) < enough and (tries > 0 or len(agreeing) == 1):
+        return last.failure if convincing(agreeing, elsewhere=elsewhere) else again
+    unsure = len(agreeing) == 1 or not convincing(agreeing, elsewhere=elsewhere)
+    if unsure and (tries > 0 or len(agreeing) == 1):
         return again
     if any(opinion.back for opinion in agreeing):
         return _blamed(agreeing)

@@ -8,6 +8,7 @@ import attrs
 from attrs import validators
 
 from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.timing_options import in_place
 
 _GPU = "GPU"
 _RESERVED = frozenset({"CPU", _GPU, "memory", "object_store_memory"})
@@ -22,7 +23,7 @@ def _declared(_: object, attribute: attrs.Attribute[Any], value: dict[str, float
             )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=in_place)
 class RayOptions(FleetOptions):
     """Options of the ``ray`` runner; every duration is in seconds."""
 

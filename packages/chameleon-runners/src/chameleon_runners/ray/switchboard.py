@@ -16,7 +16,14 @@ from typing import Any
 import attrs
 import ray
 
-from chameleon_runners.fleet.lanes import ClosedError, Lane, LaneEvent, Listener, Switchboard
+from chameleon_runners.fleet.lanes import (
+    ClosedError,
+    Lane,
+    LaneEvent,
+    Listener,
+    PlainLane,
+    Switchboard,
+)
 from chameleon_runners.process import EndReason, Work, WorkerEnd
 from chameleon_runners.ray import parcels
 from chameleon_runners.ray.cluster import Cluster
@@ -70,35 +77,18 @@ class _Host:
 
 
 @attrs.define(kw_only=True, eq=False)
-class RayLane:
+class RayLane(PlainLane):
     """A worker on some node; it gets an actor with its first command, which tells what it needs.
 
     Attributes:
         number: higher for later ones.
-        heard: told when it is ready.
         preload: the stage that it is going to be asked for.
         host: the actor that has its worker.
     """
 
     number: int
-    heard: Listener
     preload: str | None
     host: _Host | None = None
-    work: Work | None = None
-    end: WorkerEnd | None = None
-    opened: str | None = None
-    built: int = 0
-    log: str = ""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended."""
-        return self.end is None
-
-    @property
-    def idle(self) -> bool:
-        """Whether it waits for a command."""
-        return self.alive and self.work is None
 
 
 class RaySwitchboard(Switchboard):
@@ -136,7 +126,7 @@ class RaySwitchboard(Switchboard):
     def hire(self, heard: Listener, *, preload: str | None = None) -> Lane:
         if self._closed:
             raise ClosedError
-        lane = RayLane(number=next(self._numbers), heard=heard, preload=preload)
+        lane = RayLane(number=next(self._numbers), preload=preload)
         self.happened(heard, LaneEvent(lane=lane, reply={"status": "ok"}))
         return lane
 
@@ -202,8 +192,7 @@ class RaySwitchboard(Switchboard):
         self.hush(lane)
         if not isinstance(lane, RayLane) or not lane.alive:
             return
-        lane.work = None
-        lane.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
+        lane.dismiss()
         with self._lock:
             if lane.host is not None and not self._closed:
                 self._control(lane.host, "dismiss", lane.number)

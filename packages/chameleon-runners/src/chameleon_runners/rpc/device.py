@@ -33,6 +33,7 @@ class RpcDevice(Device):
     def __init__(self, options: RpcDeviceOptions) -> None:
         self._options = options
         self._target = ""
+        self._identity = ""
         self._session: RpcSession | None = None
         self._kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
@@ -41,6 +42,10 @@ class RpcDevice(Device):
         self._target = target
         self._session, description = self._open()
         return description
+
+    @property
+    def identity(self) -> str:
+        return self._identity
 
     def load(self, artifact: Path) -> Kernel:
         kernel = self._ready().load(artifact)
@@ -100,7 +105,11 @@ class RpcDevice(Device):
             session.close()
             raise
         session.give_back_when_idle(options.idle_timeout)
-        name = f"{options.key}@{address}" if options.tracker else str(address)
+        name = str(address)
+        if options.tracker is not None:
+            # The tracker decides anew, each time, which of its servers this is.
+            self._identity = "" if options.proxied else name
+            name = f"{options.key}@{address}"
         return session, {"name": name, "address": str(address), **facts.to_json()}
 
     def _granted(self, timeout: float) -> tuple[Address, str]:

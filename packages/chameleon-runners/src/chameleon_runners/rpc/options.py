@@ -6,9 +6,10 @@ import attrs
 from attrs import validators
 
 from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.timing_options import in_place
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=in_place)
 class RpcOptions(FleetOptions):
     """Options of the ``rpc`` runner; every duration is in seconds."""
 
@@ -76,6 +77,7 @@ class RpcDeviceOptions:
         tracker: where to ask for it, or None.
         address: where it is, where there is no tracker.
         key: of the devices.
+        proxied: whether several servers may have one address, that of a proxy.
         device_index: which of the server's devices of the target's kind.
         threads: that kernels run with, where it is a CPU.
         priority: of requests.
@@ -89,6 +91,7 @@ class RpcDeviceOptions:
     tracker: str | None = None
     address: str | None = None
     key: str = ""
+    proxied: bool = False
     device_index: int = 0
     threads: int = 1
     priority: int = 1

@@ -77,6 +77,7 @@ class TrackerPlaces:
         self._options = options
         self._tracker = Address.parse(options.tracker or "")
         self._key = options.key or ""
+        self._proxied = False
         self._seen: list[tuple[float, int]] = []
 
     def __call__(self) -> list[Place]:
@@ -88,7 +89,9 @@ class TrackerPlaces:
         """
         first = not self._seen
         known = queues(self._tracker, timeout=_FIRST_ANSWER_SECONDS if first else _ANSWER_SECONDS)
-        count = sum(len(queue.servers) for queue in known if queue.key == self._key)
+        mine = [queue for queue in known if queue.key == self._key]
+        count = sum(queue.devices for queue in mine)
+        self._proxied |= any(queue.proxied for queue in mine)
         if first and count == 0:
             raise self._unknown(known)
         now = time.monotonic()
@@ -98,12 +101,8 @@ class TrackerPlaces:
         return [self._place(number) for number in range(1, most + 1)][: self._options.devices]
 
     def _place(self, number: int) -> Place:
-        return Place(
-            name=f"{self._key}#{number}",
-            device=_reference(
-                self._options, RpcDeviceOptions(tracker=str(self._tracker), key=self._key)
-            ),
-        )
+        one = RpcDeviceOptions(tracker=str(self._tracker), key=self._key, proxied=self._proxied)
+        return Place(name=f"{self._key}#{number}", device=_reference(self._options, one))
 
     def _unknown(self, known: Sequence[Queue]) -> DeviceLostError | TargetError:
         others = sorted(queue.key for queue in known if queue.servers)

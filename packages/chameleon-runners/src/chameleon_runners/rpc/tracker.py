@@ -26,6 +26,7 @@ _SERVER_MAGIC = 0xFF271
 _MISMATCH = _SERVER_MAGIC + 2
 _NUMBER = struct.Struct("<i")
 _LONGEST = 1 << 24
+_PROXY = "proxy["
 
 _START = (
     "Start one with `chameleon serve`, or with `python -m tvm.exec.rpc_tracker`, and see that its "
@@ -58,15 +59,22 @@ class Queue:
 
     Attributes:
         key: the key.
-        servers: where they are, busy ones included.
+        servers: where they are, busy ones included; of several at one proxy, the proxy once.
         free: how many wait for work.
         pending: how many requests wait for a device.
+        proxied: whether some are at a proxy, whose address is that of all of them.
     """
 
     key: str
     servers: tuple[Address, ...]
     free: int
     pending: int
+    proxied: bool = False
+
+    @property
+    def devices(self) -> int:
+        """How many there are, at least: a proxy does not tell how many of its servers are busy."""
+        return max(len(self.servers), self.free)
 
 
 class ServerState(StrEnum):
@@ -210,11 +218,16 @@ def _granted(answer: Any) -> Any:
 
 def _queues(summary: dict[str, Any]) -> list[Queue]:
     servers: dict[str, list[Address]] = {}
+    proxied: set[str] = set()
     for info in summary["server_info"]:
         # "server:key"; the key may hold colons of its own.
-        key = str(info["key"]).partition(":")[2]
+        text = str(info["key"]).partition(":")[2]
         host, port = info["addr"]
-        servers.setdefault(key, []).append(Address(host=str(host), port=int(port)))
+        proxy = text.startswith(_PROXY) and text.endswith("]")
+        keys = text.removeprefix(_PROXY).removesuffix("]").split(",") if proxy else [text]
+        for key in filter(None, keys):
+            servers.setdefault(key, []).append(Address(host=str(host), port=int(port)))
+        proxied.update(keys if proxy else ())
     known = summary["queue_info"]
     return [
         Queue(
@@ -222,6 +235,7 @@ def _queues(summary: dict[str, Any]) -> list[Queue]:
             servers=tuple(sorted(servers.get(key, ()), key=str)),
             free=int(known.get(key, {}).get("free", 0)),
             pending=int(known.get(key, {}).get("pending", 0)),
+            proxied=key in proxied,
         )
         for key in sorted({*servers, *known})
     ]

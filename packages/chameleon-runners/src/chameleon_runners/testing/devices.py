@@ -51,6 +51,7 @@ class FaultDeviceOptions:
         gone_after: candidates after which it is never reached again; None for ever.
         target: the only target it can run; empty for any.
         seconds: what loading a candidate takes, in seconds.
+        pace: its times, relative to those of other devices.
     """
 
     state: str
@@ -62,6 +63,7 @@ class FaultDeviceOptions:
     gone_after: int | None = None
     target: str = ""
     seconds: float = 0.0
+    pace: float = 1.0
 
     @rates.validator
     def _possible(self, _attribute: object, rates: dict[str, float]) -> None:
@@ -135,7 +137,7 @@ class FaultDevice(Device):
             deed(self)
         if fault is DeviceFault.CORRUPTS:
             return _load_cut_off(artifact)
-        return _DeviceKernel(load(artifact), fault)
+        return _DeviceKernel(load(artifact), fault, self._options.pace)
 
     def _fault(self, number: int) -> DeviceFault | None:
         draw = float(np.random.default_rng([self._options.seed, number]).random())
@@ -155,9 +157,10 @@ class FaultDevice(Device):
 class _DeviceKernel(Kernel):
     """A kernel on a device that may be about to fail."""
 
-    def __init__(self, kernel: Kernel, fault: DeviceFault | None) -> None:
+    def __init__(self, kernel: Kernel, fault: DeviceFault | None, pace: float) -> None:
         self._kernel = kernel
         self._fault = fault
+        self._slower = pace * (_SLOWER if fault is DeviceFault.SLOWS_DOWN else 1.0)
 
     def outputs(self) -> Arrays:
         outputs = self._kernel.outputs()
@@ -167,7 +170,7 @@ class _DeviceKernel(Kernel):
 
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
         seconds = self._kernel.time(number, cold_bytes=cold_bytes)
-        return seconds * (_SLOWER if self._fault is DeviceFault.SLOWS_DOWN else 1.0)
+        return seconds * self._slower
 
 
 def _hang() -> None:

@@ -25,6 +25,11 @@ class DeviceHolder:
         """Whether there is a device."""
         return self._device is not None
 
+    @property
+    def identity(self) -> str:
+        """Which device it is, where that may change; empty where it cannot."""
+        return "" if self._device is None else self._device.identity
+
     def connect(self, message: Message) -> Message:
         """Make the device unless it was made before, and reach it.
 

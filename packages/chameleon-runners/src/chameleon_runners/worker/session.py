@@ -99,7 +99,8 @@ class Session:
             reply = self._commands[message["command"]](message)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a candidate included
             reply = self._failure(message["command"], error)
-        return {"elapsed": time.perf_counter() - started, **reply}
+        elapsed = time.perf_counter() - started
+        return {"elapsed": elapsed, "device": self._device.identity, **reply}
 
     def _failure(self, command: str, error: BaseException) -> Message:
         if isinstance(error, DeviceLostError) and self._device.held:

@@ -42,7 +42,7 @@ def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> Non
     from chameleon_tvm.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
 
     with read_store(folder) as store:
-        frontend = network_of(pipeline_of(store, folder))
+        frontend = network_of(pipeline_of(store, folder), store)
         threads = threads_of(store)
     delivered = folder / NETWORK
     if not delivered.is_dir():

@@ -54,7 +54,7 @@ def _compiled(store: RecordStore, pipeline: ResolvedPipeline, output: Path) -> N
 
     from chameleon_tvm.commands.runs import network_of, threads_of, winners_of  # noqa: PLC0415
 
-    delivered = network_of(pipeline).deliver(
+    delivered = network_of(pipeline, store).deliver(
         Delivery(
             target=str(store.fact("target")),
             winners=winners_of(store),

@@ -41,6 +41,7 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     space can be written as TVMScript.
     """
     from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415 - --help is quick
+    from chameleon_core.loop.settling import recalled  # noqa: PLC0415
     from chameleon_core.run_folder import read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import pipeline_of, winners_of  # noqa: PLC0415
@@ -50,9 +51,10 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     with read_store(folder) as store:
         pipeline = pipeline_of(store, folder)
         winners = _chosen(winners_of(store), only, folder)
+        frontend = frontend_of(pipeline)
+        recalled(pipeline, frontend, store)
     space = pipeline.space
     if form == METASCHEDULE:
-        frontend = frontend_of(pipeline)
         network = frontend if isinstance(frontend, NetworkFrontend) else None
         made = to_metaschedule(winners, space.create(), space.options, output, network=network)
     else:

@@ -31,14 +31,15 @@ def pipeline_of(store: RecordStore, folder: Path) -> ResolvedPipeline:
     return from_dict(owner["document"])
 
 
-def network_of(pipeline: ResolvedPipeline) -> NetworkFrontend:
-    """The network that a pipeline is about.
+def network_of(pipeline: ResolvedPipeline, store: RecordStore) -> NetworkFrontend:
+    """The network that a run is about, in the layout that was chosen for it.
 
     Raises:
         ConfigError: its model is no network.
     """
     from chameleon_core.errors import ConfigError  # noqa: PLC0415
     from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
+    from chameleon_core.loop.settling import recalled  # noqa: PLC0415
 
     from chameleon_tvm.frontends.networks import NetworkFrontend  # noqa: PLC0415
 
@@ -48,6 +49,7 @@ def network_of(pipeline: ResolvedPipeline) -> NetworkFrontend:
             f"the model of this run, {pipeline.model.name!r}, is no network",
             hint="Runs on builtin, torch and onnx models can be compiled.",
         )
+    recalled(pipeline, frontend, store)
     return frontend
 
 

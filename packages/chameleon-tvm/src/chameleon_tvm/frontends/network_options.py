@@ -8,15 +8,21 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.networks.records import NETWORKS
 
+AUTO = "auto"
+"""The layout that is chosen by measurement."""
+
 
 @attrs.frozen(kw_only=True)
 class NetworkOptions:
     """What all of them have."""
 
     layout: str = attrs.field(
-        default="NHWC",
-        validator=validators.in_(("NHWC", "NCHW")),
-        metadata={"help": "layout of the whole graph: NHWC or NCHW; weights are packed anyway"},
+        default=AUTO,
+        validator=validators.in_((AUTO, "NHWC", "NCHW")),
+        metadata={
+            "help": "layout of the whole graph: NHWC, NCHW, or auto, which measures a few "
+            "convolutions in both; weights are packed anyway"
+        },
     )
     compare: bool = attrs.field(
         default=True,
@@ -41,6 +47,11 @@ class BuiltinOptions(NetworkOptions):
     )
     batch: int = attrs.field(
         default=1, validator=validators.ge(1), metadata={"help": "samples per inference"}
+    )
+    dtype: str = attrs.field(
+        default="float32",
+        validator=validators.in_(("float32", "float16", "bfloat16")),
+        metadata={"help": "of weights and images: float32, float16 or bfloat16"},
     )
 
 

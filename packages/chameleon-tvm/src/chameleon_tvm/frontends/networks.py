@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import structlog
 from chameleon_core.errors import ConfigError
-from chameleon_core.stages import Arrays, Delivery, Frontend
+from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.frontends.half_precision import half_type, in_float32, rounded
+from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import (
+    AUTO,
     BuiltinOptions,
     NetworkOptions,
     OnnxOptions,
@@ -24,6 +29,7 @@ from chameleon_tvm.frontends.running import (
     OPENVINO,
     TORCH,
     TORCH_COMPILE,
+    TORCH_FLOAT32,
     Network,
     installed,
     onnx_bytes,
@@ -40,6 +46,9 @@ from chameleon_tvm.frontends.torch_programs import (
 
 if TYPE_CHECKING:
     from chameleon_tvm.graph.chains import Chain
+    from chameleon_tvm.operators.specs import OperatorSpec
+
+log = structlog.get_logger()
 
 
 class NetworkFrontend(Frontend):
@@ -47,10 +56,19 @@ class NetworkFrontend(Frontend):
 
     Args:
         options: what all networks have.
+
+    Attributes:
+        choice: the layout of the whole graph, and why it is that one.
     """
 
     def __init__(self, options: NetworkOptions) -> None:
         self.options = options
+        asked = options.layout != AUTO
+        self.choice = LayoutChoice(
+            layout=options.layout if asked else DEFAULT,
+            reason="as the pipeline says" if asked else "where nothing is measured",
+        )
+        self._prepared: dict[str, tuple[Any, list[Chain]]] = {}
 
     @abstractmethod
     def relax_module(self) -> Any:
@@ -59,6 +77,14 @@ class NetworkFrontend(Frontend):
         Raises:
             ConfigError: it cannot be read; says where.
         """
+
+    @property
+    def half(self) -> str | None:
+        """Its own precision where that is half: ``float16`` or ``bfloat16``, or None.
+
+        Such a network is compiled in float32 and has inputs and outputs in float32.
+        """
+        return None
 
     @abstractmethod
     def samples(self, rng: np.random.Generator) -> Arrays:
@@ -83,9 +109,9 @@ class NetworkFrontend(Frontend):
         """The network as its framework writes it; read once."""
         return self.relax_module()
 
-    @cached_property
+    @property
     def prepared(self) -> tuple[Any, list[Chain]]:
-        """The network as it is tuned and compiled, and the chains in it.
+        """The network as it is tuned and compiled, and the chains in it; made once a layout.
 
         Raises:
             ConfigError: it cannot be read or converted.
@@ -93,20 +119,40 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
         from chameleon_tvm.graph.prepare import prepared  # noqa: PLC0415
 
-        module = prepared(self.imported, self.options.layout)
-        return module, chains_of(module)
+        layout = self.choice.layout
+        if layout not in self._prepared:
+            module = prepared(self.imported, layout)
+            self._prepared[layout] = module, chains_of(module)
+        return self._prepared[layout]
+
+    def settle(self, trials: Trials) -> dict[str, Any] | None:
+        from chameleon_tvm.graph.prepare import LayoutError  # noqa: PLC0415 - needs TVM
+
+        if self.options.layout != AUTO:
+            return None
+        try:
+            choice = choose(self._specs(), trials)
+        except LayoutError as error:
+            choice = LayoutChoice(layout=OTHER, reason=f"since {error}")
+        log.info("layout_chosen", layout=choice.layout, why=choice.summary)
+        self.choice = choice
+        return choice.to_json()
+
+    def recall(self, settled: Mapping[str, Any]) -> None:
+        self.choice = LayoutChoice.from_json(settled)
 
     def tasks(self, target: str) -> list[Task]:
         from chameleon_tvm.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
-        from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415
+        from chameleon_tvm.graph.operators import left_over  # noqa: PLC0415
 
-        module, chains = self.prepared
-        specs = specs_of(module, chains)
+        specs = self._specs()
         if not specs:
             raise ConfigError(
                 "the network has no convolution and no matrix product in float32",
                 hint="Name the operators to tune under `model: {operators: [...]}`.",
             )
+        module, chains = self.prepared
+        log.info("operators_left_to_the_compiler", **left_over(module, chains))
         names = dict(zip(dict.fromkeys(chain.spec for chain in chains), specs, strict=True))
         for chain in chains:
             if any(np.isnan(constant).any() for constant in chain.constants):
@@ -116,6 +162,12 @@ class NetworkFrontend(Frontend):
                     hint="What it computes could not be checked; mend the weights.",
                 )
         return [spec.task(spec.name, target) for spec in specs]
+
+    def _specs(self) -> list[OperatorSpec]:
+        """The network's distinct operators, named and weighted."""
+        from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415 - needs TVM
+
+        return specs_of(self.prepared[1])
 
     def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
         from chameleon_tvm.graph.deliver import delivered  # noqa: PLC0415 - needs TVM
@@ -139,23 +191,38 @@ class ProgramFrontend(NetworkFrontend):
         """What ``read`` returns; read once."""
         return self.read()
 
+    @cached_property
+    def half(self) -> str | None:
+        return half_type(self.program)
+
+    @cached_property
+    def float_program(self) -> Any:
+        """The program that is compiled: the very one, or the same in float32."""
+        if self.half is None:
+            return self.program
+        log.info("half_precision_is_compiled_in_float32", network=self.half)
+        return in_float32(self.program)
+
     def relax_module(self) -> Any:
-        return torch_module(self.program)
+        return torch_module(self.float_program)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        positional, _ = self.program.example_inputs
-        return [_like(example.numpy(), rng) for example in positional]
+        positional, _ = self.float_program.example_inputs
+        made = [_like(example.numpy(), rng) for example in positional]
+        return made if self.half is None else rounded(made, self.half)
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        return installed(TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+        others = installed(TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+        return others if self.half is None else (TORCH_FLOAT32, *others)
 
     def rival(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
-            return onnx_session(onnx_bytes(self.program), threads=threads)
+            return onnx_session(onnx_bytes(self.float_program), threads=threads)
         if name == OPENVINO:
-            return openvino_network(self.program, threads=threads)
-        return torch_network(self.program, compiled=name == TORCH_COMPILE, threads=threads)
+            return openvino_network(self.float_program, threads=threads)
+        program = self.float_program if name == TORCH_FLOAT32 else self.program
+        return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
 
 
 class BuiltinFrontend(ProgramFrontend):
@@ -171,7 +238,8 @@ class BuiltinFrontend(ProgramFrontend):
         super().__init__(options)
 
     def read(self) -> Any:
-        return builtin_program(self.options.network, self.options.batch)
+        options = self.options
+        return builtin_program(options.network, options.batch, options.dtype)
 
 
 class TorchFrontend(ProgramFrontend):

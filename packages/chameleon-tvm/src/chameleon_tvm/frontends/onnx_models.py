@@ -34,6 +34,7 @@ def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> Any:
             hint="Check it with onnx.checker.check_model; it may be cut off.",
         ) from error
     _check_shapes(model, file, shapes)
+    _check_types(model, file, onnx)
     try:
         from tvm.relax.frontend.onnx import from_onnx  # noqa: PLC0415 - needs onnx
 
@@ -76,6 +77,17 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
                 f"input {name!r} of {file} is {wanted}, which {list(shape)} does not fit",
                 hint="Under `shapes` only what the file leaves open can be chosen.",
             )
+
+
+def _check_types(model: Any, file: str, onnx: Any) -> None:
+    """See that no weights are in half precision: TVM would compute with them in it, untuned."""
+    names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+    found = sorted({names[i.data_type] for i in model.graph.initializer if i.data_type in names})
+    if found:
+        raise ConfigError(
+            f"the weights in {file} are in {' and '.join(found)}",
+            hint="Export the network in float32; a model of `torch` is converted by itself.",
+        )
 
 
 def _nodes(model: Any, message: str) -> list[str]:

@@ -16,6 +16,9 @@ Network = Callable[[Arrays], Arrays]
 TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO = "torch", "torch.compile", "onnxruntime", "openvino"
 """What can run a network."""
 
+TORCH_FLOAT32 = "torch float32"
+"""Torch, with a network of half precision in float32."""
+
 _NEEDS = {
     ONNXRUNTIME: ("onnxruntime", "onnxscript"),
     OPENVINO: ("openvino",),
@@ -33,7 +36,7 @@ def installed(*names: str) -> tuple[str, ...]:
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
-    """An exported program run by torch.
+    """An exported program run by torch; where it is in half precision, it gets and gives float32.
 
     Args:
         program: the ``torch.export.ExportedProgram``.
@@ -44,6 +47,8 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     tree = importlib.import_module("torch.utils._pytree")
     torch.set_num_threads(threads)
     network = program.module()
+    positional, _ = program.example_inputs
+    dtypes = [example.dtype for example in positional]
     if compiled:
         # Freezing is what lets it pack weights; it is off by default.
         inductor: Any = importlib.import_module("torch._inductor.config")
@@ -52,10 +57,13 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
 
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
-            found = network(*(torch.from_numpy(array) for array in inputs))
+            given = map(torch.from_numpy, inputs)
+            found = network(*(one.to(dtype) for one, dtype in zip(given, dtypes, strict=True)))
         # Some networks return an object of their library's, with names and things left out.
         leaves = tree.tree_leaves(found)
-        return [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        short = {torch.float16, torch.bfloat16}
+        return [(one.float() if one.dtype in short else one).numpy() for one in tensors]
 
     return run
 

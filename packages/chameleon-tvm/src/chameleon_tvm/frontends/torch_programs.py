@@ -12,12 +12,13 @@ from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.sources import named_object
 
 
-def builtin_program(name: str, batch: int) -> Any:
+def builtin_program(name: str, batch: int, dtype: str = "float32") -> Any:
     """A built-in network with random weights.
 
     Args:
         name: a key of ``NETWORKS``.
         batch: samples per inference.
+        dtype: of weights and images.
     """
     torch = _torch()
     from chameleon_tvm.networks.weights import initialise  # noqa: PLC0415 - needs torch
@@ -25,12 +26,13 @@ def builtin_program(name: str, batch: int) -> Any:
     record = NETWORKS[name]
     module, _, function = record.factory.partition(":")
     network = initialise(getattr(importlib.import_module(module), function)())
+    network = network.to(getattr(torch, dtype))
     shape = (batch, *record.inputs)
     if record.kind == "tokens":
         # The largest id there is says how far random ones may go.
         example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
     else:
-        example = torch.zeros(shape)
+        example = torch.zeros(shape, dtype=getattr(torch, dtype))
     return torch.export.export(network, (example,))
 
 
@@ -110,9 +112,8 @@ def _why_unreadable(program: Any, message: str) -> str:
     if places:
         return "; ".join(places)
     dtypes = {str(value.dtype) for value in program.state_dict.values()}
-    short = sorted(dtypes & {"torch.float16", "torch.bfloat16", "torch.float64"})
-    if short:
-        return f"Its weights are {', '.join(short)}; return the module in float32 (`.float()`)."
+    if "torch.float64" in dtypes:
+        return "Its weights are torch.float64; return the module in float32 (`.float()`)."
     return "An operator may be unsupported; the message names it."
 
 

@@ -7,29 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import structlog
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.specs import OperatorSpec
 
-log = structlog.get_logger()
 
-
-def specs_of(module: Any, chains: Sequence[Chain]) -> list[OperatorSpec]:
+def specs_of(chains: Sequence[Chain]) -> list[OperatorSpec]:
     """The distinct operators of a network's chains.
 
-    Everything else is left to the compiler, and said so once.
-
     Args:
-        module: the prepared network.
-        chains: what ``chains_of`` found in it.
+        chains: what ``chains_of`` found in the prepared network.
 
     Returns:
         Named by kind and first place, weighted, in the network's order.
     """
     counted = Counter(chain.spec for chain in chains)
-    log.info("operators_left_to_the_compiler", **left_over(module, chains))
     return [
         attrs.evolve(spec, name=f"{spec.kind}_{place}", weight=weight)
         for place, (spec, weight) in enumerate(counted.items())

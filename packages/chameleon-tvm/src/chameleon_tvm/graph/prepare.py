@@ -14,6 +14,10 @@ _LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
 """Layouts of a whole graph, and what ``ConvertLayout`` calls them; None where nothing changes."""
 
 
+class LayoutError(ConfigError):
+    """A network cannot be converted to a layout; it may well be to another one."""
+
+
 def prepared(module: Any, layout: str) -> Any:
     """The network as it is tuned and compiled.
 
@@ -26,8 +30,8 @@ def prepared(module: Any, layout: str) -> Any:
         layout: ``NHWC`` or ``NCHW``.
 
     Raises:
-        ConfigError: TVM cannot convert the network, an input's shape is open, or there is no such
-            layout.
+        LayoutError: TVM cannot convert the network to the layout.
+        ConfigError: an input's shape is open, or there is no such layout.
     """
     if layout not in _LAYOUTS:
         raise ConfigError(
@@ -63,7 +67,7 @@ def prepared(module: Any, layout: str) -> Any:
             passes.DeadCodeElimination(),
         )
     except tvm.error.InternalError as error:
-        raise ConfigError(
+        raise LayoutError(
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
             hint="Try `layout: NCHW` in the model's section.",
         ) from error

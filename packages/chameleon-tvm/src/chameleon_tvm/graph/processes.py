@@ -202,7 +202,9 @@ def rival_process(frontend: NetworkFrontend, name: str, *, threads: int) -> Netw
 
 def frontend_request(frontend: NetworkFrontend) -> dict[str, Any]:
     """A frontend as JSON values, from which ``serve.requested_frontend`` makes it again."""
-    kind, options = type(frontend), frontend.options
+    kind = type(frontend)
+    # Another process has no run folder to recall a layout from.
+    options = attrs.evolve(frontend.options, layout=frontend.choice.layout)
     return {
         "factory": f"{kind.__module__}:{kind.__qualname__}",
         "type": f"{type(options).__module__}:{type(options).__qualname__}",

@@ -111,4 +111,27 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
     made = rng.random(shape, np.float32)
     made *= 2.0
     made -= 1.0
-    return made.astype(dtype, copy=False)
+    return made.astype(numpy_type(dtype), copy=False)
+
+
+def numpy_type(dtype: str) -> np.dtype[Any]:
+    """NumPy's object for an element type; bfloat16 is one that another library gives it."""
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: PLC0415 - only where it is asked for
+
+        made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return made
+    return np.dtype(dtype)
+
+
+def tolerance_of(dtype: str) -> float:
+    """Sums are of float32 products; half precision rounds the outputs, and their inputs once.
+
+    Some thousand float32 products are summed; a wrong one is off by orders of magnitude more.
+    """
+    return {"float16": 2e-3, "bfloat16": 1.6e-2}.get(dtype, 1e-4)
+
+
+def widened(outputs: Arrays) -> Arrays:
+    """Outputs that can be compared: bfloat16, which is foreign to NumPy, as float32."""
+    return [one.astype(np.float32) if one.dtype.name == "bfloat16" else one for one in outputs]

@@ -9,7 +9,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of, widened
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.specs import (
     Conv2dSpec,
@@ -42,8 +42,7 @@ class Conv2d(Operator):
 
     @property
     def tolerance(self) -> float:
-        # Sums of some thousand float32 products; a wrong tap is off by orders of magnitude more.
-        return 1e-4
+        return tolerance_of(self.spec.dtype)
 
     def inputs(self) -> Arrays:
         spec = self.spec
@@ -62,7 +61,7 @@ class Conv2d(Operator):
         return to_layout(array, self.spec.output_layout)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        return [from_layout(outputs[0], self.spec.output_layout)]
+        return [from_layout(one, self.spec.output_layout) for one in widened(outputs)]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -119,7 +118,8 @@ class Conv2d(Operator):
             at = (b, source, y * sh + row * dh, x * sw + column * dw)
             tap = (row, column, channel_axis, o) if nhwc else (o, channel_axis, row, column)
             return te.sum(
-                padded(*_physical_index(at, spec.layout)) * weights(*tap),
+                padded(*_physical_index(at, spec.layout)).astype("float32")
+                * weights(*tap).astype("float32"),
                 axis=[row, column, channel_axis] if nhwc else [channel_axis, row, column],
             )
 

@@ -76,6 +76,8 @@ class Epilogue:
         sums: te.Tensor,
         channel: Callable[[tuple[Any, ...]], Any],
         names: list[str],
+        *,
+        shape: Sequence[int] | None = None,
     ) -> tuple[list[te.Tensor], te.Tensor]:
         """The epilogue as tensor expressions.
 
@@ -83,6 +85,7 @@ class Epilogue:
             sums: the operator's own result in its physical layout, perhaps of a wider type.
             channel: the output channel of a physical index.
             names: of the output's axes.
+            shape: of the output, where there are more sums than outputs.
 
         Returns:
             The further parameters ([bias], [residual]) and the output.
@@ -91,12 +94,13 @@ class Epilogue:
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
         spec, parameters = self.spec, []
+        shape = sums.shape if shape is None else shape
         if spec.plain and spec.dtype == sums.dtype:
             return [], sums
         if spec.bias:
             parameters.append(te.placeholder((spec.output_channels,), spec.dtype, name="bias"))
         if spec.residual:
-            parameters.append(te.placeholder(sums.shape, spec.dtype, name="residual"))
+            parameters.append(te.placeholder(shape, spec.dtype, name="residual"))
         bias, residual = self.split(parameters)
 
         def finish(*place: Any) -> Any:
@@ -107,4 +111,4 @@ class Epilogue:
                 value = value + residual(*place).astype(sums.dtype)
             return activate(value, spec.activation).astype(spec.dtype)
 
-        return parameters, te.compute(sums.shape, finish, name="out", varargs_names=names)
+        return parameters, te.compute(shape, finish, name="out", varargs_names=names)

@@ -9,17 +9,12 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of, widened
 from chameleon_tvm.operators.epilogue import Epilogue
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 
 if TYPE_CHECKING:
     from chameleon_tvm.quick_tvm import tvm
-
-
-def _tolerance(dtype: str) -> float:
-    """Sums are of float32 products; half precision rounds the outputs, and their inputs once."""
-    return 2e-3 if dtype == "float16" else 1e-4
 
 
 class Dense(Operator):
@@ -37,7 +32,7 @@ class Dense(Operator):
 
     @property
     def tolerance(self) -> float:
-        return _tolerance(self.spec.dtype)
+        return tolerance_of(self.spec.dtype)
 
     def inputs(self) -> Arrays:
         shape = (self.spec.units, self.spec.input[1])
@@ -49,6 +44,9 @@ class Dense(Operator):
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
         return np.ascontiguousarray(array.T) if place == 1 else array
+
+    def logical(self, outputs: Arrays) -> Arrays:
+        return widened(outputs)
 
     def reference(self, inputs: Arrays) -> Arrays:
         data, weights = (array.astype(np.float64) for array in inputs[:2])
@@ -81,13 +79,16 @@ class BatchMatmul(Operator):
 
     @property
     def tolerance(self) -> float:
-        return _tolerance(self.spec.dtype)
+        return tolerance_of(self.spec.dtype)
 
     def inputs(self) -> Arrays:
         return [
             seeded_array(self.spec.a, self.spec.dtype, 0),
             seeded_array(self.spec.b, self.spec.dtype, 1),
         ]
+
+    def logical(self, outputs: Arrays) -> Arrays:
+        return widened(outputs)
 
     def reference(self, inputs: Arrays) -> Arrays:
         left, right = (array.astype(np.float64) for array in inputs)

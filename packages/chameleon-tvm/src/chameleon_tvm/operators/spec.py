@@ -10,6 +10,8 @@ import attrs
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 
+from chameleon_tvm.gpus import BFLOAT16_SINCE, capability
+
 
 def helped(text: str) -> dict[str, str]:
     """Metadata of a field: its line of help."""
@@ -137,16 +139,32 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
             raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
 
 
+HALVES = ("float16", "bfloat16")
+"""Element types of two bytes; sums of their products are float32."""
+DTYPES = ("float32", *HALVES)
+
+
 def float_type(spec: OperatorSpec, dtype: str) -> None:
-    """Refuse element types other than those that matrix products are computed in."""
-    if dtype not in {"float32", "float16"}:
-        raise spec.fail(f"dtype {dtype!r} is not supported", "Give float32 or, on GPUs, float16.")
+    """Refuse element types other than those that products are computed in."""
+    if dtype not in DTYPES:
+        raise spec.fail(
+            f"dtype {dtype!r} is not supported", "Give float32 or, on GPUs, float16 or bfloat16."
+        )
 
 
 def on_gpu(spec: OperatorSpec, dtype: str, target: str) -> None:
     """Refuse half precision on targets where nothing here computes with it."""
-    if dtype == "float16" and json.loads(target).get("kind") != "cuda":
-        raise spec.fail("dtype 'float16' is for cuda targets", "Give float32 on a CPU.")
+    if dtype not in HALVES:
+        return
+    value = json.loads(target)
+    if value.get("kind") != "cuda":
+        raise spec.fail(f"dtype {dtype!r} is for cuda targets", "Give float32 on a CPU.")
+    arch = str(value.get("arch", ""))
+    if dtype == "bfloat16" and arch and capability(arch) < BFLOAT16_SINCE:
+        raise spec.fail(
+            f"bfloat16 needs a GPU of sm_80 or later, and the target is {arch}",
+            "Give float16 there.",
+        )
 
 
 def only_float32(spec: OperatorSpec, dtype: str) -> None:

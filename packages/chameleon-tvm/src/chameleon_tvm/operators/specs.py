@@ -38,6 +38,8 @@ __all__ = [
     "physical_shape",
 ]
 
+_HALF = "float16 or bfloat16"
+
 Pair = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int]
 
@@ -73,13 +75,15 @@ class _ConvolutionSpec(FusedSpec):
     output_layout: str = attrs.field(
         default="", metadata=helped("output layout; the input's where missing")
     )
-    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
+    dtype: str = attrs.field(
+        default="float32", metadata=helped("element type: float32; conv2d on GPUs also " + _HALF)
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         if not self.output_layout:
             object.__setattr__(self, "output_layout", self.layout)
-        only_float32(self, self.dtype)
+        self._check_dtype()
         if len(self.input) != 4 or len(self.kernel_size) != 2 or len(self.pads) != 4:  # noqa: PLR2004
             raise self.fail(
                 "input needs 4 numbers, kernel 2, padding 1, 2 or 4",
@@ -114,6 +118,10 @@ class _ConvolutionSpec(FusedSpec):
                     f"{channels} {what} channels do not divide into the blocks of {layout}",
                     "Choose a block that divides them, or NCHW or NHWC.",
                 )
+
+    def _check_dtype(self) -> None:
+        """Refuse element types that nothing here computes with."""
+        only_float32(self, self.dtype)
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -189,6 +197,13 @@ class Conv2dSpec(_ConvolutionSpec):
                 "Choose a number of groups that divides both.",
             )
 
+    def _check_dtype(self) -> None:
+        float_type(self, self.dtype)
+
+    def task(self, name: str, target: str) -> Task:
+        on_gpu(self, self.dtype, target)
+        return super().task(name, target)
+
     @property
     def output_channels(self) -> int:
         return self.filters
@@ -227,7 +242,7 @@ class DenseSpec(FusedSpec):
     )
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
-        default="float32", metadata=helped("element type: float32, or float16 on GPUs")
+        default="float32", metadata=helped("element type: float32, or on GPUs " + _HALF)
     )
 
     def __attrs_post_init__(self) -> None:
@@ -271,7 +286,7 @@ class BatchMatmulSpec(OperatorSpec):
         default=False, metadata=helped("whether the right side is stored as [batch, n, k]")
     )
     dtype: str = attrs.field(
-        default="float32", metadata=helped("element type: float32, or float16 on GPUs")
+        default="float32", metadata=helped("element type: float32, or on GPUs " + _HALF)
     )
 
     def __attrs_post_init__(self) -> None:

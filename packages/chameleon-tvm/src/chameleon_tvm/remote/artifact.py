@@ -100,6 +100,11 @@ def read_recipe(folder: Path) -> Recipe:
         ValueError: it is damaged, or of another version of this package.
         OSError: there is none.
     """
+    if not (folder / RECIPE).exists():
+        raise FileNotFoundError(
+            f"the artifact holds no compiled library ({RECIPE} is missing); kernels of vendors' "
+            "libraries run on this machine's own devices alone"
+        )
     value = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
     if not isinstance(value, dict) or value.pop("format", None) != _FORMAT:
         raise ValueError("the artifact is not one that this version of chameleon_tvm reads")

@@ -11,6 +11,7 @@ from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_tvm.remote.failures import meaning
 
 _OTHER_KEY = "cannot find server that matches key"
+_WAITED_FOR = "already have key"
 
 
 class WrongKeyError(TargetError):
@@ -65,7 +66,8 @@ def connect(host: str, port: int, key: str, *, lifetime: float, deadline: float)
         raise DeviceLostError(
             f"{name} accepts connections and says nothing for {deadline:.0f} s",
             hint="It is busy with someone else's session, or its listening thread died: see "
-            "`chameleon devices`, or restart the server.",
+            "`chameleon devices`, or restart the server. Behind a proxy: it is not registered "
+            f"there with the key {key!r}.",
         )
     raise _refused(name, errors[0], key) from errors[0]
 
@@ -82,6 +84,12 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
         return WrongKeyError(
             f"the server at {name} does not answer to the key {key!r}",
             hint="Give its own `key:`; a server that belongs to a tracker is reached through it.",
+        )
+    if _WAITED_FOR in text:
+        return DeviceLostError(
+            f"someone waits already at the proxy {name} for a server of the key {key!r}",
+            hint="See that the server runs, and start it again with --through-proxy if not. A "
+            "proxy has one client of a key wait at a time: give each server a key of its own.",
         )
     meant = meaning(error, name)
     if meant is not error:

@@ -47,10 +47,12 @@ class DeedOptions:
     """Options of the space of deeds.
 
     Attributes:
+        deeds: which there are, in the order of the first knob's indices.
         variants: how many configurations there are of each deed.
         seconds: what a run of a sleeping kernel takes, in seconds.
     """
 
+    deeds: tuple[str, ...] = tuple(deed.value for deed in Deed)
     variants: int = 1 << 16
     seconds: float = 0.2
 
@@ -67,8 +69,7 @@ class DeedSpace(SpaceProvider):
 
     def design_space(self, task: Task) -> DesignSpace:
         del task
-        deeds = tuple(deed.value for deed in DEEDS)
-        numbers = tuple(range(self._options.variants))
+        deeds, numbers = self._options.deeds, tuple(range(self._options.variants))
         knobs = [Choice(name="deed", options=deeds), Choice(name="number", options=numbers)]
         return DesignSpace(knobs)
 
@@ -97,7 +98,7 @@ class DeedBuilder(Builder):
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
         program = self._program(config)
-        deed = DEEDS[config[0]]
+        deed = self._deed(config)
         if deed not in self._built:
             with tempfile.TemporaryDirectory() as folder:
                 export_program(program, self._target, Path(folder), task=None)
@@ -109,8 +110,11 @@ class DeedBuilder(Builder):
     def reference(self) -> tuple[Arrays, float]:
         return [_numbers() + 1.0], 1e-6
 
+    def _deed(self, config: Sequence[int]) -> Deed:
+        return Deed(self._options.deeds[config[0]])
+
     def _program(self, config: Sequence[int]) -> Program:
-        deed = DEEDS[config[0]]
+        deed = self._deed(config)
         if deed is Deed.INVALID:
             raise InvalidConfigurationError("this configuration names no program")
         if deed is Deed.BUILD_RAISES:

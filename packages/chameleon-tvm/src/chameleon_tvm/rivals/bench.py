@@ -64,6 +64,8 @@ class MetaSchedule(Rival):
                 "own_best_seconds": theirs,
                 "failed": answer["failed"],
                 "as_shipped": self._options.as_shipped,
+                # With it the winner can be compared again: ``recorded.RecordedSchedule``.
+                "trace": answer["trace"],
             },
         )
 

@@ -2,6 +2,7 @@
 
 The warps of a block copy tiles of both sides into shared memory, load fragments of them, and keep
 float32 sums in fragments; these go through shared memory to the epilogue, which all threads share.
+A side may be computed instead of copied: that is how convolutions become products.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from typing import Any
 import attrs
 
 from chameleon_tvm.quick_tvm import Schedule, tirx
-from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
+from chameleon_tvm.spaces.cuda.intrinsics import SIDE, intrinsics_of
 
-SIDE = 16
-"""Rows, columns and depth of a fragment."""
 BANKS, APART = 32, 8
 """A row of a tile begins this many elements past a multiple of so many: rows in other banks."""
 WARP = 32
@@ -27,15 +26,25 @@ class Product:
 
     Attributes:
         anchor: the block that sums.
-        batched: whether the outermost loop is one over independent products.
+        reductions: names of the axes that are summed over, as in ``tile_<name>``; fragments are
+            along the last one, in each step a tile has several of the others' values.
         transposed: whether the right side is stored as (n, k).
         names: of both sides, as in ``vector_<name>``.
+        dtype: of both sides.
+        computed: the block that computes the left side's tiles; empty where they are copied.
     """
 
     anchor: str
-    batched: bool
-    transposed: bool
+    reductions: tuple[str, ...] = ("k",)
+    transposed: bool = False
     names: tuple[str, str]
+    dtype: str
+    computed: str = ""
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """The knobs of the axes that are summed over."""
+        return tuple(f"tile_{name}" for name in self.reductions)
 
 
 def scheduled(
@@ -48,62 +57,88 @@ def scheduled(
         product: the function.
         values: a decoded configuration.
     """
-    load_tensor_intrinsics()
+    intrinsics = intrinsics_of(product.dtype, transposed=product.transposed)
     schedule = Schedule(function)
     anchor, output = schedule.get_sblock(product.anchor), schedule.get_sblock("out")
     warps = int(values["tile_m"][1] * values["tile_n"][1])
-    shared = [schedule.cache_read(anchor, side, "shared") for side in (0, 1)]
+    shared = [_staged(schedule, anchor, side, product) for side in (0, 1)]
     loaded = [schedule.cache_read(anchor, side, f"wmma.matrix_{'ab'[side]}") for side in (0, 1)]
     schedule.set_scope(anchor, 0, "wmma.accumulator")
     stored = schedule.cache_read(output, 0, "shared.dyn")
 
-    grid, warp, steps, depth, fragment = _tile(schedule, anchor, values)
-    schedule.reverse_compute_at(stored, warp, preserve_unit_loops=True)
-    schedule.reverse_compute_at(output, grid, preserve_unit_loops=True)
+    loops = _tile(schedule, anchor, product, values)
+    schedule.reverse_compute_at(stored, loops.warp, preserve_unit_loops=True)
+    schedule.reverse_compute_at(output, loops.grid, preserve_unit_loops=True)
     for block in loaded:
-        schedule.compute_at(block, depth, preserve_unit_loops=True)
+        schedule.compute_at(block, loops.depth[-1], preserve_unit_loops=True)
     for block, name in zip(shared, product.names, strict=True):
-        schedule.compute_at(block, steps, preserve_unit_loops=True)
+        schedule.compute_at(block, loops.steps[-1], preserve_unit_loops=True)
         schedule.storage_align(block, 0, axis=-2, factor=BANKS, offset=APART)
-        own = schedule.get_loops(block)[-(3 if product.batched else 2) :]
+        own = schedule.get_loops(block)[2 + len(loops.steps) :]
         _share(schedule, own, warps, int(values[f"vector_{name}"]))
     _share(schedule, schedule.get_loops(output)[1:], warps, 1)
 
-    right = "b_trans_shared" if product.transposed else "b_shared"
-    for block, intrinsic in zip(loaded, ("a_shared", right), strict=True):
-        _tensorize(schedule, block, f"wmma_load_16x16x16_f16_{intrinsic}")
-    _tensorize(schedule, stored, "wmma_store_16x16x16_f32_shared_dyn")
-    beginning = schedule.decompose_reduction(anchor, steps)
-    schedule.tensorize(schedule.get_loops(beginning)[-2], "wmma_fill_16x16x16_f32")
-    turned = "_trans" if product.transposed else ""
-    schedule.tensorize(fragment, f"wmma_sync_16x16x16_f16f16f32{turned}")
+    for block, intrinsic in zip(loaded, intrinsics.load, strict=True):
+        _tensorize(schedule, block, intrinsic)
+    _tensorize(schedule, stored, intrinsics.store)
+    beginning = schedule.decompose_reduction(anchor, loops.steps[0])
+    schedule.tensorize(schedule.get_loops(beginning)[-2], intrinsics.fill)
+    schedule.tensorize(loops.fragment, intrinsics.multiply)
     if values["auto_unroll_max_step"]:
-        schedule.annotate(grid, "pragma_auto_unroll_max_step", values["auto_unroll_max_step"])
-        schedule.annotate(grid, "pragma_unroll_explicit", values["unroll_explicit"])
+        step = values["auto_unroll_max_step"]
+        schedule.annotate(loops.grid, "pragma_auto_unroll_max_step", step)
+        schedule.annotate(loops.grid, "pragma_unroll_explicit", values["unroll_explicit"])
     return schedule.mod["main"]
 
 
-def _tile(
-    schedule: Schedule, anchor: Any, values: Mapping[str, Any]
-) -> tuple[Any, Any, Any, Any, Any]:
-    """Split and bind the loops: of the grid, the warps, the steps, a step's depth, a fragment."""
-    *copies, m, n, k = schedule.get_loops(anchor)
+def _staged(schedule: Schedule, anchor: Any, side: int, product: Product) -> Any:
+    """The block that puts a side's tiles into shared memory."""
+    if side == 0 and product.computed:
+        block = schedule.get_sblock(product.computed)
+        schedule.set_scope(block, 0, "shared")
+        return block
+    return schedule.cache_read(anchor, side, "shared")
+
+
+@attrs.frozen(kw_only=True)
+class _Loops:
+    """The anchor's loops after tiling: ``steps`` stage tiles, ``depth`` goes through one."""
+
+    grid: Any
+    warp: Any
+    steps: list[Any]
+    depth: list[Any]
+    fragment: Any
+
+
+def _tile(schedule: Schedule, anchor: Any, product: Product, values: Mapping[str, Any]) -> _Loops:
+    """Split, order and bind the anchor's loops."""
+    count = len(product.reductions)
+    *copies, m, n = schedule.get_loops(anchor)[:-count]
     rows = schedule.split(m, [*values["tile_m"], SIDE])
     columns = schedule.split(n, [*values["tile_n"], SIDE])
-    steps, depth, inner = schedule.split(k, [*values["tile_k"], SIDE])
+    *taps, last = schedule.get_loops(anchor)[-count:]
+    *tap_knobs, knob = product.knobs
+    splits = [schedule.split(t, list(values[k])) for t, k in zip(taps, tap_knobs, strict=True)]
+    *of_last, inner = schedule.split(last, [*values[knob], SIDE])
+    steps, depth = ([parts[at] for parts in (*splits, of_last)] for at in (0, 1))
     pairs = [list(pair) for pair in zip(rows, columns, strict=True)]
-    schedule.reorder(*copies, *pairs[0], *pairs[1], steps, depth, *pairs[2], *pairs[3], inner)
+    schedule.reorder(*copies, *pairs[0], *pairs[1], *steps, *depth, *pairs[2], *pairs[3], inner)
     grid = schedule.fuse(*copies, *pairs[0])
     warp = schedule.fuse(*pairs[1])
     schedule.bind(grid, "blockIdx.x")
     schedule.bind(warp, "threadIdx.y")
-    return grid, warp, steps, depth, pairs[3][0]
+    return _Loops(grid=grid, warp=warp, steps=steps, depth=depth, fragment=pairs[3][0])
 
 
 def _share(schedule: Schedule, loops: list[Any], warps: int, width: int) -> None:
     """Share a copy among all threads of a block, neighbours among neighbours."""
-    together = schedule.fuse(*loops)
-    _, warp, lane, vector = schedule.split(together, [None, warps, WARP, width])
+    # Split off first, so that no condition depends on the place in a vector: TVM would take the
+    # vector apart.
+    *others, last = loops
+    last, vector = schedule.split(last, [None, width])
+    together = schedule.fuse(*others, last)
+    _, warp, lane = schedule.split(together, [None, warps, WARP])
     schedule.bind(warp, "threadIdx.y")
     schedule.bind(lane, "threadIdx.x")
     if width > 1:

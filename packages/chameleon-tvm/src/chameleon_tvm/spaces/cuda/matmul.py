@@ -9,11 +9,12 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.operators.spec import HALVES
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.spaces.cuda.base import CudaTemplate
 from chameleon_tvm.spaces.cuda.nest import Axis, Nest, Operand
 from chameleon_tvm.spaces.cuda.schedule import Blocks
-from chameleon_tvm.spaces.cuda.tensor_core import TensorCoreTemplate
+from chameleon_tvm.spaces.cuda.tensor_core import ProductTemplate
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
 
@@ -32,15 +33,15 @@ def _nest(sizes: tuple[int, int, int, int], operands: tuple[Operand, Operand], f
 
 def dense_template(task: Task, options: TemplateOptions) -> Template:
     """The template of a dense operator: half precision is for tensor cores."""
-    if DenseSpec.of(task).dtype == "float16":
-        return TensorCoreTemplate(task, options)
+    if DenseSpec.of(task).dtype in HALVES:
+        return ProductTemplate(task, options)
     return DenseTemplate(task, options)
 
 
 def batch_matmul_template(task: Task, options: TemplateOptions) -> Template:
     """The template of a batch of products: half precision is for tensor cores."""
-    if BatchMatmulSpec.of(task).dtype == "float16":
-        return TensorCoreTemplate(task, options)
+    if BatchMatmulSpec.of(task).dtype in HALVES:
+        return ProductTemplate(task, options)
     return BatchMatmulTemplate(task, options)
 
 

@@ -1,11 +1,13 @@
-"""CUDA templates of matrix products in half precision, on tensor cores."""
+"""CUDA templates in half precision, on tensor cores: what they share, and matrix products."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
+import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 from chameleon_core.space import (
@@ -21,12 +23,18 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.gpus import MAX_REGISTERS_PER_THREAD, capability, gpu_info
+from chameleon_tvm.gpus import (
+    MAX_REGISTERS_PER_THREAD,
+    TENSOR_CORES_SINCE,
+    capability,
+    gpu_info,
+)
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.cuda.estimates import ENOUGH_BLOCKS
-from chameleon_tvm.spaces.cuda.fragments import APART, BANKS, SIDE, WARP, Product, scheduled
+from chameleon_tvm.spaces.cuda.fragments import APART, BANKS, WARP, Product, scheduled
+from chameleon_tvm.spaces.cuda.intrinsics import SIDE
 from chameleon_tvm.spaces.cuda.nest import ALIGNMENT
 from chameleon_tvm.spaces.cuda.tiling import UNROLL_STEPS, first_guesses
 from chameleon_tvm.spaces.cuda.verify import verify
@@ -47,15 +55,34 @@ WIDTHS = (1, 2, 4, 8)
 Numbers = NDArray[np.int64]
 
 
+@attrs.frozen(kw_only=True)
+class Sizes:
+    """Sizes of a product of matrices.
+
+    Attributes:
+        batch: how many independent ones there are.
+        rows: of the left side, multiples of a fragment's.
+        columns: of the right side, likewise.
+        taps: values of every axis that is summed over but the last one.
+        inner: of the last one, likewise.
+    """
+
+    batch: int = 1
+    rows: int
+    columns: int
+    taps: tuple[int, ...] = ()
+    inner: int
+
+
 class TensorCoreTemplate(Template):
-    """Products of float16 matrices whose sizes are multiples of a fragment's.
+    """Products in half precision whose sizes are multiples of a fragment's, with float32 sums.
 
     Args:
-        task: a dense or batch_matmul operator in float16.
+        task: an operator in float16 or bfloat16.
         options: of the space; they choose nothing here.
 
     Raises:
-        ConfigError: sizes do not divide into fragments, or the GPU has no tensor cores.
+        ConfigError: sizes do not divide into fragments, or the GPU has no such tensor cores.
     """
 
     plain_loops: ClassVar[bool] = False
@@ -64,29 +91,42 @@ class TensorCoreTemplate(Template):
         del options
         self.task = task
         self.info = gpu_info(task.target)
-        self.batch, self.rows, self.columns, self.inner, self.product = _sizes(task)
-        sizes = (self.rows, self.columns, self.inner)
+        self.sizes, self.product = self.matrices()
+        sizes = (self.sizes.rows, self.sizes.columns, self.sizes.inner)
         if any(size % SIDE for size in sizes):
             raise ConfigError(
                 f"tensor cores multiply fragments of {SIDE}x{SIDE}x{SIDE}; task {task.name!r} "
                 f"is {' x '.join(map(str, sizes))}",
                 hint="Pad it to multiples of 16, or use `space: sketch`.",
             )
-        if capability(self.info.arch) < (7, 0):
+        if capability(self.info.arch) < TENSOR_CORES_SINCE:
             raise ConfigError(
                 f"{self.info.arch} has no tensor cores", hint="Use float32, or `space: sketch`."
             )
 
+    @abstractmethod
+    def matrices(self) -> tuple[Sizes, Product]:
+        """The task as a product.
+
+        Raises:
+            ConfigError: the template does not apply.
+        """
+
     @cached_property
     def unscheduled(self) -> tirx.PrimFunc:
-        """The operator's function."""
+        """The function whose blocks ``product`` names."""
         return operator_of(self.task).prim_func()
 
     def space(self) -> DesignSpace:
+        sizes, tiles = self.sizes, self.product.knobs
+        extents = (*sizes.taps, sizes.inner // SIDE)
         knobs: list[Knob] = [
-            Factorization(name="tile_m", extent=self.rows // SIDE, parts=3),
-            Factorization(name="tile_n", extent=self.columns // SIDE, parts=3),
-            Factorization(name="tile_k", extent=self.inner // SIDE, parts=2),
+            Factorization(name="tile_m", extent=sizes.rows // SIDE, parts=3),
+            Factorization(name="tile_n", extent=sizes.columns // SIDE, parts=3),
+            *(
+                Factorization(name=name, extent=extent, parts=2)
+                for name, extent in zip(tiles, extents, strict=True)
+            ),
             Choice(name="auto_unroll_max_step", options=UNROLL_STEPS),
             Choice(name="unroll_explicit", options=(0, 1)),
             *(Choice(name=f"vector_{name}", options=WIDTHS) for name in self.product.names),
@@ -97,7 +137,7 @@ class TensorCoreTemplate(Template):
             knobs,
             constraints=constraints,
             features=FeatureBlock(names=FEATURES, compute=self._features),
-            start=first_guesses(bare, self._cost, ["tile_m", "tile_n", "tile_k"]),
+            start=first_guesses(bare, self._cost, ["tile_m", "tile_n", *tiles]),
         )
 
     def _constraints(self) -> tuple[Constraint, ...]:
@@ -117,10 +157,7 @@ class TensorCoreTemplate(Template):
             Constraint(
                 reason="a block's tiles do not fit "
                 f"{info.max_shared_memory_per_block} bytes of shared memory",
-                holds=lambda v: (
-                    shared_bytes(v, transposed=self.product.transposed)
-                    <= info.max_shared_memory_per_block
-                ),
+                holds=lambda v: shared_bytes(self.product, v) <= info.max_shared_memory_per_block,
             ),
         )
 
@@ -128,7 +165,7 @@ class TensorCoreTemplate(Template):
         """A rough relative cost: reads of shared memory, over the share of the GPU that is busy."""
         blocks, warps, loads, staged, _ = self._features(values).T
         narrow = sum(1.0 / values[f"vector_{name}"] for name in self.product.names)
-        work = loads + staged * (1.0 + narrow) + 0.5 / values["tile_k"][:, 1]
+        work = loads + staged * (1.0 + narrow) + 0.5 / _depth(self.product, values)
         busy = np.minimum(1.0, 2.0**blocks / ENOUGH_BLOCKS) * np.minimum(1.0, 2.0**warps / 4.0)
         cost: NDArray[np.float64] = work / busy
         return cost
@@ -136,9 +173,9 @@ class TensorCoreTemplate(Template):
     def _features(self, values: Values) -> NDArray[np.float64]:
         """Analytical features, shape (n, len(FEATURES))."""
         m, n = values["tile_m"].astype(np.float64), values["tile_n"].astype(np.float64)
-        shared = shared_bytes(values, transposed=self.product.transposed)
+        shared = shared_bytes(self.product, values)
         columns = (
-            np.log2(self.batch * m[:, 0] * n[:, 0]),
+            np.log2(self.sizes.batch * m[:, 0] * n[:, 0]),
             np.log2(_warps(values)),
             1.0 / m[:, 2] + 1.0 / n[:, 2],
             1.0 / (m[:, 1] * m[:, 2]) + 1.0 / (n[:, 1] * n[:, 2]),
@@ -156,26 +193,48 @@ class TensorCoreTemplate(Template):
         verify(made, tvm_target(self.task.target), self.info)
         return made
 
+
+class ProductTemplate(TensorCoreTemplate):
+    """Dense layers and batches of products."""
+
+    def matrices(self) -> tuple[Sizes, Product]:
+        if self.task.operator == DenseSpec.kind:
+            dense = DenseSpec.of(self.task)
+            rows, inner = dense.input
+            product = Product(anchor="dense", names=("data", "weights"), dtype=dense.dtype)
+            return Sizes(rows=rows, columns=dense.units, inner=inner), product
+        spec = BatchMatmulSpec.of(self.task)
+        batch, rows, inner = spec.a
+        product = Product(
+            anchor="batch_matmul",
+            transposed=spec.transpose_b,
+            names=("left", "right"),
+            dtype=spec.dtype,
+        )
+        return Sizes(batch=batch, rows=rows, columns=spec.columns, inner=inner), product
+
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         del values  # one order serves all
         return [np.ascontiguousarray(array.T) for array in constants[:1]] + constants[1:]
 
 
-def shared_bytes(values: Values, *, transposed: bool) -> Numbers:
-    """Shared memory of a block: a step of both sides, and all of the sums; shape (n,).
-
-    Args:
-        values: of n configurations.
-        transposed: whether the right side is stored as (n, k).
-    """
+def shared_bytes(product: Product, values: Values) -> Numbers:
+    """Shared memory of a block: a step of both sides, and all of the sums; shape (n,)."""
     rows = values["tile_m"][:, 1] * values["tile_m"][:, 2] * SIDE
     columns = values["tile_n"][:, 1] * values["tile_n"][:, 2] * SIDE
-    depth = values["tile_k"][:, 1] * SIDE
-    right = (columns, depth) if transposed else (depth, columns)
-    staged = [length * _row(row) * HALF_BYTES for length, row in ((rows, depth), right)]
+    depth = values[product.knobs[-1]][:, 1] * SIDE
+    taps = _depth(product, values) * SIDE // depth
+    right = (columns, depth) if product.transposed else (depth, columns)
+    staged = [taps * length * _row(row) * HALF_BYTES for length, row in ((rows, depth), right)]
     sizes = [*staged, rows * columns * SUM_BYTES]
     total: Numbers = np.asarray(sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes))
     return total
+
+
+def _depth(product: Product, values: Values) -> Numbers:
+    """Fragments that a step multiplies one after another."""
+    depth: Numbers = np.prod([values[knob][:, 1] for knob in product.knobs], axis=0)
+    return depth
 
 
 def _row(elements: Numbers) -> Numbers:
@@ -192,21 +251,3 @@ def _registers(values: Values) -> Numbers:
     rows, columns = values["tile_m"][:, 2], values["tile_n"][:, 2]
     fragments = rows * columns + rows + columns
     return np.asarray(fragments * SUM_REGISTERS + OTHER_REGISTERS)
-
-
-def _sizes(task: Task) -> tuple[int, int, int, int, Product]:
-    """Batch, rows, columns and depth of a task, and its function."""
-    if task.operator == DenseSpec.kind:
-        dense = DenseSpec.of(task)
-        product = Product(
-            anchor="dense", batched=False, transposed=False, names=("data", "weights")
-        )
-        return 1, dense.input[0], dense.units, dense.input[1], product
-    spec = BatchMatmulSpec.of(task)
-    product = Product(
-        anchor="batch_matmul",
-        batched=True,
-        transposed=spec.transpose_b,
-        names=("left", "right"),
-    )
-    return spec.a[0], spec.a[1], spec.columns, spec.a[2], product

@@ -23,7 +23,7 @@ TEMPLATES = {
         "batch_matmul": f"{_CPU}.matmul:BatchMatmulTemplate",
     },
     "cuda": {
-        "conv2d": f"{_GPU}.convolution:ConvolutionTemplate",
+        "conv2d": f"{_GPU}.implicit_gemm:convolution_template",
         "depthwise_conv2d": f"{_GPU}.convolution:DepthwiseTemplate",
         "dense": f"{_GPU}.matmul:dense_template",
         "batch_matmul": f"{_GPU}.matmul:batch_matmul_template",

@@ -1,0 +1,122 @@
+"""A kernel of NVIDIA's libraries, timed as TVM times ours.
+
+That is by CUDA events, and where caches are to be cold after so many bytes were copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from chameleon_core.stages import Arrays, Kernel
+from chameleon_core.task import Task
+from chameleon_tvm.operators.base import operator_of
+from numpy.typing import NDArray
+
+from chameleon_runners.baselines.torch_builder import torch_function
+
+_MILLISECOND = 1e-3
+
+
+def cudnn_kernel(task: Task, variant: str, index: int) -> CudnnKernel:
+    """The kernel of a task on a GPU.
+
+    Args:
+        task: the task.
+        variant: one of ``cudnn.VARIANTS``.
+        index: of the GPU.
+
+    Raises:
+        RuntimeError: this PyTorch has no CUDA or no cuDNN.
+    """
+    _require_cuda()
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    run, pack = torch_function(task, variant)
+    device = torch.device("cuda", index)
+    with torch.cuda.device(device), torch.inference_mode():
+        first, second = (on_device(array, device) for array in operator_of(task).inputs())
+        arguments = pack(first, second)
+    return CudnnKernel(lambda: run(*arguments), device)
+
+
+def _require_cuda() -> None:
+    if torch.version.cuda is None:
+        raise RuntimeError(
+            f"PyTorch {torch.__version__} here was built without CUDA, so cuDNN cannot be called; "
+            "install one of the builds for CUDA"
+        )
+    if not torch.cuda.is_available():
+        raise RuntimeError("PyTorch finds no usable GPU: its driver may be too old, see nvidia-smi")
+    if not torch.backends.cudnn.is_available():
+        raise RuntimeError("PyTorch finds no cuDNN here")
+
+
+def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+    """A NumPy array on a device; NumPy's bfloat16 is not one that PyTorch knows."""
+    array = np.ascontiguousarray(array)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(device)
+    return torch.from_numpy(array).to(device)
+
+
+class CudnnKernel(Kernel):
+    """A function that launches kernels on a GPU's default stream.
+
+    Args:
+        run: launches them and returns the logical output.
+        device: the GPU.
+    """
+
+    def __init__(self, run: Callable[[], torch.Tensor], device: torch.device) -> None:
+        self._run = run
+        self._device = device
+        self._flush: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def outputs(self) -> Arrays:
+        with torch.cuda.device(self._device), torch.inference_mode():
+            output = self._run()
+            if output.dtype is not torch.float32:
+                output = output.float()
+            return [np.ascontiguousarray(output.cpu().numpy())]
+
+    def time(self, number: int, *, cold_bytes: int = 0) -> float:
+        return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
+
+    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
+        """As TVM's evaluator does: a repeat lies between two events, after a flush if asked for.
+
+        With cold caches every run is a repeat of its own, as for ours.
+        """
+        runs, rounds = (1, number * count) if cold_bytes else (number, count)
+        with torch.cuda.device(self._device), torch.inference_mode():
+            self._run()
+            singles = [self._between_events(runs, cold_bytes) for _ in range(rounds)]
+        each = rounds // count
+        return tuple(
+            math.fsum(singles[first : first + each]) / each for first in range(0, rounds, each)
+        )
+
+    def _between_events(self, runs: int, cold_bytes: int) -> float:
+        """Mean seconds of back-to-back runs, by the GPU's clock."""
+        if cold_bytes:
+            source, copy = self._flushed(cold_bytes)
+            copy.copy_(source)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        for _ in range(runs):
+            self._run()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * _MILLISECOND / runs
+
+    def _flushed(self, cold_bytes: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._flush is None or self._flush[0].numel() != cold_bytes:
+            source = torch.zeros(cold_bytes, dtype=torch.uint8, device=self._device)
+            self._flush = source, torch.empty_like(source)
+        return self._flush

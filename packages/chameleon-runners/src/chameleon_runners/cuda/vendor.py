@@ -1,0 +1,113 @@
+"""Kernels of vendors' libraries on a device of this machine.
+
+What is sent to the device's process is a kernel's name; the library is called there, through
+PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Arrays, Builder, Kernel
+from chameleon_core.task import Task
+
+from chameleon_runners.worker.stages import unblock
+
+RECIPE = "vendor.json"
+
+
+@attrs.frozen(kw_only=True)
+class VendorRecipe:
+    """Which kernel of a library computes a task.
+
+    Attributes:
+        task: the task, whose inputs are the same in every process, as JSON values.
+        variant: which way of computing.
+        threads: of a kernel on a CPU; GPUs ignore it.
+    """
+
+    task: dict[str, Any]
+    variant: str
+    threads: int = 1
+
+    def write(self, artifact: Path) -> None:
+        """Make it an artifact."""
+        (artifact / RECIPE).write_text(json.dumps(attrs.asdict(self)), encoding="utf-8")
+
+
+def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
+    """The recipe in an artifact; None where a compiled kernel is in it."""
+    path = artifact / RECIPE
+    if not path.exists():
+        return None
+    return VendorRecipe(**json.loads(path.read_text(encoding="utf-8")))
+
+
+class VendorBuilder(Builder):
+    """Names one of a library's kernels; needs neither the device nor PyTorch.
+
+    Args:
+        task: the task.
+        variant: which way of computing.
+        threads: of a kernel on a CPU.
+    """
+
+    def __init__(self, task: Task, variant: str, *, threads: int) -> None:
+        self._task = task
+        self._recipe = VendorRecipe(task=task.to_json(), variant=variant, threads=threads)
+
+    def build(self, config: Sequence[int]) -> Kernel:
+        del config
+        return vendor_kernel(self._recipe, kind_of(self._task), 0)
+
+    def export(self, config: Sequence[int], artifact: Path) -> None:
+        del config
+        self._recipe.write(artifact)
+
+    def reference(self) -> tuple[Arrays, float]:
+        from chameleon_tvm.operators.base import operator_of  # noqa: PLC0415 - in a worker
+
+        operator = operator_of(self._task)
+        return operator.reference(operator.inputs()), operator.tolerance
+
+
+def vendor_kernel(recipe: VendorRecipe, kind: str, index: int) -> Kernel:
+    """The library's kernel on a device of this process.
+
+    Args:
+        recipe: which kernel.
+        kind: TVM's kind of device: cuda, or the CPU standing in.
+        index: of the device.
+
+    Raises:
+        RuntimeError: PyTorch is missing, or was built without what the device needs.
+    """
+    unblock(("torch",))
+    # Not imported yet: on a CPU it starts its threads where this one may run by then.
+    if importlib.util.find_spec("torch") is None:
+        raise RuntimeError(
+            "the vendor's library is called through PyTorch, which is not installed here"
+        )
+    task = Task(**recipe.task)
+    if kind == "cuda":
+        from chameleon_runners.baselines.cudnn_kernel import cudnn_kernel  # noqa: PLC0415
+
+        return cudnn_kernel(task, recipe.variant, index)
+    from chameleon_runners.baselines.onednn import OneDNNBaseline  # noqa: PLC0415
+
+    baseline = OneDNNBaseline(NoOptions())
+    return baseline.builder(task, recipe.variant, threads=recipe.threads).build(())
+
+
+def kind_of(task: Task) -> str:
+    """The kind of a task's canonical target; empty for one that is not TVM's."""
+    try:
+        return str(json.loads(task.target)["kind"])
+    except (ValueError, KeyError, TypeError):
+        return ""

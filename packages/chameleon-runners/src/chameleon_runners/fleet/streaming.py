@@ -1,0 +1,137 @@
+"""Several jobs on their way through one fleet: whoever is free takes the oldest job's work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from chameleon_core.stages import Arrival, MeasureJob, MeasureStream
+
+from chameleon_runners.fleet.dispatch import Dispatch
+from chameleon_runners.fleet.lanes import ClosedError, Switchboard
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.roster import Roster
+
+
+class FleetStream(MeasureStream):
+    """Measures jobs that overlap, on all devices at once.
+
+    Builders and devices turn to a job as soon as the older ones leave them idle: at the end of
+    a batch, or where a batch is smaller than the fleet.
+
+    Args:
+        switchboard: the lanes.
+        roster: the devices.
+        options: the runner's options.
+        dispatch: makes what measures one job.
+        closed: told once that the stream is closed.
+    """
+
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        roster: Roster,
+        options: FleetOptions,
+        *,
+        dispatch: Callable[[MeasureJob], Dispatch],
+        closed: Callable[[], None],
+    ) -> None:
+        self._switchboard = switchboard
+        self._roster = roster
+        self._options = options
+        self._dispatch = dispatch
+        self._told_closed = closed
+        self._dispatches: list[Dispatch] = []
+        self._interrupted = False
+        self._woken = False
+        self._closed = False
+
+    def submit(self, job: MeasureJob) -> None:
+        if job.configs:
+            self._roster.aim(job.task.target)
+            self._dispatches.append(self._dispatch(job))
+
+    @property
+    def busy(self) -> bool:
+        return self._going_on or any(dispatch.results for dispatch in self._dispatches)
+
+    @property
+    def _going_on(self) -> bool:
+        """Whether something is still done for results."""
+        if self._switchboard.closed:
+            return False
+        if self._interrupted:
+            return any(dispatch.running for dispatch in self._dispatches)
+        return any(dispatch.open for dispatch in self._dispatches)
+
+    def interrupt(self) -> None:
+        """Finish what runs on devices, and begin nothing."""
+        self._interrupted = True
+        self._switchboard.wake()
+
+    def wake(self) -> None:
+        self._woken = True
+        self._switchboard.wake()
+
+    def poll(self, timeout: float | None = None) -> Arrival | None:
+        """See ``MeasureStream``.
+
+        Raises:
+            ChameleonError: no device is to be had, or the stage is broken.
+        """
+        until = None if timeout is None else self._switchboard.now() + timeout
+        with contextlib.suppress(ClosedError):
+            while self._going_on:
+                if not self._interrupted:
+                    self._employ()
+                due = self._roster.attend()
+                arrival = self._arrival()
+                if arrival is not None:
+                    return arrival
+                if self._woken or (until is not None and self._switchboard.now() >= until):
+                    self._woken = False
+                    return None
+                self._switchboard.turn(due if until is None else min(due, until))
+                if self._roster.news():
+                    for dispatch in self._dispatches:
+                        dispatch.reconsider()
+        return self._arrival(whatever=True)
+
+    def _employ(self) -> None:
+        """Give free devices and idle builders work: the oldest job's, where it has any for them."""
+        for dispatch in self._dispatches:
+            dispatch.assign()
+        room = self._options.build_ahead * max(1, self._roster.hopeful)
+        room -= sum(dispatch.waiting + dispatch.building for dispatch in self._dispatches)
+        preparing: set[str] = set()
+        for dispatch in self._dispatches:
+            # Of jobs of one task the first has the expected outputs computed for all.
+            if dispatch.prepared or dispatch.key not in preparing:
+                before = dispatch.building
+                dispatch.employ(max(0, before + room))
+                room -= dispatch.building - before
+            preparing.add(dispatch.key)
+
+    def _arrival(self, *, whatever: bool = False) -> Arrival | None:
+        """The next result, of the oldest job that has one.
+
+        Args:
+            whatever: whether also of jobs that no device has been reached for.
+        """
+        for dispatch in self._dispatches:
+            if dispatch.results and (whatever or self._roster.reached or not dispatch.open):
+                measurement = dispatch.results.popleft()
+                if not (dispatch.open or dispatch.results):
+                    self._dispatches.remove(dispatch)
+                    dispatch.release()
+                return Arrival(job=dispatch.job, measurement=measurement)
+        return None
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for dispatch in self._dispatches:
+            dispatch.release()
+        self._dispatches.clear()
+        self._told_closed()

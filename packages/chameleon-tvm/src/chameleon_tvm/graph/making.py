@@ -1,0 +1,226 @@
+"""The steps of one delivery: compile, verify, find who is to blame, time."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Delivery
+
+from chameleon_tvm.frontends.half_precision import ROUNDING
+from chameleon_tvm.frontends.running import TORCH
+from chameleon_tvm.graph.compile import compiled, untuned
+from chameleon_tvm.graph.in_place import Trial, choices, fastest, seconds_in_place
+from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.graph.latency import median_seconds
+from chameleon_tvm.graph.package import manifest_of, write_package
+from chameleon_tvm.graph.prepare import prepared
+from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, rival_process
+from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Verdict, compared, guilty
+
+if TYPE_CHECKING:
+    from chameleon_tvm.frontends.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+_UNBLAMED = (
+    "it fails without any tuned kernel too, as where a model has other weights each time it is made"
+)
+
+UNTUNED = "untuned"
+"""Name of the network as TVM compiles it without a tuner."""
+
+
+class Making:
+    """The steps of one delivery.
+
+    Args:
+        frontend: the network.
+        delivery: what to compile it with, and where to.
+        stack: processes and temporary files end with it.
+    """
+
+    def __init__(
+        self, frontend: NetworkFrontend, delivery: Delivery, stack: contextlib.ExitStack
+    ) -> None:
+        self._frontend = frontend
+        self._delivery = delivery
+        self._stack = stack
+        self._module, self._chains = frontend.prepared
+        winners = {winner.task.key: winner for winner in delivery.winners}
+        self.kernels = Kernels(winners, delivery.space, delivery.target)
+        temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
+        self._scratch = Path(stack.enter_context(temporary))
+        rng = np.random.default_rng(0)
+        self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
+        self.reference = self._reference()
+        self._expected = [self.reference.outputs(inputs) for inputs in self._samples]
+        if not all(np.isfinite(array).all() for arrays in self._expected for array in arrays):
+            raise ChameleonError(
+                f"{self.reference.name} computes numbers that are not finite, so that nothing "
+                "can be checked against them",
+                hint="Look for NaN among the weights, or for inputs that the network divides by.",
+            )
+
+    def manifest(self) -> dict[str, Any]:
+        """What goes into the folder's manifest."""
+        delivery = self._delivery
+        made = manifest_of(
+            self._module, self._chains, self.kernels, delivery.target, delivery.threads
+        )
+        return {**made, "layout": self._frontend.choice.to_json()}
+
+    def compile(self, kernels: Kernels, name: str) -> Path:
+        """The network with some kernels in a folder of its own."""
+        log.info("compiling_network", kernels=len(kernels.keys), chains=len(self._chains))
+        executable = compiled(self._module, self._chains, kernels, self._delivery.target)
+        folder = self._scratch / name
+        write_package(folder, executable, self.manifest())
+        return folder
+
+    def best_in_place(self) -> Path | None:
+        """Settle on the kernels that are fastest in the network; the folder where it is there.
+
+        Where the network with the winners does not run, nothing is tried: its verdict says why.
+        """
+        trials: list[Trial] = []
+        with contextlib.ExitStack() as stack:
+            for place, kernels in enumerate(choices(self.kernels)):
+                try:
+                    folder = self.compile(kernels, f"trial-{place}")
+                    process = stack.enter_context(self.running(folder))
+                except ChameleonError as error:
+                    log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                    if not place:
+                        return None
+                    continue
+                trials.append(Trial(kernels=kernels, folder=folder, process=process))
+            if len(trials) == 1:
+                return trials[0].folder
+            threads = self._delivery.threads
+            try:
+                found = seconds_in_place(trials, self._samples[0], threads=threads)
+            except ChameleonError as error:
+                log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                return trials[0].folder
+        better = fastest(trials, found)
+        self.kernels = self.kernels.replaced(better)
+        return None if better else trials[0].folder
+
+    def verdict(self, folder: Path) -> Verdict:
+        """Whether the network of a folder gives the reference's answers, in its own process."""
+        try:
+            process = self._process("the compiled network", folder)
+        except ChameleonError as error:
+            return Verdict(max_relative_error=None, problem=str(error))
+        with process:
+            return compared(process.outputs, self._samples, self._expected)
+
+    def in_own_precision(self, folder: Path, kind: str) -> dict[str, Any]:
+        """The network of a folder against the framework's answers in half precision.
+
+        Args:
+            folder: of a network that agrees with the same in float32.
+            kind: the precision, a key of ``ROUNDING``.
+
+        Returns:
+            ``dtype``, ``reference``, ``tolerance``, ``max_relative_error`` and ``problem``, the
+            latter two null where there is none; without a reference the ``dtype`` alone.
+        """
+        found = self._opened(TORCH, self._rival)
+        if found is None:
+            return {"dtype": kind}
+        tolerance = ROUNDINGS * ROUNDING[kind]
+        with found, self.running(folder) as process:
+            expected = [found.outputs(inputs) for inputs in self._samples]
+            verdict = compared(process.outputs, self._samples, expected, tolerance=tolerance)
+        problem = verdict.problem
+        return {
+            "dtype": kind,
+            "reference": found.name,
+            "tolerance": tolerance,
+            "max_relative_error": verdict.max_relative_error,
+            "problem": problem
+            and f"compared with torch in {kind}, {problem}; it agrees with the "
+            "same network in float32, which a model returned in float32 is compared with alone",
+        }
+
+    def accuse(self, verdict: Verdict) -> str:
+        """A sentence that names the tasks to blame for a network that fails."""
+        log.warning("network_fails", problem=verdict.problem)
+
+        def fails(keys: frozenset[str]) -> bool:
+            others = frozenset(self.kernels.keys) - keys
+            folder = self.compile(self.kernels.without(others), "suspects")
+            return self.verdict(folder).problem is not None
+
+        keys = guilty(self.kernels.keys, fails)
+        names = ", ".join(self.kernels.winners[key].task.name for key in keys)
+        blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
+        return f"the network is not delivered: {verdict.problem}; {blame}"
+
+    def running(self, folder: Path) -> NetworkProcess:
+        """The network of a folder in a process of its own."""
+        return self._process("network", folder)
+
+    def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
+        """Seconds of the network, of itself untuned, and of its rivals, in turns."""
+        if not self._frontend.options.compare:
+            return {}
+        processes = [ours]
+        opened = [self._opened(name, self._rival) for name in self._frontend.rivals[1:]]
+        if self.reference.name in self._frontend.rivals:
+            opened.insert(0, self.reference)
+        opened.append(self._opened(UNTUNED, self._untuned))
+        processes += [one for one in opened if one is not None]
+        seconds = median_seconds(processes, self._samples[0], threads=self._delivery.threads)
+        rivals = {name: seconds[name] for name in self._frontend.rivals if seconds.get(name)}
+        return {
+            "latency_seconds": seconds["network"],
+            "untuned_seconds": seconds.get(UNTUNED),
+            "rivals": rivals,
+        }
+
+    def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
+        """Where the time goes; nothing where that cannot be found out."""
+        try:
+            return process.profile(str(folder), self._samples[0])
+        except ChameleonError as error:
+            log.warning("network_not_profiled", problem=str(error), hint=error.hint)
+            return []
+
+    def _reference(self) -> NetworkProcess:
+        """What has the right answers: the first rival, or TVM untuned where there is none."""
+        name = self._frontend.rivals[0]
+        found = self._opened(name, self._rival) or self._opened(UNTUNED, self._untuned)
+        if found is None:
+            raise ChameleonError(
+                f"neither {name} nor TVM without tuning can run the network",
+                hint="The log says why; without a reference nothing is delivered.",
+            )
+        return found
+
+    def _opened(self, name: str, make: Any) -> NetworkProcess | None:
+        try:
+            process: NetworkProcess = self._stack.enter_context(make(name))
+        except ChameleonError as error:
+            log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+            return None
+        return process
+
+    def _rival(self, name: str) -> NetworkProcess:
+        return rival_process(self._frontend, name, threads=self._delivery.threads)
+
+    def _untuned(self, name: str) -> NetworkProcess:
+        folder = self._scratch / name
+        plain = prepared(self._frontend.imported, "NCHW")
+        write_package(folder, untuned(plain, self._delivery.target), self.manifest())
+        return self._process(name, folder)
+
+    def _process(self, name: str, folder: Path) -> NetworkProcess:
+        return delivered_process(name, folder, threads=self._delivery.threads)

@@ -1,0 +1,64 @@
+"""A schedule that MetaSchedule recorded, as a contender of our own comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import attrs
+from chameleon_core.stages import Baseline, Builder
+from chameleon_core.task import Task
+
+from chameleon_tvm.builder import TVMBuilder
+from chameleon_tvm.kernel import Program
+from chameleon_tvm.operators.base import OPERATORS
+
+
+@attrs.frozen(kw_only=True)
+class RecordedOptions:
+    """Which schedule.
+
+    Attributes:
+        trace: its trace as JSON values, as the rival ``metaschedule`` gives it.
+    """
+
+    trace: Any
+
+
+class RecordedSchedule(Baseline):
+    """Builds the kernel of one recorded schedule.
+
+    Args:
+        options: which.
+    """
+
+    vendor: ClassVar[bool] = False
+
+    def __init__(self, options: RecordedOptions) -> None:
+        self._trace = options.trace
+
+    def supports(self, task: Task) -> bool:
+        return task.operator in OPERATORS
+
+    def variants(self, task: Task) -> Sequence[str]:
+        del task
+        return ("recorded",)
+
+    def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
+        del variant
+        return _RecordedBuilder(task, self._trace, threads=threads)
+
+
+class _RecordedBuilder(TVMBuilder):
+    def __init__(self, task: Task, trace: Any, *, threads: int) -> None:
+        super().__init__(task, threads=threads)
+        self._trace = trace
+
+    def program(self, config: Sequence[int]) -> Program:
+        # MetaSchedule's tensor intrinsics may be in the trace.
+        from chameleon_tvm.rivals.timing import replayed_program  # noqa: PLC0415
+        from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics  # noqa: PLC0415
+
+        del config
+        load_tensor_intrinsics()
+        return replayed_program(self.task, self._trace)

@@ -1,0 +1,159 @@
+"""Where devices are apart, a thread searches while the main thread looks after them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import ClassVar
+
+import pytest
+from chameleon_core import hooks
+from chameleon_core.errors import PluginError
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.run_folder import read_store
+from chameleon_core.testing.fakes import RunnerOptions, SyntheticExplorer, SyntheticRunner
+from chameleon_core.testing.synthetic import SyntheticPlugins, synthetic_document
+
+OPERATORS = [[9, 9, 9], [8, 9, 10], [7, 9, 11]]
+
+
+class Elsewhere(SyntheticRunner):
+    """Times on two devices that a search does not disturb."""
+
+    threads: ClassVar[set[str]] = set()
+
+    @property
+    def lanes(self):
+        return 2
+
+    def measure(self, job):
+        self.threads.add(threading.current_thread().name)
+        yield from super().measure(job)
+
+
+class Tired(Elsewhere):
+    @property
+    def lanes(self):
+        return -1
+
+
+class Watched(SyntheticExplorer):
+    """Notes the threads it is used by, and may fail."""
+
+    threads: ClassVar[set[str]] = set()
+    fails_after = 10**6
+
+    def explore(self, score, visited, count):
+        self.threads.add(threading.current_thread().name)
+        if len(visited) >= self.fails_after:
+            raise ValueError("lost my way")
+        return super().explore(score, visited, count)
+
+
+class FailsSoon(Watched):
+    fails_after = 8
+
+
+class Plugins:
+    @hookimpl
+    def chameleon_runners(self):
+        for factory in (Elsewhere, Tired):
+            yield record(factory, RunnerOptions)
+
+    @hookimpl
+    def chameleon_explorers(self):
+        for factory in (Watched, FailsSoon):
+            yield record(factory)
+
+
+def record(factory, options=NoOptions):
+    name = factory.__name__.lower()
+    where = f"{factory.__module__}:{factory.__qualname__}"
+    return PluginRecord(name=name, summary=name, options=options, factory=where)
+
+
+def pipeline_of(folder, *, at_once=3, runner="elsewhere", explorer="watched"):
+    document = synthetic_document(
+        folder / "run", operators=OPERATORS, failing=20, baselines=[], explorer=explorer
+    )
+    document["runner"] = {"name": runner, "log": str(folder / "log")}
+    document["budget"] = {"measurements": 18, "batch_size": 4, "tasks_at_once": at_once}
+    return from_dict(
+        document, registry=Registry.from_plugins([Plugins(), hooks, SyntheticPlugins()])
+    )
+
+
+@pytest.fixture(autouse=True)
+def nobody_searches_any_more():
+    for noted in (Watched.threads, Elsewhere.threads):
+        noted.clear()
+    yield
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("search")]
+
+
+def everything(folder):
+    with read_store(folder / "run") as store:
+        return {t.task.name: sorted(store.measurements(t.id), key=str) for t in store.tasks()}
+
+
+def folder_of(parent, name):
+    (parent / name).mkdir()
+    return parent / name
+
+
+def test_a_thread_searches_and_finds_what_it_would_find_alone(tmp_path):
+    beside, alone = folder_of(tmp_path, "beside"), folder_of(tmp_path, "alone")
+    run_pipeline(pipeline_of(beside))
+    main = threading.current_thread().name
+    assert {name.partition("_")[0] for name in Watched.threads} == {"search"}
+    assert Elsewhere.threads == {main}, "workers may end with the thread that started them"
+    Watched.threads.clear()
+    run_pipeline(pipeline_of(alone, runner="synthetic"))
+    assert Watched.threads == {main}, "a search would disturb what is timed"
+    # Batches are measured in the order in which they are given, so that no clock decides anything.
+    assert everything(beside) == everything(alone)
+
+
+def test_one_task_at_a_time_needs_no_thread(tmp_path):
+    run_pipeline(pipeline_of(tmp_path, at_once=1))
+    assert Watched.threads == {threading.current_thread().name}
+
+
+def test_a_search_that_fails_ends_the_run_and_keeps_what_was_measured(tmp_path):
+    with pytest.raises(PluginError, match=r"explorer 'failssoon' failed to explore.*lost my way"):
+        run_pipeline(pipeline_of(tmp_path, explorer="failssoon"))
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert sum(len(found) for found in everything(tmp_path).values()) == len(lines) >= 8
+
+
+class StopAfter:
+    def __init__(self, count):
+        self.count = count
+        self.interruption = Interruption()
+
+    @hookimpl
+    def chameleon_measured(self, event):
+        self.count -= 1
+        if self.count == 0:
+            self.interruption.request()
+
+
+@pytest.mark.parametrize("count", [1, 5, 13, 30])
+def test_stopping_loses_nothing_and_going_on_repeats_nothing(tmp_path, count):
+    calm, stopped = folder_of(tmp_path, "calm"), folder_of(tmp_path, "stopped")
+    run_pipeline(pipeline_of(calm))
+    stop = StopAfter(count)
+    with pytest.raises(RunInterrupted):
+        run_pipeline(pipeline_of(stopped), listeners=[stop], interruption=stop.interruption)
+    lines = (stopped / "log").read_text().splitlines()
+    assert sum(len(found) for found in everything(stopped).values()) == len(lines) >= count
+    run_pipeline(pipeline_of(stopped))
+    assert max(Counter((stopped / "log").read_text().splitlines()).values()) == 1
+    assert everything(stopped) == everything(calm)
+
+
+def test_a_runner_cannot_have_fewer_than_no_lanes(tmp_path):
+    with pytest.raises(PluginError, match="runner 'tired' has -1 lanes"):
+        run_pipeline(pipeline_of(tmp_path, runner="tired"))

@@ -1,0 +1,236 @@
+"""Devices and searches that take virtual seconds: who waits for whom can be told exactly."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter, deque
+from typing import Any, ClassVar
+
+import attrs
+from chameleon_core import hooks
+from chameleon_core.loop import run_pipeline, session
+from chameleon_core.loop.desk import Desk
+from chameleon_core.loop.flights import Flights
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.schedulers import Scheduler
+from chameleon_core.stages import Arrival, Frontend, MeasureStream
+from chameleon_core.task import Task
+from chameleon_core.testing.fakes import SyntheticRunner
+from chameleon_core.testing.synthetic import SyntheticPlugins, synthetic_document
+
+
+@attrs.frozen(kw_only=True)
+class FleetOptions:
+    """Options of the virtual fleet.
+
+    Attributes:
+        devices: how many there are.
+        seconds: what a candidate takes.
+        uneven: by how much candidates differ from that, as a share of it.
+    """
+
+    devices: int = 8
+    seconds: float = 0.2
+    uneven: float = 0.0
+
+
+class VirtualFleet(SyntheticRunner):
+    """Costs of synthetic tasks, from devices that take virtual seconds."""
+
+    live: ClassVar[bool] = False
+    made: ClassVar[list[VirtualFleet]] = []
+
+    def __init__(self, options: FleetOptions) -> None:
+        self.options = options
+        self.clock = 0.0
+        self.busy_seconds = 0.0
+        self.submitted: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        self.overlapping = 0
+        self.stopped = False
+        self.made.append(self)
+
+    @property
+    def lanes(self) -> int:
+        return self.options.devices
+
+    def now(self) -> float:
+        return self.clock
+
+    def takes(self, config: tuple[int, ...]) -> float:
+        drawn = hash((*config, 7)) % 1000 / 1000 - 0.5
+        return self.options.seconds * (1 + 2 * self.options.uneven * drawn)
+
+    def measure(self, job):
+        with self.stream() as stream:
+            stream.submit(job)
+            while stream.busy:
+                yield stream.poll().measurement
+
+    def stream(self) -> MeasureStream:
+        return VirtualStream(self)
+
+    def interrupt(self) -> None:
+        self.stopped = True
+
+    def outcome(self, task, config):
+        return self._outcome(task, config)
+
+
+class VirtualStream(MeasureStream):
+    """First come, first served, on as many devices as there are."""
+
+    def __init__(self, fleet: VirtualFleet) -> None:
+        self._fleet = fleet
+        self._waiting: deque[Any] = deque()
+        self._running: list[Any] = []
+        self._numbers = itertools.count()
+        self._open: Counter[Any] = Counter()
+
+    def submit(self, job) -> None:
+        assert all(other.task.key != job.task.key for other in self._open), "one batch at a time"
+        self._waiting.extend((job, tuple(config)) for config in job.configs)
+        self._fleet.submitted.update((job.task.name, tuple(config)) for config in job.configs)
+        self._open[job] = len(job.configs)
+        self._fleet.overlapping = max(self._fleet.overlapping, len(self._open))
+        self._start()
+
+    def _start(self) -> None:
+        while not self._fleet.stopped and self._waiting and len(self._running) < self._fleet.lanes:
+            job, config = self._waiting.popleft()
+            seconds = self._fleet.takes(config)
+            self._fleet.busy_seconds += seconds
+            entry = (self._fleet.clock + seconds, next(self._numbers), job, config)
+            heapq.heappush(self._running, entry)
+
+    def poll(self, timeout=None):
+        until = float("inf") if timeout is None else self._fleet.clock + timeout
+        if not self._running or self._running[0][0] > until:
+            self._fleet.clock = max(self._fleet.clock, until if timeout is not None else 0.0)
+            return None
+        end, _, job, config = heapq.heappop(self._running)
+        self._fleet.clock = max(self._fleet.clock, end)
+        self._open[job] -= 1
+        self._open += Counter()
+        self._start()
+        return Arrival(job=job, measurement=self._fleet.outcome(job.task, config))
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running or (self._waiting and not self._fleet.stopped))
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._running.clear()
+
+
+class VirtualDesk(Desk):
+    """Every piece of a search takes the same virtual seconds."""
+
+    def __init__(self, fleet: VirtualFleet, seconds: float) -> None:
+        self._fleet = fleet
+        self._seconds = seconds
+
+    def do(self, work, meanwhile):
+        found = work()
+        until = self._fleet.clock + self._seconds
+        while self._fleet.clock < until - 1e-9:
+            if meanwhile.expected and not self._fleet.stopped:
+                meanwhile.step(until - self._fleet.clock)
+            else:
+                self._fleet.clock = until
+        return found
+
+
+class Alike(Frontend):
+    """Three tasks whose spaces have the same knobs."""
+
+    def __init__(self, _options: NoOptions) -> None:
+        pass
+
+    def tasks(self, target):
+        return [
+            Task(
+                name=f"op{index}",
+                operator="synthetic",
+                arguments={"cardinalities": [9, 9, 9], "failing": 10 * index},
+                target=target,
+                flop=1e9,
+            )
+            for index in range(3)
+        ]
+
+
+class Stubborn(Scheduler):
+    """The first task until it is done, then the next."""
+
+    def __init__(self, _options, _context):
+        pass
+
+    def next_task(self, states):
+        return next((index for index, state in enumerate(states) if not state.done), None)
+
+
+class VirtualPlugins:
+    """Registers the fleet as the runner ``virtual``, and what it is tried with."""
+
+    @hookimpl
+    def chameleon_schedulers(self):
+        yield PluginRecord(
+            name="stubborn",
+            summary="stubborn",
+            options=NoOptions,
+            factory=f"{Stubborn.__module__}:Stubborn",
+        )
+
+    @hookimpl
+    def chameleon_frontends(self):
+        yield PluginRecord(
+            name="alike",
+            summary="alike",
+            options=NoOptions,
+            factory=f"{Alike.__module__}:Alike",
+        )
+
+    @hookimpl
+    def chameleon_runners(self):
+        yield PluginRecord(
+            name="virtual",
+            summary="virtual",
+            options=FleetOptions,
+            factory=f"{VirtualFleet.__module__}:VirtualFleet",
+        )
+
+
+def pipeline_of(output, **more):
+    """A synthetic pipeline that runs on the virtual fleet."""
+    fleet = more.pop("fleet", {})
+    document = synthetic_document(output, baselines=[], **more)
+    document["runner"] = {"name": "virtual", **fleet}
+    return from_dict(
+        document, registry=Registry.from_plugins([VirtualPlugins(), hooks, SyntheticPlugins()])
+    )
+
+
+def run(monkeypatch, pipeline, *, search_seconds: float, **more):
+    """Run a pipeline where telling and asking take virtual seconds.
+
+    Returns:
+        The result, and the fleet; None for that where a run that had ended was only read.
+    """
+    VirtualFleet.made.clear()
+
+    def flights_of(measuring, at_once, store):
+        fleet = measuring.runner.get()
+        return Flights(
+            measuring.arrivals(side_by_side=at_once > 1),
+            VirtualDesk(fleet, search_seconds),
+            now=fleet.now,
+            together=store.transaction,
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "flights_of", flights_of)
+        result = run_pipeline(pipeline, **more)
+    return result, VirtualFleet.made[-1] if VirtualFleet.made else None

@@ -1,0 +1,175 @@
+"""A frontend may measure before it names its tasks; what it settles on is kept for good."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import ClassVar
+
+import pytest
+from chameleon_core.cli.progress import LiveProgress, PlainProgress
+from chameleon_core.errors import PluginError
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.settling import recalled
+from chameleon_core.run_folder import read_store
+from chameleon_core.task import Task
+from chameleon_core.testing.fakes import (
+    ModelOptions,
+    RunnerOptions,
+    SyntheticFrontend,
+    SyntheticRunner,
+    synthetic_cost,
+)
+
+
+def _task(cards, target="nowhere", failing=0):
+    return Task(
+        name=f"trial{cards}",
+        operator="synthetic",
+        arguments={"cardinalities": list(cards), "failing": failing},
+        target=target,
+        flop=1e9,
+    )
+
+
+class Choosy(SyntheticFrontend):
+    """Asks which of two tasks is faster, and names that one alone."""
+
+    asked: ClassVar[list[object]] = []
+    size: int = 0
+
+    def settle(self, trials):
+        seconds = {size: trials.best_seconds(_task([size], trials.target), 3) for size in (4, 9)}
+        self.asked.append((trials.live, seconds))
+        self.size = min(seconds, key=seconds.get)
+        return {"size": self.size}
+
+    def recall(self, settled):
+        self.size = settled["size"]
+
+    def tasks(self, target):
+        return [_task([self.size], target)]
+
+
+class Silent(SyntheticFrontend):
+    """Settles on nothing."""
+
+
+class Wrong(SyntheticFrontend):
+    """Settles on what is no mapping."""
+
+    def settle(self, trials):
+        return ["NHWC"]
+
+
+class Hopeless(SyntheticFrontend):
+    """Asks for what has no time."""
+
+    answers: ClassVar[list[object]] = []
+
+    def settle(self, trials):
+        self.answers += [
+            trials.best_seconds(_task([4], failing=100), 1),
+            trials.best_seconds(_task([4]), 0),
+        ]
+
+
+class Waiting(SyntheticRunner):
+    """Is asked to stop while it measures."""
+
+    interruption: ClassVar[Interruption | None] = None
+
+    def measure(self, job):
+        self.interruption.request()
+        yield from super().measure(job)
+
+
+@pytest.fixture
+def settling(pipeline, plugin):
+    """Makes pipelines whose frontend is a class of this module."""
+
+    def make(frontend, **more):
+        model = {"odd": {"operators": [[3]]}}
+        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
+
+    return make
+
+
+def test_the_choice_is_measured_and_kept(settling, log_lines):
+    Choosy.asked.clear()
+    resolved = settling(Choosy, baselines=[])
+    result = run_pipeline(resolved)
+    [(live, seconds)] = Choosy.asked
+    assert live
+    assert seconds == {size: synthetic_cost(_task([size]), [0]) for size in (4, 9)}
+    size = min(seconds, key=seconds.get)
+    assert [one.task["name"] for one in result.operators] == [f"trial[{size}]"]
+    assert log_lines()[:2] == ["trial[4] (0,)", "trial[9] (0,)"], "before anything else"
+    started = json.loads((result.folder / "events.jsonl").open().readline())
+    assert started["settled"] == {"size": size}
+    with read_store(result.folder) as store:
+        assert [one.task.name for one in store.tasks()] == [f"trial[{size}]"]
+
+
+def test_a_continued_run_recalls_the_choice(settling):
+    Choosy.asked.clear()
+    first = run_pipeline(settling(Choosy, baselines=[], budget={"measurements": 2}))
+    assert len(Choosy.asked) == 1
+    again = run_pipeline(settling(Choosy, baselines=[], budget={"measurements": 4}))
+    assert len(Choosy.asked) == 1, "nothing is measured for it again"
+    assert again.operators[0].task == first.operators[0].task
+
+
+def test_what_was_settled_can_be_recalled_without_a_run(settling):
+    resolved = settling(Choosy, baselines=[], budget={"measurements": 2})
+    folder = run_pipeline(resolved).folder
+    frontend = Choosy(ModelOptions(operators=()))
+    with read_store(folder) as store:
+        kept = recalled(resolved, frontend, store)
+    assert kept == {"size": frontend.size}
+    assert frontend.size in {4, 9}
+
+
+def test_most_frontends_have_nothing_to_settle(settling):
+    result = run_pipeline(settling(Silent))
+    with read_store(result.folder) as store:
+        assert store.fact("model") is None
+
+
+def test_what_has_no_time_is_none(settling):
+    Hopeless.answers.clear()
+    run_pipeline(settling(Hopeless))
+    assert Hopeless.answers == [None, None]
+
+
+def test_a_choice_that_is_no_mapping_is_the_plugins_mistake(settling):
+    with pytest.raises(PluginError, match="settled on a list instead of a mapping"):
+        run_pipeline(settling(Wrong))
+
+
+def test_an_interrupted_choice_is_made_anew(settling, plugin, pipeline, tmp_path):
+    Choosy.asked.clear()
+    Waiting.interruption = interruption = Interruption()
+    stopping = pipeline(
+        plugins=[
+            plugin("frontends", Choosy, ModelOptions),
+            plugin("runners", Waiting, RunnerOptions),
+        ],
+        model={"odd": {"operators": [[3]]}},
+        runner={"name": "odd", "log": str(tmp_path / "log")},
+        baselines=[],
+    )
+    with pytest.raises(RunInterrupted):
+        run_pipeline(stopping, interruption=interruption)
+    assert Choosy.asked == []
+    with read_store(tmp_path / "run") as store:
+        assert store.fact("model") is None
+
+
+@pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
+def test_the_progress_display_tells_the_choice(settling, kind):
+    file = io.StringIO()
+    progress = kind(file)
+    run_pipeline(settling(Choosy, baselines=[]), listeners=[progress])
+    progress.close()
+    assert "chosen first: {'size': " in file.getvalue()

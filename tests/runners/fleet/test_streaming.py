@@ -1,0 +1,161 @@
+"""Jobs of several tasks side by side, on simulated devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_core.task import Task
+from chameleon_core.testing.conformance_hardware import check_runner
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.simulated import SimulatedFleetRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Outcome = Callable[[tuple[int, ...], str], Measurement]
+DEVICES = 8
+
+
+def right(config: tuple[int, ...], _device: str) -> Measurement:
+    return Measurement(config=config, seconds=(1e-3,) * 3, build_seconds=0.05, run_seconds=0.2)
+
+
+def job(count: int, name: str = "a") -> MeasureJob:
+    task = Task(name=name, operator="simulated", arguments={"of": name}, target="none", flop=1.0)
+    configs = [(number,) for number in range(count)]
+    return MeasureJob(task=task, space=StageRef(factory="none:None"), configs=configs)
+
+
+def fleet(outcome: Outcome = right, devices: int = DEVICES) -> SimulatedFleetRunner:
+    options = FleetOptions(workers=16, run_floor=2.0, run_timeout=2.0)
+    names = [str(number) for number in range(devices)]
+    return SimulatedFleetRunner(options, outcome, lambda: names)
+
+
+def drain(stream) -> list[tuple[MeasureJob, Measurement]]:
+    found = []
+    while stream.busy:
+        arrival = stream.poll()
+        if arrival is not None:
+            found.append((arrival.job, arrival.measurement))
+    return found
+
+
+def test_the_stream_conforms():
+    check_runner(fleet, job(20))
+
+
+def test_lanes_are_devices():
+    with fleet(devices=3) as runner:
+        assert runner.lanes == 3
+
+
+def test_small_jobs_share_the_devices():
+    def took(*, together: bool) -> float:
+        jobs = [job(4, name) for name in "abcd"]
+        with fleet() as runner:
+            list(runner.measure(job(16)))  # devices are connected, builders started
+            before = runner.now()
+            if together:
+                with runner.stream() as stream:
+                    for one in jobs:
+                        stream.submit(one)
+                    drain(stream)
+            else:
+                for one in jobs:
+                    list(runner.measure(one))
+            return runner.now() - before
+
+    # Four jobs of half the fleet each: two waves instead of four, and builds besides.
+    assert took(together=True) < 0.6 * took(together=False)
+
+
+def test_an_older_job_comes_first():
+    with fleet(devices=2) as runner, runner.stream() as stream:
+        first, second = job(20, "a"), job(4, "b")
+        stream.submit(first)
+        stream.submit(second)
+        order = [one for one, _ in drain(stream)]
+    assert order[:18] == [first] * 18
+    assert Counter(order) == {first: 20, second: 4}
+
+
+def test_jobs_join_while_others_are_measured():
+    with fleet() as runner, runner.stream() as stream:
+        stream.submit(job(12, "a"))
+        found = [stream.poll() for _ in range(6)]
+        late = job(12, "b")
+        stream.submit(late)
+        rest = drain(stream)
+    assert all(arrival is not None for arrival in found)
+    assert len(rest) == 18
+    assert sum(one is late for one, _ in rest) == 12
+
+
+def test_the_time_runs_out_on_the_fleets_clock():
+    with fleet() as runner, runner.stream() as stream:
+        stream.submit(job(1))
+        drain(stream)
+        stream.submit(job(1))
+        before = runner.now()
+        assert stream.poll(timeout=0.1) is None
+        assert runner.now() - before == pytest.approx(0.1)
+        assert stream.poll() is not None
+
+
+def test_whoever_is_woken_comes_back_with_nothing():
+    with fleet() as runner, runner.stream() as stream:
+        stream.submit(job(1))
+        stream.wake()
+        assert stream.poll() is None
+        assert stream.busy
+        assert stream.poll() is not None
+
+
+def test_an_interruption_finishes_what_runs():
+    with fleet() as runner, runner.stream() as stream:
+        stream.submit(job(100, "a"))
+        stream.submit(job(100, "b"))
+        assert stream.poll() is not None
+        runner.interrupt()
+        rest = drain(stream)
+        assert 0 < len(rest) < 2 * DEVICES
+        assert stream.poll() is None
+
+
+def test_a_stream_that_is_closed_leaves_the_devices_to_the_next():
+    with fleet() as runner:
+        with runner.stream() as stream:
+            stream.submit(job(100, "a"))
+            stream.poll()
+        assert all(m.ok for m in runner.measure(job(20, "b")))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 12), min_size=1, max_size=5),
+    devices=st.integers(1, 5),
+    liar=st.booleans(),
+    kind=st.sampled_from([FailureKind.CRASH, FailureKind.WRONG_OUTPUT, FailureKind.RUN_TIMEOUT]),
+)
+def test_every_candidate_of_every_job_has_one_result(sizes, devices, liar, kind):
+    def outcome(config: tuple[int, ...], device: str) -> Measurement:
+        if config[0] % 5 == 0 or (liar and device == "0" and devices > 2):
+            return Measurement(config=config, failure=kind, message="it failed", run_seconds=0.1)
+        return right(config, device)
+
+    arrived: list[tuple[MeasureJob, Measurement]] = []
+    jobs = [job(size, f"task{number}") for number, size in enumerate(sizes)]
+    with fleet(outcome, devices) as runner, runner.stream() as stream:
+        for one in jobs:
+            stream.submit(one)
+            early = stream.poll(timeout=0.3)
+            if early is not None:
+                arrived.append((early.job, early.measurement))
+        arrived += drain(stream)
+    found = Counter((one.task.name, measurement.config) for one, measurement in arrived)
+    assert found == Counter((one.task.name, config) for one in jobs for config in one.configs)
+    assert all(m.ok for _, m in arrived if m.config[0] % 5)

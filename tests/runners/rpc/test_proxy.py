@@ -1,0 +1,96 @@
+"""Devices behind TVM's own RPC proxy, to which both the server and we connect."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+from chameleon_core.errors import ChameleonError, DeviceLostError
+from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_core.task import Task
+from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.device import RpcDevice
+from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
+from chameleon_runners.rpc.runner import RpcRunner
+from chameleon_runners.rpc.supervision import free_port
+from chameleon_runners.rpc.tracker import ServerState, call
+from chameleon_tvm.remote.testing import Deed, config
+
+BOARD = "board"
+Start = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    """Starts a module of TVM's; all of its processes are ended with the tests."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(module: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", f"tvm.exec.{module}", *arguments]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        started.append(subprocess.Popen(command, **quiet))
+
+    yield run
+    for process in started:
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+        for one in family:
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+
+
+@pytest.fixture(scope="module")
+def proxy(start: Start) -> Address:
+    """A proxy on this machine that nobody has registered to."""
+    address = Address(host="127.0.0.1", port=free_port("127.0.0.1"))
+    ports = ["--port", str(address.port), "--port-end", str(address.port + 1), "--web-port", "0"]
+    start("rpc_proxy", "--host", address.host, *ports)
+    limit = time.monotonic() + 60.0
+    while call(address, timeout=0.2)[0] is ServerState.GONE:
+        assert time.monotonic() < limit, "the proxy does not start"
+        time.sleep(0.1)
+    return address
+
+
+@pytest.fixture(scope="module")
+def board(start: Start, proxy: Address, native: str) -> Address:
+    """The proxy, with a server of the key registered to it."""
+    where = ["--host", proxy.host, "--port", str(proxy.port), "--through-proxy"]
+    start("rpc_server", *where, "--key", BOARD, "--silent")
+    limit = time.monotonic() + 60.0
+    while True:
+        with contextlib.suppress(ChameleonError):
+            device = RpcDevice(RpcDeviceOptions(address=str(proxy), key=BOARD, connect_timeout=1.0))
+            device.connect(native)
+            device.close()
+            return proxy
+        assert time.monotonic() < limit, "the server does not register"
+
+
+def test_candidates_are_measured_through_a_proxy(board: Address, task: Task):
+    options = RpcOptions(
+        address=str(board), key=BOARD, workers=1, min_repeats=1, max_repeats=1, retries=1
+    )
+    space = StageRef(factory="chameleon_tvm.remote.testing:DeedSpace", options={"seconds": 0.01})
+    configs = [config(Deed.NONE), config(Deed.WRONG), config(Deed.SLEEPS)]
+    with RpcRunner(options) as runner:
+        job = MeasureJob(task=task, space=space, configs=configs)
+        found = {m.config: m.failure for m in runner.measure(job)}
+    assert [found[one] is None for one in configs] == [True, False, True]
+
+
+def test_a_key_that_no_server_of_the_proxy_has(proxy: Address, native: str):
+    options = RpcDeviceOptions(address=str(proxy), key="nobody", connect_timeout=1.0)
+    with pytest.raises(DeviceLostError, match="says nothing") as raised:
+        RpcDevice(options).connect(native)
+    assert "not registered there with the key 'nobody'" in str(raised.value.hint)
+    # TVM's client still waits, until a server comes: the proxy has room for no other.
+    with pytest.raises(DeviceLostError, match="someone waits already") as raised:
+        RpcDevice(options).connect(native)
+    assert "--through-proxy" in str(raised.value.hint)

@@ -1,0 +1,66 @@
+"""MetaSchedule as a rival on a CUDA target, up to what needs a GPU: its times are made up."""
+
+import random
+import shutil
+import subprocess
+import time
+
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.operators.specs import DenseSpec
+from chameleon_tvm.rivals import metaschedule
+from chameleon_tvm.rivals.recorded import RecordedOptions, RecordedSchedule
+from chameleon_tvm.spaces.cuda.source import cuda_source
+from chameleon_tvm.targets import TVMTargets, tvm_target
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+
+@derived_object
+class MadeUpFuture(ms.runner.PyRunnerFuture):
+    """The time of a kernel that was built and not run."""
+
+    def done(self):
+        return True
+
+    def result(self):
+        return ms.runner.RunnerResult([random.uniform(1e-4, 1e-3)], None)
+
+
+@derived_object
+class MadeUp(ms.runner.PyRunner):
+    """A runner without a device."""
+
+    def run(self, runner_inputs):
+        return [MadeUpFuture() for _ in runner_inputs]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path):
+    target = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
+    task = DenseSpec(input=[64, 64], units=64).task("t", target)
+    local = metaschedule.workers
+    monkeypatch.setattr(
+        metaschedule, "workers", lambda *a, **k: {**local(*a, **k), "runner": MadeUp()}
+    )
+    request = {
+        "task": task.to_json(),
+        "launched": time.time(),
+        "threads": 2,
+        "wall_seconds": 0.0,
+        "trials": 8,
+        "as_shipped": False,
+        "seed": 0,
+    }
+    answer = metaschedule.tune(request, str(tmp_path / "work"))
+    assert answer["trials"] == 8
+    assert answer["failed"] == 0
+    stage = RecordedSchedule(RecordedOptions(trace=answer["trace"]))
+    assert stage.supports(task)
+    (variant,) = stage.variants(task)
+    program = stage.builder(task, variant, threads=1).program(())
+    (tmp_path / "kernel.cu").write_text(cuda_source(program.function, tvm_target(target)))
+    command = [shutil.which("nvcc"), "-cubin", "-arch=sm_80", "kernel.cu"]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
