@@ -1,0 +1,112 @@
+"""What a pipeline file says about matrix products, checked, and the shapes that follow from it.
+
+Cheap to import: a pipeline file is checked without TVM or NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+from chameleon_core.task import Task
+
+from chameleon_tvm.operators.spec import (
+    ACTIVATIONS,
+    HALVES,
+    FusedSpec,
+    OperatorSpec,
+    float_type,
+    helped,
+    on_gpu,
+    positive,
+)
+
+
+@attrs.frozen(kw_only=True)
+class DenseSpec(FusedSpec):
+    """A matrix product with constant weights: (rows, features) x (units, features)^T."""
+
+    kind: ClassVar[str] = "dense"
+    activations: ClassVar[tuple[str, ...]] = ACTIVATIONS
+
+    input: tuple[int, int] = attrs.field(
+        converter=tuple, metadata=helped("input shape as [rows, features]")
+    )
+    units: int = attrs.field(metadata=helped("number of outputs per row"))
+    dtype: str = attrs.field(
+        default="float32",
+        metadata=helped("element type: float32, or on GPUs " + " or ".join(HALVES)),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        float_type(self, self.dtype)
+        if len(self.input) != 2:  # noqa: PLR2004
+            raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
+        positive(self, input=self.input, units=self.units)
+
+    def task(self, name: str, target: str) -> Task:
+        on_gpu(self, self.dtype, target)
+        return super().task(name, target)
+
+    @property
+    def output_channels(self) -> int:
+        return self.units
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        return (self.input[0], self.units)
+
+    @property
+    def flop(self) -> float:
+        return 2.0 * self.input[0] * self.input[1] * self.units
+
+
+@attrs.frozen(kw_only=True)
+class BatchMatmulSpec(OperatorSpec):
+    """Matrix products (batch, m, k) x (batch, k, n), neither side constant."""
+
+    kind: ClassVar[str] = "batch_matmul"
+
+    a: tuple[int, int, int] = attrs.field(
+        converter=tuple, metadata=helped("left shape as [batch, m, k]")
+    )
+    b: tuple[int, int, int] = attrs.field(
+        converter=tuple,
+        metadata=helped("right shape as [batch, k, n]; [batch, n, k] with transpose_b"),
+    )
+    transpose_b: bool = attrs.field(
+        default=False, metadata=helped("whether the right side is stored as [batch, n, k]")
+    )
+    dtype: str = attrs.field(
+        default="float32",
+        metadata=helped("element type: float32, or on GPUs " + " or ".join(HALVES)),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        float_type(self, self.dtype)
+        if len(self.a) != 3 or len(self.b) != 3:  # noqa: PLR2004
+            raise self.fail("a and b need 3 numbers each", "Write a as [batch, m, k].")
+        positive(self, a=self.a, b=self.b)
+        inner = self.b[2] if self.transpose_b else self.b[1]
+        if self.a[0] != self.b[0] or self.a[2] != inner:
+            raise self.fail(
+                f"a of {list(self.a)} and b of {list(self.b)} do not fit together",
+                "a is [batch, m, k]; b is [batch, k, n], or [batch, n, k] with transpose_b.",
+            )
+
+    def task(self, name: str, target: str) -> Task:
+        on_gpu(self, self.dtype, target)
+        return super().task(name, target)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the product."""
+        return self.b[1] if self.transpose_b else self.b[2]
+
+    @property
+    def flop(self) -> float:
+        return 2.0 * self.a[0] * self.a[1] * self.a[2] * self.columns
+
+
+__all__ = ["BatchMatmulSpec", "DenseSpec"]
