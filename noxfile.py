@@ -30,7 +30,7 @@ def install_everything(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The fast tests, on the Python that runs nox."""
     install_everything(session)
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "--durations=25", *session.posargs)
 
 
 @nox.session(name="tests-on", python=PYTHONS)

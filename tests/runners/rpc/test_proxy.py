@@ -73,6 +73,7 @@ def board(start: Start, proxy: Address, native: str) -> Address:
         assert time.monotonic() < limit, "the server does not register"
 
 
+@pytest.mark.long
 def test_candidates_are_measured_through_a_proxy(board: Address, task: Task):
     options = RpcOptions(
         address=str(board), key=BOARD, workers=1, min_repeats=1, max_repeats=1, retries=1

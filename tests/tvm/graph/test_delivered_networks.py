@@ -44,6 +44,7 @@ def _half() -> BuiltinFrontend:
     return BuiltinFrontend(options)
 
 
+@pytest.mark.long
 def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
     pytest.importorskip("torch")
     source = _half()

@@ -82,7 +82,7 @@ def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
     assert fastest(trials, seconds_in_place(trials, [], threads=1)) == {}
 
 
-@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("in_place", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_network_is_delivered_with_what_was_tried(
     frontend: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch, in_place: bool
 ):

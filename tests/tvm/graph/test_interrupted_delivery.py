@@ -30,6 +30,7 @@ def _children(process: int) -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_interrupted_while_the_network_is_compiled(tmp_path: Path):
     pipeline: dict[str, Any] = {
         "model": {"builtin": {"network": "resnet_small", "compare": False}},

@@ -22,13 +22,14 @@ _GONE = frozenset({FailureKind.DEVICE_LOST, FailureKind.CRASH})
 _AWAITED = _GONE | {FailureKind.RUN_TIMEOUT}
 """Failures after which it has to be seen whether the device still works."""
 
-_USUAL, _USUAL_RUNS = 0.05, 20.0
+_USUAL, _USUAL_RUNS = 0.03, 20.0
 """Share of candidates that fail by a device's fault before anything is known, and how many runs
 that counts for."""
 
-_DOUBT = 0.003
+_DOUBT = 0.001
 """Failures less likely than this to be the devices' own are the candidate's: two by devices that
-nothing is known of (1/400) are, those of a device that is known to fail and of another are not."""
+nothing is known of are, those of a device that is known to fail and of another are not. In a fleet
+whose devices lose one candidate in 20, two would blame one good candidate in 400."""
 
 _DOUBT_ALONE = 0.06
 """Where no other device can be asked, one that rarely fails is believed: that nothing is known of
