@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core.space import Configs, DesignSpace
+from chameleon_core.space import Configs, DesignSpace, Keys
 from chameleon_core.stages import Scores, Visited
+from numpy.typing import NDArray
 
 
 class BestSet:
@@ -42,7 +43,7 @@ class BestSet:
         if not promising.any():
             return False
         configs, scores = configs[promising], scores[promising]
-        new = ~np.isin(self._space.keys(configs), self._keys)
+        new = ~self._holds(self._space.keys(configs))
         configs, scores = configs[new], scores[new]
         fresh = self._visited.fresh(configs)
         if not fresh.any():
@@ -54,5 +55,14 @@ class BestSet:
         order = np.argsort(-merged_scores, kind="stable")
         _, first = np.unique(keys[order], return_index=True)
         kept = order[np.sort(first)][: self._capacity]
-        self.configs, self.scores, self._keys = merged[kept], merged_scores[kept], keys[kept]
+        self.configs, self.scores = merged[kept], merged_scores[kept]
+        self._keys = np.sort(keys[kept])
         return True
+
+    def _holds(self, keys: Keys) -> NDArray[np.bool_]:
+        """Which of the configurations are kept already, shape (n,)."""
+        if not len(self._keys):
+            return np.zeros(len(keys), np.bool_)
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        held: NDArray[np.bool_] = self._keys[places] == keys
+        return held

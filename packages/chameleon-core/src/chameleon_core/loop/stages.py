@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from chameleon_core.loop.guard import Guard
+from chameleon_core.loop.score_table import tabulated
 from chameleon_core.loop.watch import ScoreWatch
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.kinds import KINDS
@@ -137,7 +138,7 @@ class SearchStages:
         """The explorer's candidates, usable ones only."""
         guard = self.guards["explorers"]
         score = self.score
-        watch = None if score is None else ScoreWatch(score, visited)
+        watch = None if score is None else ScoreWatch(tabulated(score, self.space), visited)
         with guard.call("explore"):
             found = guard.candidates(
                 self.explorer.explore(watch, visited, count), self.space, visited

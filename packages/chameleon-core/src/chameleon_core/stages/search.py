@@ -182,7 +182,11 @@ class CostModel(ABC):
 
     @abstractmethod
     def predict(self, configs: Configs) -> Scores:
-        """Predicted quality, higher is better, shape (n,)."""
+        """Predicted quality, higher is better, shape (n,).
+
+        A configuration's score must not depend on the others that are asked about with it: the
+        loop asks about all of a small space at once, and explorers look theirs up.
+        """
 
 
 class Sampler(ABC):

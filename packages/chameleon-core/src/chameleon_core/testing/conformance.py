@@ -111,6 +111,8 @@ def _explore(
 def check_cost_model(make: Callable[[StageContext], CostModel]) -> None:
     """Check a cost model: shapes, finiteness, determinism, failures, one or no observation.
 
+    And that a configuration's score is its own, whatever else is asked about with it.
+
     Args:
         make: makes the cost model from its context.
     """
@@ -153,6 +155,10 @@ def _fit_and_predict(
     require(scores.shape == (len(observations),), f"{where}: not one score per configuration")
     require(np.isfinite(scores).all(), f"{where}: a score is not finite")
     require(len(model.predict(observations.configs[:0])) == 0, f"{where}: scores out of nothing")
+    if len(scores):
+        last = model.predict(observations.configs[-1:])
+        alone = bool(np.allclose(last, scores[-1:], rtol=1e-5, atol=1e-5))
+        require(alone, f"{where}: a score depends on what else is asked about")
     return scores
 
 

@@ -1,0 +1,73 @@
+"""A table of scores answers as the model would, and asks it once."""
+
+import numpy as np
+from chameleon_core.loop.score_table import tabulated
+from chameleon_core.space import Choice, DesignSpace
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def space_of(choices, only=None):
+    knobs = [
+        Choice(name=f"k{column}", options=tuple(range(count)))
+        for column, count in enumerate(choices)
+    ]
+    return DesignSpace(knobs, only=only)
+
+
+class Model:
+    """Scores by position, and remembers how many rows it was asked about."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, configs):
+        self.asked.append(len(configs))
+        return configs @ (10.0 ** np.arange(configs.shape[1]))
+
+
+@given(st.data())
+def test_it_answers_as_the_model_does(data):
+    choices = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    rows = st.lists(
+        st.tuples(*[st.integers(0, count - 1) for count in choices]), min_size=1, max_size=20
+    )
+    only = data.draw(st.none() | rows.map(lambda listed: np.array(listed, np.int32)))
+    space, model = space_of(choices, only), Model()
+    score = tabulated(model, space)
+    for asked in data.draw(st.lists(rows, min_size=1, max_size=4)):
+        configs = np.array(asked, np.int32)
+        assert score(configs).tolist() == Model()(configs).tolist()
+        assert score(configs[:0]).shape == (0,)
+
+
+def test_the_model_is_asked_once():
+    space, model = space_of([20, 20]), Model()
+    score = tabulated(model, space)
+    assert model.asked == []  # not before anybody wants a score
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        score(space.sample(30, rng))
+    assert model.asked == [400]
+
+
+def test_what_it_answers_may_be_changed():
+    space, model = space_of([4]), Model()
+    score = tabulated(model, space)
+    configs = space.everything
+    score(configs)[:] = -1.0
+    assert score(configs).tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_what_is_not_in_the_table_is_asked_about():
+    only = np.array([[0, 0], [1, 1]], np.int32)
+    space, model = space_of([3, 3], only), Model()
+    score = tabulated(model, space)
+    assert score(np.array([[1, 1], [2, 0], [2, 2]], np.int32)).tolist() == [11.0, 2.0, 22.0]
+    assert model.asked == [2, 2]
+
+
+def test_large_spaces_are_left_to_the_model():
+    model = Model()
+    assert tabulated(model, space_of([100] * 4)) is model
+    assert tabulated(model, space_of([300, 300])) is model
