@@ -28,7 +28,8 @@ def data(tmp_path):
     [
         ("tables", {"default", "autotvm", "local", "genetic", "random", "ppo"}),
         ("paper-ablation", {"SA", "AE", "SA+AS", "AE+AS"}),
-        ("diversity", {"SA+diversity", "SA+AS", "RL+diversity", "RL+AS"}),
+        ("diversity", {"SA+diversity", "SA+AS", "AE+diversity", "AE+AS"}),
+        ("adaptive-sampling", {"greedy", "greedy-16", "literal", "nearest", "best"}),
     ],
 )
 def test_a_suite_of_tables(name, pipelines, data):
