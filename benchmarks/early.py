@@ -1,13 +1,13 @@
 """How good the code is that live searches had after their first measurements.
 
-    python benchmarks/early.py FOLDER --pipeline default --space template --measurements 24
+    python benchmarks/early.py FOLDER --pipeline default --measurements 24
 
 FOLDER is what a live `chameleon bench` wrote. Its seeds ran one after the other on a machine that
-is not equally fast all the time, so what one measured says little about another's best. Here
-what each seed had after so many measurements, and what each had in the end, are built again and
-timed in turns, each in fresh processes of its own (`ROUNDS`). The best known is the fastest of all
-of them. Prints a line of JSON for each task: its microseconds, and the quality of what each seed
-had after so many measurements, which is the best known time over its own.
+is not equally fast all the time, so what one measured says little about another's best. Here what
+each seed had after so many measurements, and what each had in the end, are built again and timed
+in turns by the runner's final comparison. The best known is the fastest of all of them. Prints a
+line of JSON for each task: its microseconds, and the quality of what each seed had after so many
+measurements, which is the best known time over its own.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from chameleon_core.cores import usable_cores
+from chameleon_core.loop.comparison import stage_ref
 from chameleon_core.measurement import Measurement
+from chameleon_core.pipeline import load_pipeline
 from chameleon_core.run_folder import read_store
+from chameleon_core.stages import Contender
 from chameleon_core.task import Task
-from chameleon_tvm.rivals.launch import time_kernels
-
-ROUNDS = 3
-"""Processes in which each kernel is timed."""
 
 Config = tuple[int, ...]
 
@@ -35,27 +33,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pipeline", default="default")
-    parser.add_argument("--space", default="template", choices=("template", "sketch"))
     parser.add_argument("--measurements", type=int, default=24)
     options = parser.parse_args()
     for folder in sorted(options.folder.joinpath("cells").iterdir()):
-        row = judged(folder / options.pipeline, options.space, options.measurements)
+        row = judged(folder / options.pipeline, options.measurements)
         print(json.dumps({"task": folder.name, **row}), flush=True)
 
 
-def judged(folder: Path, space: str, count: int) -> dict[str, object]:
+def judged(folder: Path, count: int) -> dict[str, object]:
     """One task's searches, a run folder for each seed."""
-    searches = [records_of(run) for run in sorted(folder.glob("seed-*/"))]
+    runs = sorted(folder.glob("seed-*/"))
+    searches = [records_of(run) for run in runs]
     early = [best_of(measurements[:count]) for _, measurements in searches]
     final = [best_of(measurements) for _, measurements in searches]
-    kernels = list(dict.fromkeys([*early, *final]))
-    times = time_kernels(
-        searches[0][0],
-        [{"space": space, "config": list(config)} for config in kernels],
-        threads=len(usable_cores()),
-        rounds=ROUNDS,
-    )
-    seconds = dict(zip(kernels, map(statistics.median, times), strict=True))
+    seconds = compared(runs[0], searches[0][0], list(dict.fromkeys([*early, *final])))
     best = min(seconds.values())
     quality = [best / seconds[config] for config in early]
     return {
@@ -76,6 +67,16 @@ def records_of(run: Path) -> tuple[Task, Sequence[Measurement]]:
 def best_of(measurements: Sequence[Measurement]) -> Config:
     """The configuration with the lowest cost."""
     return min((one for one in measurements if one.ok), key=lambda one: one.cost).config
+
+
+def compared(run: Path, task: Task, configs: Sequence[Config]) -> dict[Config, float]:
+    """Seconds of configurations, timed in turns by the runner of a run."""
+    pipeline = load_pipeline(run / "pipeline.yaml")
+    space = stage_ref(pipeline.space)
+    contenders = [Contender(name="tuned", stage=space, config=config) for config in configs]
+    with pipeline.runner.create() as runner:
+        measurements = runner.compare(task, contenders)
+    return {one.config: one.cost for one in measurements}
 
 
 if __name__ == "__main__":

@@ -35,6 +35,10 @@ FLOP_PER_L3_BYTE = 2.0
 """Operations at full rate in the time that a byte takes to arrive from L3."""
 FLOP_PER_MEMORY_BYTE = 5.0
 """The same where weights are too many for L3 and come from memory."""
+FLOP_PER_STAGED_L3_BYTE = 2.5
+"""The same for transformed inputs that all panels share: written first, and read by each panel."""
+FLOP_PER_STAGED_MEMORY_BYTE = 15.0
+"""The same where they are too many for L3."""
 
 
 def winograd_applies(geometry: Geometry) -> bool:
@@ -79,6 +83,8 @@ class WinogradEstimates:
         workspace_bytes: what a block of tiles holds between its steps.
         transforms: vector operations of all transforms per multiply-add of the direct one.
         traffic: bytes from beyond L2 per flop of the direct convolution.
+        shared_bytes: all transformed inputs, where panels share them, else 0.
+        staged: bytes of them written and read beyond L2 per flop of the direct convolution.
     """
 
     accumulators: Numbers
@@ -92,6 +98,8 @@ class WinogradEstimates:
     workspace_bytes: Numbers
     transforms: Numbers
     traffic: Numbers
+    shared_bytes: Numbers
+    staged: Numbers
 
 
 class WinogradTiling:
@@ -175,6 +183,7 @@ class WinogradTiling:
         in_use = np.where(shared, weights / panels, weights)
         weight_traffic = weights * np.where(in_use > held, blocks, weights > held)
         input_traffic = inputs * (shared & (inputs > held)) * panels
+        flop = 2.0 * direct * g.ic * g.oc
         return WinogradEstimates(
             accumulators=rows * vectors,
             registers=rows * vectors + vectors + ((vectors > 1) | (not broadcast_is_operand(info))),
@@ -186,7 +195,9 @@ class WinogradTiling:
             panel_bytes=g.ic * vectors * g.lanes * FLOAT_BYTES,
             workspace_bytes=points * block * (g.ic * ~shared + vectors * g.lanes) * FLOAT_BYTES,
             transforms=points * tiles * operations / direct,
-            traffic=(weight_traffic + input_traffic) / (2.0 * direct * g.ic * g.oc),
+            traffic=(weight_traffic + input_traffic) / flop,
+            shared_bytes=inputs * shared,
+            staged=inputs * (shared & (inputs > held)) * (1.0 + panels) / flop,
         )
 
     def _tiles(self, values: Values) -> Numbers:
@@ -214,9 +225,9 @@ class WinogradTiling:
     def features(self, values: Values) -> NDArray[np.float64]:
         """Analytical features, magnitudes as logarithms; shape (n, len(feature_names()))."""
         e = self.estimate(values)
-        large = {"weight_bytes", "panel_bytes", "workspace_bytes"}
+        large = {"weight_bytes", "panel_bytes", "workspace_bytes", "shared_bytes"}
         columns = [
-            np.log2(getattr(e, field.name)) if field.name in large else getattr(e, field.name)
+            np.log2(1.0 + getattr(e, field.name)) if field.name in large else getattr(e, field.name)
             for field in attrs.fields(WinogradEstimates)
         ]
         return np.stack(np.broadcast_arrays(*columns), axis=1)
@@ -236,7 +247,10 @@ class WinogradTiling:
         loops = e.imbalance * (e.products * issue + e.transforms)
         far = e.weight_bytes > self.info.l3_bytes / 2
         memory = np.where(far, FLOP_PER_MEMORY_BYTE, FLOP_PER_L3_BYTE) * e.traffic
-        cost: Numbers = np.maximum(loops, memory) * (1.0 + 0.3 * spilled) + 0.1 * memory
+        # Transforming all inputs first is a step of its own, whose stores nothing hides.
+        far = e.shared_bytes > self.info.l3_bytes / 2
+        staged = np.where(far, FLOP_PER_STAGED_MEMORY_BYTE, FLOP_PER_STAGED_L3_BYTE) * e.staged
+        cost: Numbers = np.maximum(loops, memory) * (1.0 + 0.3 * spilled) + 0.1 * memory + staged
         return cost
 
     def _guesses(self, space: DesignSpace, count: int = 16) -> NDArray[np.int32]:
