@@ -155,6 +155,23 @@ def test_guesses_are_legal_distinct_and_name_every_algorithm_allowed(target):
     assert {0, 2} <= set(space.start[:, 0].tolist())
 
 
+def test_three_of_four_first_guesses_are_winograds():
+    space = space_of(R5, *ALL)
+    direct = [space.decode(config)["algorithm"] == "direct" for config in space.start[:10]]
+    assert direct == [False, True, *[False] * 3, True, *[False] * 3, True]
+
+
+def test_inputs_too_many_for_the_caches_are_not_shared_by_a_first_guess():
+    def shares(spec):
+        space = space_of(spec, "winograd4")
+        return [space.decode(config)["winograd_inputs"] == "shared" for config in space.start[:8]]
+
+    small = Conv2dSpec(input=[1, 256, 14, 14], filters=256, kernel=3, padding=1, layout="NHWC")
+    large = Conv2dSpec(input=[1, 64, 224, 224], filters=64, kernel=3, padding=1, layout="NHWC")
+    assert any(shares(small))
+    assert not any(shares(large))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
