@@ -239,18 +239,20 @@ class WinogradTiling:
         broadcast = 0.5 if broadcast_is_operand(self.info) else 1.0
         ports = 1.0 / rows + broadcast / values["winograd_vectors"]
         # A panel that L1 holds comes from L2 once for all steps of a block.
-        held = e.panel_bytes <= self.info.l1_bytes / 2
-        again = np.where(held, values["winograd_steps"], 1)
+        in_l1 = e.panel_bytes <= self.info.l1_bytes / 2
+        again = np.where(in_l1, values["winograd_steps"], 1)
         issue = np.maximum(np.maximum(1.0, ports), L2_VECTOR_CYCLES / (rows * again))
         issue = issue + 0.01 * e.loads_per_fma + 0.6 / e.accumulators
-        spilled = np.maximum(0.0, e.workspace_bytes / self.info.l2_bytes - 0.75)
+        # L2 is for the weights, too, which pass by while a block of tiles is worked on.
+        held = e.workspace_bytes / self.info.l2_bytes
+        spilled = 0.2 * np.maximum(0.0, held - 0.25) + 0.1 * np.maximum(0.0, held - 0.75)
         loops = e.imbalance * (e.products * issue + e.transforms)
         far = e.weight_bytes > self.info.l3_bytes / 2
         memory = np.where(far, FLOP_PER_MEMORY_BYTE, FLOP_PER_L3_BYTE) * e.traffic
         # Transforming all inputs first is a step of its own, whose stores nothing hides.
         far = e.shared_bytes > self.info.l3_bytes / 2
         staged = np.where(far, FLOP_PER_STAGED_MEMORY_BYTE, FLOP_PER_STAGED_L3_BYTE) * e.staged
-        cost: Numbers = np.maximum(loops, memory) * (1.0 + 0.3 * spilled) + 0.1 * memory + staged
+        cost: Numbers = np.maximum(loops, memory) * (1.0 + spilled) + 0.1 * memory + staged
         return cost
 
     def _guesses(self, space: DesignSpace, count: int = 16) -> NDArray[np.int32]:
