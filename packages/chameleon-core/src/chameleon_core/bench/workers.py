@@ -13,6 +13,7 @@ from typing import Any, Self
 import attrs
 import structlog
 
+from chameleon_core.bench.core_claims import claim_core
 from chameleon_core.bench.suite import Cell
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
@@ -146,7 +147,8 @@ def _work(pipe: Any, registry: str, number: int) -> None:
     if hasattr(os, "sched_setaffinity"):
         # Stages ask how many cores they may use; here it is one, and no two workers share it.
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
+        core = claim_core(cores)
+        os.sched_setaffinity(0, {cores[number % len(cores)] if core is None else core})
     from chameleon_core.bench.cells import run_cell  # noqa: PLC0415 - after the core is chosen
 
     made = load_factory(registry)()
