@@ -5,9 +5,10 @@
 FOLDER is what a live `chameleon bench` wrote. Its seeds ran one after the other on a machine that
 is not equally fast all the time, so what one measured says little about another's best. Here what
 each seed had after so many measurements, and what each had in the end, are built again and timed
-in turns by the runner's final comparison. The best known is the fastest of all of them. Prints a
-line of JSON for each task: its microseconds, and the quality of what each seed had after so many
-measurements, which is the best known time over its own.
+in turns by the runner's final comparison, and with them what the searches of other folders
+(`--known`) had in the end. The best known is the fastest of all of them. Prints a line of JSON for
+each task: its microseconds, and the quality of what each seed had after so many measurements, which
+is the best known time over its own.
 """
 
 from __future__ import annotations
@@ -32,20 +33,24 @@ def main() -> None:
     """Judge the searches of the command line's folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--known", type=Path, nargs="*", default=[])
     parser.add_argument("--pipeline", default="default")
     parser.add_argument("--measurements", type=int, default=24)
     options = parser.parse_args()
     for folder in sorted(options.folder.joinpath("cells").iterdir()):
-        row = judged(folder / options.pipeline, options.measurements)
+        others = [known / "cells" / folder.name for known in options.known]
+        known = [place / options.pipeline for place in others if place.exists()]
+        row = judged(folder / options.pipeline, known, options.measurements)
         print(json.dumps({"task": folder.name, **row}), flush=True)
 
 
-def judged(folder: Path, count: int) -> dict[str, object]:
+def judged(folder: Path, known: Sequence[Path], count: int) -> dict[str, object]:
     """One task's searches, a run folder for each seed."""
     runs = sorted(folder.glob("seed-*/"))
     searches = [records_of(run) for run in runs]
+    others = [records_of(run) for place in known for run in sorted(place.glob("seed-*/"))]
     early = [best_of(measurements[:count]) for _, measurements in searches]
-    final = [best_of(measurements) for _, measurements in searches]
+    final = [best_of(measurements) for _, measurements in [*searches, *others]]
     seconds = compared(runs[0], searches[0][0], list(dict.fromkeys([*early, *final])))
     best = min(seconds.values())
     quality = [best / seconds[config] for config in early]
