@@ -134,6 +134,11 @@ class ConstantModel(GoodModel):
         return np.arange(len(configs)) * 0.0 - (np.arange(len(configs)) * 7919 % 101)
 
 
+class RankingModel(GoodModel):
+    def predict(self, configs):
+        return np.argsort(np.argsort(super().predict(configs))) * 1.0
+
+
 class InfiniteModel(GoodModel):
     def predict(self, configs):
         return np.full(len(configs), np.inf)
@@ -162,6 +167,7 @@ def test_a_good_model_passes():
     [
         (BoastfulModel, "trained before"),
         (ConstantModel, "rank correlation"),
+        (RankingModel, "what else is asked about"),
         (InfiniteModel, "not finite"),
         (NarrowModel, "score per configuration"),
         (LazyModel, "not trained"),
