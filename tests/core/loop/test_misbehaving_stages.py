@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import PluginError
@@ -90,6 +91,52 @@ class Model(CostModel):
 
     def predict(self, configs):
         return self._predicted(configs)
+
+
+class Together(Model):
+    """Says which candidates to measure at the same time."""
+
+    def __init__(self, rows):
+        super().__init__(lambda configs: -np.arange(len(configs), dtype=float))
+        self._rows = rows
+
+    def jointly(self, configs, count):
+        return self._rows
+
+
+CANDIDATES = np.array([[8, knob] for knob in range(9)])
+
+
+def test_what_the_model_would_measure_together_comes_first(grid, make_tuner, measure):
+    space = grid(9, 9)
+    tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([4, 2]))
+    tuner.tell(measure(space, tuner.ask()))
+    found = tuner.stages.explore(tuner.visited, 9, together=4)
+    kept = [row for row in CANDIDATES.tolist() if tuner.visited.fresh(np.array([row])).all()]
+    expected = [kept[row] for row in (4, 2, 0, 1, 3)]
+    assert found.configs.tolist() == expected
+    assert (np.diff(found.scores) <= 0).all()
+
+
+def test_rows_that_are_none_are_left_out(grid, make_tuner, measure):
+    space = grid(9, 9)
+    tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([99, 3, -1, 3]))
+    tuner.tell(measure(space, tuner.ask()))
+    found = tuner.stages.explore(tuner.visited, 9, together=4)
+    plain = Together(None)
+    tuner.stages = attrs.evolve(tuner.stages, cost_model=plain)
+    assert (
+        found.configs[0].tolist()
+        == tuner.stages.explore(tuner.visited, 9, together=4).configs[3].tolist()
+    )
+
+
+@pytest.mark.parametrize("rows", [[0.5], [[0, 1]], "first", [[0], [1, 2]]])
+def test_rubbish_instead_of_rows_names_the_model(grid, make_tuner, measure, rows):
+    space = grid(9, 9)
+    tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together(rows))
+    with pytest.raises(PluginError, match="cost model 'odd-cost_models' returned"):
+        second_batch(space, tuner, measure)
 
 
 def test_nan_predictions_count_as_the_lowest(grid, make_tuner, measure):

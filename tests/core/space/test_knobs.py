@@ -69,3 +69,24 @@ def test_flag_is_off_then_on():
 def test_numbers_keep_their_order_as_features():
     table = Choice(name="x", options=(-8, 0, 1, 16, 512)).feature_table[:, 0]
     assert (np.diff(table) > 0).all()
+
+
+@given(st.lists(st.integers(-300, 300), min_size=1, max_size=12, unique=True))
+def test_alignment_is_a_feature_where_size_does_not_tell_it(options):
+    knob = Choice(name="x", options=tuple(options))
+    powers = {
+        value: next(power for power in itertools.count() if value % 2 ** (power + 1))
+        for value in options
+        if value
+    }
+    by_size = [powers.get(value, 0) for value in sorted(options)]
+    told = by_size in (sorted(by_size), sorted(by_size, reverse=True))
+    assert knob.feature_names == (("x",) if told else ("x", "x.alignment"))
+    assert knob.feature_table.shape == (len(options), len(knob.feature_names))
+    if not told:
+        assert knob.feature_table[:, 1].tolist() == [powers.get(value, 0) for value in options]
+
+
+def test_only_integers_have_an_alignment():
+    for options in ((0.5, 4.0, 1.0, 3.0), (False, True), ("4", "1", "3")):
+        assert not [n for n in Choice(name="x", options=options).feature_names if "align" in n]

@@ -25,6 +25,7 @@ def test_numbers_of_any_sign_and_odd_names_agree():
             Choice(name="a=b", options=("x=y", "z")),
             Factorization(name="tile.0", extent=12, parts=2),
             flag("on"),
+            Choice(name="threads", options=(96, 1, 128, 80)),
         ]
     )
     recorded = recorded_features(as_recorded(space, space.everything), space.feature_names)

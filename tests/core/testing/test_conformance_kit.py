@@ -158,8 +158,32 @@ class MoodyModel(GoodModel):
         return super().predict(configs) + next(calls)
 
 
+class PickingModel(GoodModel):
+    def jointly(self, configs, count):
+        return self.pick(min(count, len(configs)))
+
+    def pick(self, count):
+        return np.arange(count)[::-1]
+
+
+class RepetitiveModel(PickingModel):
+    def pick(self, count):
+        return np.zeros(count, int)
+
+
+class StrayingModel(PickingModel):
+    def pick(self, count):
+        return np.arange(count) + 1000
+
+
+class WastefulModel(PickingModel):
+    def pick(self, count):
+        return np.arange(2 * count + 9)
+
+
 def test_a_good_model_passes():
     check_cost_model(GoodModel)
+    check_cost_model(PickingModel)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +196,9 @@ def test_a_good_model_passes():
         (NarrowModel, "score per configuration"),
         (LazyModel, "not trained"),
         (MoodyModel, "differ"),
+        (RepetitiveModel, "together twice"),
+        (StrayingModel, "together that is none"),
+        (WastefulModel, "more rows"),
     ],
 )
 def test_bad_models_are_found_out(model, words):

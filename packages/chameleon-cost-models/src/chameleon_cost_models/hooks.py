@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chameleon_core.plugins import PluginRecord, hookimpl
 
+from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.mixed_options import MixedOptions
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
 
@@ -35,5 +36,11 @@ def chameleon_cost_models() -> list[PluginRecord]:
             summary="An ensemble on throughput and its logarithm, validity apart",
             factory="chameleon_cost_models.mixed:MixedEnsemble",
             options=MixedOptions,
+        ),
+        PluginRecord(
+            name="gaussian-process",
+            summary="A Gaussian process, which picks rounds whose measurements tell most together",
+            factory="chameleon_cost_models.gaussian_process:GaussianProcess",
+            options=GaussianProcessOptions,
         ),
     ]

@@ -102,6 +102,15 @@ class Guard:
             scores[wrong] = scores[~wrong].min(initial=0.0)
         return scores
 
+    def rows(self, value: Any, count: int) -> NDArray[np.intp]:
+        """Distinct rows of an array of ``count`` rows, in their order; the others are dropped."""
+        array = self._array(value)
+        if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or not len(array)):
+            raise self.broken(f"returned {array.dtype} of shape {array.shape} instead of rows (n,)")
+        rows = array[(array >= 0) & (array < count)].astype(np.intp)
+        _, first = np.unique(rows, return_index=True)
+        return rows[np.sort(first)]
+
     def _array(self, value: Any) -> NDArray[Any]:
         try:
             return np.asarray(value)

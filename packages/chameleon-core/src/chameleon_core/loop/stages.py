@@ -134,8 +134,15 @@ class SearchStages:
 
         return predict
 
-    def explore(self, visited: Visited, count: int) -> Candidates:
-        """The explorer's candidates, usable ones only."""
+    def explore(self, visited: Visited, count: int, *, together: int) -> Candidates:
+        """The explorer's candidates, usable ones only.
+
+        Args:
+            visited: configurations measured before.
+            count: candidates at most.
+            together: how many of them are to be measured at the same time. Where the cost model
+                says which, those come first.
+        """
         guard = self.guards["explorers"]
         score = self.score
         watch = None if score is None else ScoreWatch(tabulated(score, self.space), visited)
@@ -143,9 +150,25 @@ class SearchStages:
             found = guard.candidates(
                 self.explorer.explore(watch, visited, count), self.space, visited
             )
-        if found.converged is None and watch is not None:
-            return attrs.evolve(found, converged=watch.converged(found.steps))
-        return found
+        if watch is None:
+            return found
+        if found.converged is None:
+            found = attrs.evolve(found, converged=watch.converged(found.steps))
+        return self._jointly_best_first(found, together)
+
+    def _jointly_best_first(self, found: Candidates, count: int) -> Candidates:
+        """The candidates with those first that the cost model would measure at the same time.
+
+        The scores keep their order, best first: samplers go by them.
+        """
+        guard = self.guards["cost_models"]
+        with guard.call("say what to measure at the same time"):
+            together = self.cost_model.jointly(found.configs, count)
+            if together is None:
+                return found
+            first = guard.rows(together, len(found.configs))
+        rest = np.setdiff1d(np.arange(len(found.configs)), first)
+        return attrs.evolve(found, configs=found.configs[np.concatenate([first, rest])])
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """The sampler's choice, at most ``count`` rows; the synthesizer mends unusable ones."""

@@ -101,7 +101,7 @@ class TaskTuner:
         return batch
 
     def _search(self) -> tuple[Configs, int]:
-        candidates = self.stages.explore(self.visited, self._plan_size)
+        candidates = self.stages.explore(self.visited, self._plan_size, together=self._batch_size)
         self.steps = candidates.steps
         self.converged = candidates.steps if candidates.converged is None else candidates.converged
         guided = self.stages.score is not None and len(candidates.scores)

@@ -88,16 +88,46 @@ class Choice(Knob):
         return any(isinstance(option, str) for option in self.options)
 
     @property
+    def _aligned_unevenly(self) -> bool:
+        """Whether how often 2 divides a value is not told by its size alone."""
+        values = self.values
+        if not np.issubdtype(values.dtype, np.integer):
+            return False
+        rises = np.diff(alignment(values[np.argsort(values)]))
+        return bool((rises > 0).any() and (rises < 0).any())
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
         if self._symbolic:
             return tuple(f"{self.name}={option}" for option in self.options)
+        if self._aligned_unevenly:
+            return (self.name, aligned(self.name))
         return (self.name,)
 
     @property
     def feature_table(self) -> NDArray[np.float32]:
         if self._symbolic:
             return np.eye(len(self.options), dtype=np.float32)
+        if self._aligned_unevenly:
+            return np.stack([magnitude(self.values), alignment(self.values)], axis=1)
         return magnitude(self.values)[:, None]
+
+
+def aligned(name: str) -> str:
+    """What the feature ``alignment`` of a knob is called."""
+    return f"{name}.alignment"
+
+
+def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
+    """How often 2 divides an integer, and 0 for 0.
+
+    Vectors, cache lines, banks and warps are powers of two: 64 threads in a row behave like 128
+    and not like 65, which no split by size can say.
+    """
+    values = np.abs(np.asarray(values).astype(np.int64))
+    lowest_bit = np.where(values == 0, 1, values & -values)
+    exponents: NDArray[np.float32] = np.log2(lowest_bit).astype(np.float32)
+    return exponents
 
 
 def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_core.space.knobs import magnitude
+from chameleon_core.space.knobs import aligned, alignment, magnitude
 
 
 def recorded_features(
@@ -47,3 +47,5 @@ def _features(knob: str, value: Any) -> Iterator[tuple[str, float]]:
             yield f"{knob}.{part}", float(np.log2(np.float64(factor)))
     else:
         yield knob, float(magnitude(np.asarray(value)))
+        if isinstance(value, int):
+            yield aligned(knob), float(alignment(np.asarray(value)))

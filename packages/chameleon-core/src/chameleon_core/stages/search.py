@@ -188,6 +188,23 @@ class CostModel(ABC):
         loop asks about all of a small space at once, and explorers look theirs up.
         """
 
+    def jointly(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+        """Which of some candidates to measure at the same time, where scores do not say.
+
+        For models that know how much one measurement tells of another: the best scores are often
+        those of configurations so alike that one of them would do.
+
+        Args:
+            configs: the explorer's candidates, best score first, shape (n, knobs).
+            count: how many are wanted.
+
+        Returns:
+            At most ``count`` distinct rows of ``configs``, the best first; None for those of the
+            best scores.
+        """
+        del configs, count
+        return None
+
 
 class Sampler(ABC):
     """Keeps few of the candidates to be measured."""

@@ -111,7 +111,8 @@ def _explore(
 def check_cost_model(make: Callable[[StageContext], CostModel]) -> None:
     """Check a cost model: shapes, finiteness, determinism, failures, one or no observation.
 
-    And that a configuration's score is its own, whatever else is asked about with it.
+    And that a configuration's score is its own, whatever else is asked about with it, and that
+    what is to be measured together are different candidates.
 
     Args:
         make: makes the cost model from its context.
@@ -155,6 +156,13 @@ def _fit_and_predict(
     require(scores.shape == (len(observations),), f"{where}: not one score per configuration")
     require(np.isfinite(scores).all(), f"{where}: a score is not finite")
     require(len(model.predict(observations.configs[:0])) == 0, f"{where}: scores out of nothing")
+    together = model.jointly(observations.configs, _COUNT)
+    if together is not None:
+        rows = np.asarray(together)
+        require(len(rows) <= _COUNT, f"{where}: more rows to measure together than asked for")
+        require(len(np.unique(rows)) == len(rows), f"{where}: a row to measure together twice")
+        inside = (rows >= 0) & (rows < len(observations))
+        require(inside.all(), f"{where}: a row to measure together that is none")
     return scores
 
 

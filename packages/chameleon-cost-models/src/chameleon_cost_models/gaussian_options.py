@@ -1,0 +1,28 @@
+"""Options of ``gaussian-process``. Importing them imports no learning library."""
+
+from __future__ import annotations
+
+import attrs
+from attrs import validators
+
+
+@attrs.frozen(kw_only=True)
+class GaussianProcessOptions:
+    """Options of ``gaussian-process``."""
+
+    kappa: float = attrs.field(
+        default=2.0,
+        validator=validators.ge(0.0),
+        metadata={"help": "weight of the uncertainty in the score; larger explores more"},
+    )
+    measurements: int = attrs.field(
+        default=1024,
+        validator=validators.ge(16),
+        metadata={
+            "help": "measurements it learns from at most, the fastest and the latest half each; "
+            "time grows with the cube of it"
+        },
+    )
+
+
+__all__ = ["GaussianProcessOptions"]
