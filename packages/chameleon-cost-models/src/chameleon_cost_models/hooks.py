@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chameleon_core.plugins import PluginRecord, hookimpl
 
+from chameleon_cost_models.alternating_options import AlternatingOptions
 from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.mixed_options import MixedOptions
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
@@ -42,5 +43,11 @@ def chameleon_cost_models() -> list[PluginRecord]:
             summary="A Gaussian process, which picks rounds whose measurements tell most together",
             factory="chameleon_cost_models.gaussian_process:GaussianProcess",
             options=GaussianProcessOptions,
+        ),
+        PluginRecord(
+            name="alternating",
+            summary="Several models, one after the other: each guides a round",
+            factory="chameleon_cost_models.alternating:AlternatingModels",
+            options=AlternatingOptions,
         ),
     ]
