@@ -52,8 +52,8 @@ def test_it_finds_a_smooth_minimum_from_few_measurements():
     assert abs(best[1] - 3) <= 1
 
 
-def test_the_gradient_of_the_fit_is_that_of_its_loss():
-    """A wrong one would end the fit early: it would not find what made the values."""
+def test_the_fit_finds_what_made_the_values():
+    """With a wrong gradient it would end early."""
     rng = np.random.default_rng(3)
     points = rng.random((150, 3))
     values = np.sin(9.0 * points[:, 0]) + 0.1 * rng.standard_normal(150)
@@ -135,6 +135,15 @@ def test_it_learns_from_the_fastest_and_the_latest_of_many():
     assert set(range(100, 120)) <= set(rows.tolist())
     assert int(np.argmin(_bowl(configs))) in rows
     assert np.isfinite(model.predict(PLACES)).all()
+
+
+def test_where_next_to_nothing_succeeds_it_still_learns():
+    costs = np.full(600, np.inf)
+    costs[[500, 599]] = 1e-3, 2e-3
+    model = GaussianProcess(GaussianProcessOptions(), context_of(SPACE))
+    model.fit(_observed(PLACES[:600], costs))
+    assert model.trained
+    assert np.argmax(model.predict(PLACES[:600])) == 500
 
 
 @given(

@@ -1,4 +1,4 @@
-"""A Gaussian process: it knows best where it knows nothing, and what one measurement tells."""
+"""A Gaussian process: how fast, how sure, and how much one measurement tells of another."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ class GaussianProcess(CostModel):
         last = min(len(observations), _PARAMETER_ROWS)
         while max(count + 1, int(count * _GROWTH)) <= last:
             count = max(count + 1, int(count * _GROWTH))
-        first = _first(observations, count)
+        # No more than that even where next to nothing succeeds; the last of them did.
+        first = _between(observations, max(0, count - _PARAMETER_ROWS), count)
         seen = first.configs.tobytes() + first.costs.tobytes()
         if self._learnt is None or self._learnt[0] != seen:
             learnt = fitted_parameters(self._points(first.configs), _targets(first))
@@ -130,13 +131,13 @@ class GaussianProcess(CostModel):
         return np.clip(np.nan_to_num(scaled, nan=0.5), 0.0, 1.0)
 
 
-def _first(observations: Observations, count: int) -> Observations:
+def _between(observations: Observations, begin: int, end: int) -> Observations:
     return Observations(
-        configs=observations.configs[:count],
-        costs=observations.costs[:count],
-        failures=observations.failures[:count],
-        build_seconds=observations.build_seconds[:count],
-        run_seconds=observations.run_seconds[:count],
+        configs=observations.configs[begin:end],
+        costs=observations.costs[begin:end],
+        failures=observations.failures[begin:end],
+        build_seconds=observations.build_seconds[begin:end],
+        run_seconds=observations.run_seconds[begin:end],
     )
 
 
