@@ -16,8 +16,8 @@ _JITTER = 1e-6
 
 _LENGTH, _LENGTH_SPREAD = 0.28, 1.0
 """Prior of the length scales: lognormal about ``0.28 * sqrt(features)``, so that the distance
-between two random points stays a few length scales however many features there are (Hvarfner et
-al. 2024, section 4)."""
+between two random points stays a few length scales however many features there are, as Hvarfner
+et al. (2024) scale theirs."""
 
 _NOISE, _NOISE_SPREAD, _SIGNAL_SPREAD = -4.0, 2.0, 2.0
 """Priors of the logarithms of both variances; targets are standardised."""
