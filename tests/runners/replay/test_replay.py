@@ -91,20 +91,24 @@ def test_comparing_gives_the_recorded_times(tiny):
     assert other.failure is FailureKind.INVALID
 
 
-def test_two_runs_with_one_seed_are_identical(tiny, tmp_path):
+@pytest.mark.parametrize("cost_model", ["xgboost", "alternating"])
+def test_two_runs_with_one_seed_are_identical(tiny, tmp_path, cost_model):
     for folder in ("one", "two"):
-        run_pipeline(pipeline(tiny, tmp_path / folder, budget={"measurements": 10}))
+        budget = {"measurements": 10}
+        run_pipeline(pipeline(tiny, tmp_path / folder, cost_model=cost_model, budget=budget))
     assert _records(tmp_path / "one") == _records(tmp_path / "two")
 
 
-def test_two_runs_on_a_recorded_table_are_identical(recorded, tmp_path):
+@pytest.mark.parametrize("cost_model", ["xgboost", "mixed", "gaussian-process", "alternating"])
+def test_two_runs_on_a_recorded_table_are_identical(recorded, tmp_path, cost_model):
     table = recorded("convolution_A100")
+    stages = {"explorer": "annealing", "cost_model": cost_model}
     for folder in ("one", "two"):
-        run_pipeline(pipeline(table, tmp_path / folder, explorer="annealing", seed=5))
+        run_pipeline(pipeline(table, tmp_path / folder, seed=5, **stages))
     first = _records(tmp_path / "one")
     assert len(first) == 48
     assert first == _records(tmp_path / "two")
-    run_pipeline(pipeline(table, tmp_path / "three", explorer="annealing", seed=6))
+    run_pipeline(pipeline(table, tmp_path / "three", seed=6, **stages))
     assert first != _records(tmp_path / "three")
 
 
