@@ -15,6 +15,7 @@ from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.lowering import PLAIN_LOOPS
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.lowered import LANES, loops_of
 from chameleon_tvm.spaces.template.emit import with_shapes
 from chameleon_tvm.targets import tvm_target
 
@@ -41,14 +42,12 @@ def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
     ):
         module = with_kernels(module, chains, kernels.of)
         for one in (
-            # Exponentials as polynomials, which fit vectors; libm is called for each number.
-            passes.FastMathTransform(),
             passes.LegalizeOps(),
             passes.AnnotateTIROpPattern(),
             passes.FuseOps(),
             passes.FuseTIR(),
             passes.DeadCodeElimination(),
-            with_default_schedules,
+            lambda whole: with_default_schedules(whole, target),
         ):
             module = one(module)
         return relax.build(module, resolved, tir_pipeline=_PIPELINE)
@@ -162,15 +161,15 @@ def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
 
 
 def _network_pipeline() -> tuple[Any, Any, Any]:
-    """The short way for functions that are loops already, TVM's default for all others."""
+    """The short way for functions that are loops or become it, TVM's default for all others."""
     plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
     usual, _, _ = tirx.get_tir_pipeline("default")
 
     def both(module: Any, _context: Any) -> Any:
         marked = {
-            variable: function
+            variable: loops_of(function) if LANES in (function.attrs or {}) else function
             for variable, function in module.functions_items()
-            if _PLAIN in (function.attrs or {})
+            if any(name in (function.attrs or {}) for name in (_PLAIN, LANES))
         }
         others = {
             variable: function
