@@ -125,9 +125,12 @@ def _mapped(loop: Any, store: Any, extent: int, lanes: int) -> Any:
     width = lanes
     if _reads_buffer(store.value, store.buffer):
         width = max(lanes * many for many in (1, 2, PARTIAL) if lanes * many <= extent)
-    return _parts(
-        loop, store, extent, width, lambda place: substituted(store, loop.loop_var, place)
-    )
+    counter = str(loop.loop_var.ty)
+    step, lane = tirx.Var(f"{loop.loop_var.name}_step", counter), tirx.Var("lane", counter)
+    vectors = substituted(store, loop.loop_var, step * width + lane)
+    whole = extent // width
+    main = _loop(step, whole, _loop(lane, width, vectors, tirx.ForKind.VECTORIZED))
+    return _with_rest(main, loop, whole * width)
 
 
 def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
