@@ -8,7 +8,14 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm.operators.specs import (
+    ACTIVATIONS,
+    Conv2dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+)
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.targets import TVMTargets
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
@@ -41,12 +48,20 @@ def test_an_epilogue_is_part_of_the_work_and_of_the_task(epilogue):
 
 
 def test_an_unknown_activation_is_said_with_the_known_ones():
-    with pytest.raises(ConfigError, match="'gelu' is not supported") as caught:
-        conv(activation="gelu")
+    with pytest.raises(ConfigError, match="'swish' is not supported") as caught:
+        conv(activation="swish")
     assert "relu6" in caught.value.hint
-    assert DenseSpec(input=[2, 3], units=4, activation="gelu").activation == "gelu"
-    with pytest.raises(ConfigError, match="'tanh'"):
-        DenseSpec(input=[2, 3], units=4, activation="tanh")
+    with pytest.raises(ConfigError, match="'swish'"):
+        DenseSpec(input=[2, 3], units=4, activation="swish")
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation_is_computed_to_float32_in_kernels(activation):
+    spec = DenseSpec(input=[8, 16], units=32, bias=True, activation=activation)
+    builder = TemplateSpace(TemplateOptions()).builder(spec.task("t", NATIVE), threads=1)
+    (expected,), _ = builder.reference()
+    (got,) = builder.build(builder.template.space().start[0]).outputs()
+    assert np.abs(got - expected).max() <= 2e-6 * max(1.0, np.abs(expected).max())
 
 
 def test_weights_and_bias_are_constant_and_the_residual_is_not():
@@ -80,6 +95,7 @@ def test_gelu_is_the_exact_one():
         conv(**FULL, activation="relu6", layout="NCHW16c"),
         conv(**FULL, layout="NCHW", output_layout="NHWC"),
         conv(activation="relu"),
+        conv(activation="hardswish"),
         DepthwiseConv2dSpec(input=[1, 16, 6, 6], kernel=3, bias=True, activation="relu6"),
         DenseSpec(input=[5, 9], units=7, **FULL, activation="gelu"),
         DenseSpec(input=[5, 9], units=7, bias=True),

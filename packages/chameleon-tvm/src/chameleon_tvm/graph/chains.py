@@ -13,6 +13,7 @@ from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.matching_activations import activation_after
 from chameleon_tvm.graph.moves import axes_of, shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.specs import (
@@ -25,7 +26,6 @@ from chameleon_tvm.operators.specs import (
 )
 
 _MATRIX = 2
-_SIX = 6.0
 _TO_NHWC = (0, 2, 3, 1)
 
 
@@ -124,6 +124,11 @@ class _Finder:
         passed: list[Any] = []
         variable = chain.last
         while True:
+            found = activation_after(variable, self._users, self._values)
+            if found is not None and not self._taken.intersection(found.members):
+                members = (*chain.members, *passed, *found.members)
+                spec = attrs.evolve(chain.spec, activation=found.name)
+                return attrs.evolve(chain, spec=spec, members=members)
             user = self._only_user(variable)
             if user is None:
                 return chain
@@ -152,12 +157,7 @@ def _with(chain: Chain, call: Any, passed: list[Any]) -> Chain | None:
     """The chain with one more operator at its end, or None where it does not fit."""
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
-    if spec.activation != "none":
-        return None
     longer = attrs.evolve(chain, members=(*chain.members, *passed))
-    activation = _activation(call)
-    if activation is not None and activation in spec.activations:
-        return attrs.evolve(longer, spec=attrs.evolve(spec, activation=activation))
     if str(call.op.name) == "relax.add" and not spec.residual:
         return _with_sum(longer, spec, call)
     return None
@@ -176,16 +176,6 @@ def _with_sum(chain: Chain, spec: FusedSpec, call: Any) -> Chain | None:
         return None
     inputs = (*chain.inputs, other)
     return attrs.evolve(chain, spec=attrs.evolve(spec, residual=True), inputs=inputs)
-
-
-def _activation(call: Any) -> str | None:
-    name = str(call.op.name).removeprefix("relax.nn.")
-    if name in {"relu", "relu6", "gelu"}:
-        return name
-    if name == "relax.clip":
-        low, high = (float(getattr(a, "value", math.nan)) for a in call.args[1:])
-        return "relu6" if (low, high) == (0.0, _SIX) else None
-    return None
 
 
 def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:

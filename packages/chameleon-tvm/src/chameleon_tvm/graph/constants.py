@@ -6,6 +6,7 @@ full of batch normalisations takes longer than tuning one of its layers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.epilogue import ARRAYS
 
 Array = NDArray[Any]
 
@@ -31,7 +33,15 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.negative": np.negative,
     "relax.exp": np.exp,
     "relax.abs": np.abs,
+    "relax.tanh": np.tanh,
+    "relax.erf": np.vectorize(math.erf, otypes=[float]),
+    "relax.square": np.square,
+    "relax.sigmoid": ARRAYS["sigmoid"],
+    **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
 }
+_TERNARY: dict[str, Callable[[Any, Any, Any], Any]] = {"relax.clip": np.clip}
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY, **_TERNARY}
+"""Operators that compute each number from those at its place."""
 
 
 def _reshaped(value: Array, call: Any) -> Array:
@@ -117,12 +127,20 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
     """
     name = str(call.op.name)
     operands = [_constant(argument, known) for argument in call.args]
-    if name in _BINARY and all(operand is not None for operand in operands):
-        return np.asarray(_BINARY[name](*operands))
-    first = operands[0] if operands else None
-    if first is None or name not in _UNARY | _MOVES:
+    if not operands or operands[0] is None:
         return None
-    return np.asarray(_UNARY[name](first) if name in _UNARY else _MOVES[name](first, call))
+    if name in _ELEMENTWISE and all(operand is not None for operand in operands):
+        return np.asarray(_ELEMENTWISE[name](*operands))
+    return np.asarray(_MOVES[name](operands[0], call)) if name in _MOVES else None
+
+
+def is_elementwise(value: Any) -> bool:
+    """Whether an expression is a call whose numbers ``evaluate`` computes place by place."""
+    return (
+        isinstance(value, relax.Call)
+        and isinstance(value.op, tvm.ir.Op)
+        and str(value.op.name) in _ELEMENTWISE
+    )
 
 
 def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:

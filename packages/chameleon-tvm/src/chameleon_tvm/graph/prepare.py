@@ -6,8 +6,10 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.graph.affine import with_folded_scales
 from chameleon_tvm.graph.constants import fold_constants
 from chameleon_tvm.graph.moves import without_moves
+from chameleon_tvm.graph.pads import with_folded_pads
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 _LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
@@ -21,7 +23,8 @@ class LayoutError(ConfigError):
 def prepared(module: Any, layout: str) -> Any:
     """The network as it is tuned and compiled.
 
-    Batch normalisations become part of the convolutions before them, everything that follows from
+    Batch normalisations, and what else scales and shifts channels, become part of the weights
+    before them, padding with zeros part of the convolution behind it, everything that follows from
     constants alone is computed, and images get one layout through the whole graph, so that no
     layout change is left between convolutions.
 
@@ -50,6 +53,8 @@ def prepared(module: Any, layout: str) -> Any:
             passes.DecomposeOpsForInference(),
             passes.CanonicalizeBindings(),
             fold_constants,
+            with_folded_scales,
+            with_folded_pads,
         )
         converted = _LAYOUTS[layout]
         if converted is not None:
