@@ -7,11 +7,14 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.scaling import scaled_weights
+from chameleon_tvm.graph.transposed import without_transposed
 
-_LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
-"""Layouts of a whole graph, and what ``ConvertLayout`` calls them; None where nothing changes."""
+_LAYOUTS = ("NHWC", "NCHW")
+"""Layouts of a whole graph: channels last and first, of one and three spatial axes as well."""
 
 
 class LayoutError(ConfigError):
@@ -21,9 +24,9 @@ class LayoutError(ConfigError):
 def prepared(module: Any, layout: str) -> Any:
     """The network as it is tuned and compiled.
 
-    Batch normalisations become part of the convolutions before them, everything that follows from
-    constants alone is computed, and images get one layout through the whole graph, so that no
-    layout change is left between convolutions.
+    Batch normalisations become part of the convolutions before them, transposed convolutions
+    become ordinary ones, everything that follows from constants alone is computed, and images get
+    one layout through the whole graph, so that no layout change is left between convolutions.
 
     Args:
         module: an ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
@@ -50,17 +53,19 @@ def prepared(module: Any, layout: str) -> Any:
             passes.DecomposeOpsForInference(),
             passes.CanonicalizeBindings(),
             fold_constants,
+            scaled_weights,
         )
-        converted = _LAYOUTS[layout]
-        if converted is not None:
+        if layout == "NHWC":
             folded = _sequence(
                 folded,
-                passes.ConvertLayout({"relax.nn.conv2d": converted}),
+                passes.ConvertLayout(channels_last_layouts()),
                 passes.Normalize(),
                 fold_constants,
             )
         return _sequence(
             folded,
+            passes.CanonicalizeBindings(),
+            without_transposed,
             passes.CanonicalizeBindings(),
             without_moves,
             passes.CanonicalizeBindings(),

@@ -29,6 +29,7 @@ from chameleon_tvm.operators.spec import ACTIVATIONS, FusedSpec, OperatorSpec, h
 
 __all__ = [
     "ACTIVATIONS",
+    "CONVOLUTIONS",
     "LAYOUT_HINT",
     "OPERATOR_SPECS",
     "BatchMatmulSpec",
