@@ -15,17 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.matching_convolutions import convolution_of
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
-_WEIGHTS = {
-    "relax.nn.conv1d": (1, 0),
-    "relax.nn.conv2d": (1, 0),
-    "relax.nn.conv3d": (1, 0),
-    "relax.matmul": (-1, -1),
-}
-"""Operators linear in their weights: the channel axis of the output, and that of the weights."""
 _SEVERAL = 2
 """From so many steps on, a scale and a shift are fewer."""
 
@@ -122,12 +116,8 @@ def _scales(chain: AffineChain) -> bool:
 
 
 def _takes_scale(value: Any) -> bool:
-    return (
-        isinstance(value, relax.Call)
-        and isinstance(value.op, tvm.ir.Op)
-        and str(value.op.name) in _WEIGHTS
-        and isinstance(value.args[1], tvm.ir.GenericConst)
-    )
+    """Whether an expression is linear in constant weights."""
+    return _channel_axis(value) is not None
 
 
 def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
@@ -140,7 +130,7 @@ def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
     shape = shape_of(base)
     if shape_of(value) != shape or (turned and name == "relax.divide"):
         return None
-    axis = _channel_axis(values.get(base), len(shape))
+    axis = _channel_axis(values.get(base))
     if axis is None:
         axis = _varying_axis(constant, len(shape))
     channels = _per_channel(constant, shape, axis)
@@ -172,9 +162,17 @@ def _operands(value: Any) -> tuple[Any, NDArray[np.float64], bool] | None:
     return None
 
 
-def _channel_axis(producer: Any, rank: int) -> int | None:
-    """The channel axis of what has weights; None for anything else."""
-    return _WEIGHTS[str(producer.op.name)][0] % rank if _takes_scale(producer) else None
+def _channel_axis(value: Any) -> int | None:
+    """The channel axis of a convolution's or product's output; None for anything else."""
+    found = convolution_of(value)
+    if found is not None:
+        return found.channel_axis
+    product = isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.matmul")
+    if not product or not isinstance(value.args[1], tvm.ir.GenericConst):
+        return None
+    weights = array_of(value.args[1])
+    matrix = weights.ndim > 1 and weights.dtype == np.float32
+    return len(shape_of(value)) - 1 if matrix else None
 
 
 def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
@@ -215,7 +213,7 @@ class _Folder(relax.PyExprMutator):
             return
         shape = shape_of(binding.var)
         producer = self._values.get(chain.base)
-        value = self._weighted(producer, chain) if _takes_scale(producer) else None
+        value = self._weighted(producer, chain)
         if value is None:
             value = self.visit_expr(chain.base)
             if (chain.scale != 1.0).any():
@@ -230,16 +228,16 @@ class _Folder(relax.PyExprMutator):
             self.builder_.emit(call) if inner else self.builder_.emit_output(call),
         )
 
-    def _weighted(self, producer: Any, chain: AffineChain) -> Any:
-        """The convolution or product with scaled weights."""
-        name = str(producer.op.name)
-        weights = array_of(producer.args[1])
-        if weights.dtype != np.float32 or (name == "relax.matmul" and weights.ndim < 2):  # noqa: PLR2004
+    def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
+        """The convolution or product with scaled weights; None where it is neither."""
+        if not _takes_scale(producer):
             return None
-        shape = [1] * weights.ndim
-        shape[_WEIGHTS[name][1]] = -1
-        scaled = (weights * chain.scale.reshape(shape)).astype(np.float32)
-        arguments = [self.visit_expr(producer.args[0]), relax.const(scaled)]
+        found = convolution_of(producer)
+        if found is not None:
+            scaled = found.scaled(np.broadcast_to(chain.scale, found.output_channels)).args[1]
+        else:
+            scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
+        arguments = [self.visit_expr(producer.args[0]), scaled]
         return self.builder_.emit(
             relax.Call(producer.op, arguments, producer.attrs, producer.ty_args)
         )

@@ -8,25 +8,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import numpy as np
-from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.constants import array_of, per_channel
 from chameleon_tvm.graph.matching_activations import activation_after
+from chameleon_tvm.graph.matching_convolutions import CONVOLUTION_RANKS, convolution_of, made_of
 from chameleon_tvm.graph.moves import axes_of, shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.layouts import channels_first, is_channels_last
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
-    Conv2dSpec,
+    ConvolutionSpec,
     DenseSpec,
-    DepthwiseConv2dSpec,
     FusedSpec,
+    GroupedSpec,
     OperatorSpec,
 )
 
 _MATRIX = 2
-_TO_NHWC = (0, 2, 3, 1)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -85,7 +84,7 @@ class _Finder:
                 continue
             name = str(value.op.name)
             made = None
-            if name == "relax.nn.conv2d":
+            if name in CONVOLUTION_RANKS:
                 made = _convolution(value)
             elif name == "relax.matmul":
                 made = _product(value)
@@ -100,21 +99,21 @@ class _Finder:
             yield chain
 
     def _with_move(self, chain: Chain) -> Chain:
-        """The chain reading images as they come, where they are put into NHWC for it alone."""
+        """The chain reading images as they come, moved to channels last for it alone."""
         spec, data = chain.spec, chain.inputs[0]
         move = self._values.get(data)
         if (
-            not isinstance(spec, Conv2dSpec)
-            or spec.layout != "NHWC"
+            not isinstance(spec, GroupedSpec)
+            or not is_channels_last(spec.layout)
             or not isinstance(move, relax.Call)
             or move.op != tvm.ir.Op.get("relax.permute_dims")
-            or axes_of(move) != _TO_NHWC
+            or axes_of(move) != (0, *range(2, spec.rank + 2), 1)
             or len(self._users[data]) != 1
         ):
             return chain
         return attrs.evolve(
             chain,
-            spec=attrs.evolve(spec, layout="NCHW", output_layout="NHWC"),
+            spec=attrs.evolve(spec, layout=channels_first(spec.rank), output_layout=spec.layout),
             inputs=(move.args[0],),
             members=(data, *chain.members),
         )
@@ -180,50 +179,21 @@ def _with_sum(chain: Chain, spec: FusedSpec, call: Any) -> Chain | None:
 
 def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
     """A constant as one number per channel, or None where it is something else."""
-    channels = spec.output_channels
     rank = len(shape_of(call))
-    axis = 1 if getattr(spec, "output_layout", "") == "NCHW" else rank - 1
-    wanted = tuple(channels if place == axis else 1 for place in range(rank))
-    shape = (1,) * (rank - constant.ndim) + constant.shape
-    if shape == (1,) * rank:
-        return np.full(channels, constant.reshape(()), constant.dtype)
-    return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
+    first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
+    axis = 1 if first else rank - 1
+    return per_channel(constant, rank=rank, axis=axis, channels=spec.output_channels)
 
 
 _Made = tuple[OperatorSpec, tuple[Any, ...], tuple[NDArray[Any], ...]]
 
 
 def _convolution(call: Any) -> _Made | None:
-    at = call.attrs
-    layout, kernel_layout = str(at.data_layout), str(at.kernel_layout)
-    if (layout, kernel_layout) not in {("NCHW", "OIHW"), ("NHWC", "OHWI")}:
-        raise ConfigError(
-            f"a convolution has the layouts {layout} and {kernel_layout}",
-            hint="Import the network as its framework writes it, in NCHW and OIHW.",
-        )
-    data, weights = call.args
-    if _dtype(data) != "float32" or not isinstance(weights, tvm.ir.GenericConst):
+    found = convolution_of(call)
+    if found is None:
         return None
-    filters = array_of(weights)
-    shape = shape_of(data)
-    if layout == "NHWC":
-        filters = filters.transpose(0, 3, 1, 2)
-        shape = (shape[0], shape[3], shape[1], shape[2])
-    groups = int(at.groups)
-    common: dict[str, Any] = {
-        "input": shape,
-        "kernel": filters.shape[2:],
-        "stride": _numbers(at.strides),
-        "padding": _numbers(at.padding),
-        "dilation": _numbers(at.dilation),
-        "layout": layout,
-    }
-    spec: OperatorSpec
-    if groups == shape[1] and groups > 1:
-        spec = DepthwiseConv2dSpec(**common, multiplier=filters.shape[0] // groups)
-    else:
-        spec = Conv2dSpec(**common, filters=filters.shape[0], groups=groups)
-    return spec, (data,), (filters,)
+    spec, weights = made_of(found)
+    return spec, (call.args[0],), (weights,)
 
 
 def _product(call: Any) -> _Made | None:
@@ -243,7 +213,3 @@ def _product(call: Any) -> _Made | None:
 
 def _dtype(argument: Any) -> str:
     return str(argument.ty.dtype)
-
-
-def _numbers(values: Any) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)

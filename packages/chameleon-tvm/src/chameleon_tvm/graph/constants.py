@@ -153,6 +153,25 @@ def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
     return None
 
 
+def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
+    """A constant operand as one number per channel; None where it is something else.
+
+    Args:
+        constant: what is broadcast to a tensor.
+        rank: number of the tensor's axes.
+        axis: of its channels.
+        channels: how many there are.
+
+    Returns:
+        Shape (channels,).
+    """
+    shape = (1,) * (rank - constant.ndim) + constant.shape
+    if shape == (1,) * rank:
+        return np.full(channels, constant.reshape(()), constant.dtype)
+    wanted = tuple(channels if place == axis else 1 for place in range(rank))
+    return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
+
+
 def array_of(constant: Any) -> Array:
     """A Relax constant as an array."""
     value: Array = constant.value.numpy()

@@ -8,12 +8,14 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.affine import with_folded_scales
 from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.pads import with_folded_pads
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.transposed import without_transposed
 
-_LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
-"""Layouts of a whole graph, and what ``ConvertLayout`` calls them; None where nothing changes."""
+_LAYOUTS = ("NHWC", "NCHW")
+"""Layouts of a whole graph: channels last and first, of one and three spatial axes as well."""
 
 
 class LayoutError(ConfigError):
@@ -24,9 +26,9 @@ def prepared(module: Any, layout: str) -> Any:
     """The network as it is tuned and compiled.
 
     Batch normalisations, and what else scales and shifts channels, become part of the weights
-    before them, padding with zeros part of the convolution behind it, everything that follows from
-    constants alone is computed, and images get one layout through the whole graph, so that no
-    layout change is left between convolutions.
+    before them, padding with zeros part of the convolution behind it, transposed convolutions
+    ordinary ones; everything that follows from constants alone is computed, and images get one
+    layout through the whole graph, so that no layout change is left between convolutions.
 
     Args:
         module: an ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
@@ -56,16 +58,17 @@ def prepared(module: Any, layout: str) -> Any:
             with_folded_scales,
             with_folded_pads,
         )
-        converted = _LAYOUTS[layout]
-        if converted is not None:
+        if layout == "NHWC":
             folded = _sequence(
                 folded,
-                passes.ConvertLayout({"relax.nn.conv2d": converted}),
+                passes.ConvertLayout(channels_last_layouts()),
                 passes.Normalize(),
                 fold_constants,
             )
         return _sequence(
             folded,
+            passes.CanonicalizeBindings(),
+            without_transposed,
             passes.CanonicalizeBindings(),
             without_moves,
             passes.CanonicalizeBindings(),

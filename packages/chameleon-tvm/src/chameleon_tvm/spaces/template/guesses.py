@@ -71,7 +71,7 @@ class CostGuess:
         streaming = (e.weight_bytes > self.info.l1_bytes / 2) * L2_VECTOR_CYCLES / positions
         block = np.minimum(values["channel_block"], self.reduced)
         held = e.input_bytes * block / self.reduced <= self.info.l1_bytes
-        reused = self.geometry.kernel != (1, 1)
+        reused = self.geometry.taps > 1
         again = (~held & reused) / (self.geometry.lanes * values["tile_vectors"])
         busiest = np.maximum(1.0, np.maximum(ports, streaming))
         issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
@@ -80,8 +80,7 @@ class CostGuess:
     def _overhead(self, e: Estimates) -> Numbers:
         """Cycles per multiply-add around the inner loop: of its end and of a tile's."""
         sums = e.accumulators
-        taps = self.geometry.kernel[0] * self.geometry.kernel[1]
-        products = np.maximum(1.0, taps * self.reduced * (1.0 - e.skipped))
+        products = np.maximum(1.0, self.geometry.taps * self.reduced * (1.0 - e.skipped))
         # The next tile starts while sums are stored, as far as instructions in flight reach;
         # those of more sums than half of the registers hold are waited for.
         exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)

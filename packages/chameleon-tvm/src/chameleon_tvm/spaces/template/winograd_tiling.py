@@ -49,6 +49,7 @@ def winograd_applies(geometry: Geometry) -> bool:
         and g.stride == (1, 1)
         and g.dilation == (1, 1)
         and g.groups == 1
+        and not g.outer
         and g.layout == g.out_layout == "NHWC"
         and g.ic % g.lanes == 0
         and g.oc % g.lanes == 0
