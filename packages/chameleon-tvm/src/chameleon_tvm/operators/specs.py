@@ -10,6 +10,7 @@ from typing import ClassVar
 import attrs
 from chameleon_core.task import Task
 
+from chameleon_tvm.operators.attention_specs import AttentionSpec
 from chameleon_tvm.operators.convolution_specs import Conv2dSpec, DepthwiseConv2dSpec
 from chameleon_tvm.operators.layouts import LAYOUT_HINT, channel_block, physical_shape
 from chameleon_tvm.operators.matmul_specs import BatchMatmulSpec, DenseSpec
@@ -19,6 +20,7 @@ __all__ = [
     "ACTIVATIONS",
     "LAYOUT_HINT",
     "OPERATOR_SPECS",
+    "AttentionSpec",
     "BatchMatmulSpec",
     "Conv2dSpec",
     "DenseSpec",
@@ -83,6 +85,13 @@ class PrimFuncSpec(OperatorSpec):
 
 OPERATOR_SPECS: dict[str, type[OperatorSpec]] = {
     spec.kind: spec
-    for spec in (Conv2dSpec, DepthwiseConv2dSpec, DenseSpec, BatchMatmulSpec, PrimFuncSpec)
+    for spec in (
+        Conv2dSpec,
+        DepthwiseConv2dSpec,
+        DenseSpec,
+        BatchMatmulSpec,
+        AttentionSpec,
+        PrimFuncSpec,
+    )
 }
 """What ``model: {operators: [{KIND: {...}}]}`` may name."""

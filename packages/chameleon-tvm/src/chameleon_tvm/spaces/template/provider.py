@@ -21,6 +21,7 @@ TEMPLATES = {
         "depthwise_conv2d": f"{_CPU}.depthwise:DepthwiseTemplate",
         "dense": f"{_CPU}.matmul:DenseTemplate",
         "batch_matmul": f"{_CPU}.matmul:BatchMatmulTemplate",
+        "attention": f"{_CPU}.attention:AttentionTemplate",
     },
     "cuda": {
         "conv2d": f"{_GPU}.implicit_gemm:convolution_template",
