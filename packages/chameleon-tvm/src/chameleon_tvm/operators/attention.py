@@ -38,7 +38,7 @@ class Attention(Operator):
             made = [np.concatenate(made, axis=1)]
         if spec.mask:
             mask = seeded_array(spec.mask, spec.dtype, len(parts))
-            mask.reshape(-1)[:: _HIDDEN_ONE_IN] = -np.inf
+            mask.reshape(-1)[::_HIDDEN_ONE_IN] = -np.inf
             made.append(mask)
         return made
 
@@ -131,19 +131,20 @@ class Attention(Operator):
         )
         i = te.reduce_axis((0, spec.scores[3]), name="i")
         sums = te.compute(rows, lambda b, h, q: te.sum(powers[b, h, q, i], axis=i), name="sums")
+        # The largest score adds 1; where every key is hidden, the sums are 0. What sums values is
+        # the last step, since TVM's rules cannot tile a sum into a step that reads other sums.
+        shares = te.compute(
+            spec.scores,
+            lambda b, h, q, k: powers[b, h, q, k] / tirx.max(sums[b, h, q], 1.0),
+            name="shares",
+        )
         t = te.reduce_axis((0, spec.scores[3]), name="t")
 
-        def mixed(b: Any, h: Any, q: Any, d: Any) -> Any:
-            return te.sum(powers[b, h, q, t] * element(2, b, h // spec.group, t, d), axis=t)
-
-        sums_of_values = te.compute(spec.output, mixed, name="mixed")
-
-        def divided(*place: Any) -> Any:
+        def mixed(*place: Any) -> Any:
             b, h, q, d = (place[spec.output_layout.index(axis)] for axis in "BHSD")
-            # The largest score adds 1; where every key is hidden, the sums are 0.
-            return sums_of_values[b, h, q, d] / tirx.max(sums[b, h, q], 1.0)
+            return te.sum(shares[b, h, q, t] * element(2, b, h // spec.group, t, d), axis=t)
 
-        out = te.compute(ordered(spec.output, spec.output_layout), divided, name="attention")
+        out = te.compute(ordered(spec.output, spec.output_layout), mixed, name="attention")
         return te.create_prim_func([*parts, *mask, out])
 
 

@@ -38,7 +38,7 @@ class AttentionSpec(OperatorSpec):
         key: shape (batch, key heads, keys, features); key heads divide heads.
         value: shape (batch, key heads, keys, value features).
         scale: of the products of queries and keys.
-        causal: whether query i sees keys 0 to i only.
+        causal: whether query i sees keys 0 to i only; not beside a mask.
         mask: shape of an input that is added to the scaled products, which it is broadcast to;
             empty where there is none.
         packed: whether query, key and value are one array (batch, tokens, heads + 2 key heads,
@@ -86,6 +86,7 @@ class AttentionSpec(OperatorSpec):
             self._check_layout(f"{what}_layout", known)
         self._check_layout("output_layout", TOKENS_INSIDE)
         self._check_sizes()
+        self._check_mask()
         if self.packed:
             self._check_packed()
 
@@ -97,7 +98,7 @@ class AttentionSpec(OperatorSpec):
             )
 
     def _check_sizes(self) -> None:
-        batch, heads, queries, features = self.query
+        batch, heads, _, features = self.query
         fits = (
             self.key[0] == batch
             and heads % self.key[1] == 0
@@ -111,10 +112,17 @@ class AttentionSpec(OperatorSpec):
                 "Batches are the same, heads of keys divide those of queries, keys have the "
                 "queries' features, and values the keys' heads and tokens.",
             )
-        whole = (batch, heads, queries, self.key[2])
+
+    def _check_mask(self) -> None:
+        if self.mask and self.causal:
+            raise self.fail(
+                "causal attention has a mask besides",
+                "Hide later keys in the mask, and leave causal out.",
+            )
+        whole = self.scores
         if self.mask and (
             len(self.mask) != _RANK
-            or any(one not in {1, all_} for one, all_ in zip(self.mask, whole, strict=True))
+            or any(one not in {1, extent} for one, extent in zip(self.mask, whole, strict=True))
         ):
             raise self.fail(
                 f"a mask of {list(self.mask)} cannot be broadcast to {list(whole)}",
@@ -123,11 +131,7 @@ class AttentionSpec(OperatorSpec):
 
     def _check_packed(self) -> None:
         layouts = {self.query_layout, self.key_layout, self.value_layout}
-        if (
-            layouts != {"BSHD"}
-            or self.query[2] != self.key[2]
-            or self.value[3] != self.key[3]
-        ):
+        if layouts != {"BSHD"} or self.query[2] != self.key[2] or self.value[3] != self.key[3]:
             raise self.fail(
                 "one array cannot hold query, key and value of these sizes and layouts",
                 "Packed ones have the layout BSHD, as many queries as keys, and as many "
