@@ -5,7 +5,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.kernel import TVMKernel
-from chameleon_tvm.operators.activations import exponential
+from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.options import TemplateOptions

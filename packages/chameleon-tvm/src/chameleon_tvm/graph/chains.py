@@ -12,6 +12,7 @@ import numpy as np
 from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
+from chameleon_tvm.graph.attention_chains import attentions_of
 from chameleon_tvm.graph.constants import array_of
 from chameleon_tvm.graph.moves import axes_of, shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
@@ -36,7 +37,7 @@ class Chain:
     Attributes:
         spec: what the kernel computes; unnamed.
         inputs: expressions of the graph it reads: data, then for a batch of products the right
-            side, otherwise the residual where there is one.
+            side, otherwise the residual where there is one; for attention, the operator's own.
         constants: logical constants in the operator's order: weights, then the bias.
         members: the variables that the kernel replaces; the last one is what it computes.
     """
@@ -56,7 +57,8 @@ def chains_of(module: Any) -> list[Chain]:
     """The chains of a prepared network, in its order.
 
     A chain is a convolution or matrix product in float32, with the bias, the residual and the
-    activation that follow it and are used nowhere else.
+    activation that follow it and are used nowhere else, or an attention from the product of
+    queries and keys to that of weights and values.
 
     Args:
         module: what ``prepared`` returned.
@@ -79,8 +81,17 @@ class _Finder:
         self._taken: set[Any] = set()
 
     def chains(self) -> Iterator[Chain]:
+        attentions = {}
+        for found in attentions_of(self._bindings, self._values, self._users):
+            attentions[found.members[0]] = found
+            self._taken.update(found.members)
         for binding in self._bindings:
             value = binding.value
+            if binding.var in attentions:
+                found = attentions[binding.var]
+                yield Chain(spec=found.spec, inputs=found.inputs, members=found.members)
+            if binding.var in self._taken:
+                continue
             if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
                 continue
             name = str(value.op.name)

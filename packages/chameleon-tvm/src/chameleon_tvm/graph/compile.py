@@ -111,7 +111,10 @@ class _Placer(relax.PyExprMutator):
         arguments: list[Any] = []
         for constant in kernel.arguments:
             if constant is None:
-                arguments.append(self.visit_expr(next(inputs)))
+                argument = self.visit_expr(next(inputs))
+                # A chain may ask for a value that the graph does not have yet.
+                computed = isinstance(argument, relax.Call)
+                arguments.append(self.builder_.emit(argument) if computed else argument)
             else:
                 arguments.append(relax.const(np.ascontiguousarray(constant)))
         shape = shape_of(binding.var)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.graph.constant_operators import BINARY, UNARY, evaluate_other
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 Array = NDArray[Any]
@@ -24,6 +25,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "relax.maximum": np.maximum,
     "relax.minimum": np.minimum,
     "relax.power": np.power,
+    **BINARY,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.sqrt": np.sqrt,
@@ -31,6 +33,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.negative": np.negative,
     "relax.exp": np.exp,
     "relax.abs": np.abs,
+    **UNARY,
 }
 
 
@@ -120,7 +123,9 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
     if name in _BINARY and all(operand is not None for operand in operands):
         return np.asarray(_BINARY[name](*operands))
     first = operands[0] if operands else None
-    if first is None or name not in _UNARY | _MOVES:
+    if name not in _UNARY | _MOVES:
+        return evaluate_other(call, lambda argument: _constant(argument, known))
+    if first is None:
         return None
     return np.asarray(_UNARY[name](first) if name in _UNARY else _MOVES[name](first, call))
 
