@@ -82,7 +82,7 @@ class _Finder:
         scores = self._scores.of_powers(call.args[0])
         if scores is None or not _is_product(self._values[scores.product]):
             return None
-        shape = _four(scores.shape)
+        shape = self._four(scores)
         if math.prod(shape) != math.prod(shape_of(scores.product)):
             return None  # one side of the product is broadcast, or scores are
         output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
@@ -105,6 +105,18 @@ class _Finder:
             inputs=(*inputs, *masking.inputs),
             members=tuple(sorted(members, key=self._order.__getitem__)),
         )
+
+    def _four(self, scores: Scores) -> tuple[int, int, int, int]:
+        """Shape (batch, heads, queries, keys) of scores, of which both may be one axis."""
+        batch, heads, queries, keys = _four(scores.shape)
+        if len(scores.shape) < _RANK:
+            left = self._values[scores.product].args[0]
+            for view in views_of(left, self._values):
+                parts = view.axes[0] if len(view.axes) == len(scores.shape) else ()
+                if len(parts) == 2:  # noqa: PLR2004 - samples apart, with the heads of one between
+                    batch, heads = (extent for extent, _ in parts)
+                    break
+        return (batch, heads, queries, keys)
 
     def _only_read_by(self, members: set[Any], output: Any) -> bool:
         """Whether nothing else reads what the kernel does not store."""

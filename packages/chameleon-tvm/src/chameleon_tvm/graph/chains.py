@@ -252,14 +252,25 @@ def _product(call: Any) -> _Made | None:
     a, b = shape_of(left), shape_of(right)
     if _dtype(left) != "float32" or len(a) < _MATRIX or len(b) < _MATRIX:
         return None
-    if isinstance(right, tvm.ir.GenericConst) and len(b) == _MATRIX:
+    weights = _matrix(right) if isinstance(right, tvm.ir.GenericConst) else None
+    if weights is not None:
         sizes: dict[str, Any] = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
-        return DenseSpec(**sizes), (left,), (array_of(right).T,)
+        return DenseSpec(**sizes), (left,), (weights.T,)
     if a[:-2] != b[:-2] or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         return None  # broadcast, or a constant batch: no template of ours, and rare
     batch = math.prod(a[:-2])
     sizes = {"a": (batch, *a[-2:]), "b": (batch, *b[-2:])}
     return BatchMatmulSpec(**sizes), (left, right), ()
+
+
+def _matrix(constant: Any) -> NDArray[Any] | None:
+    """A constant as one matrix, which may be repeated for every sample; None for a batch of them.
+
+    PyTorch writes a linear layer on permuted states of several samples as such a batch.
+    """
+    array = array_of(constant)
+    matrices = array.reshape(-1, *array.shape[-2:])
+    return matrices[0] if (matrices == matrices[:1]).all() else None
 
 
 def _dtype(argument: Any) -> str:

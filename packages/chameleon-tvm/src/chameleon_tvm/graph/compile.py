@@ -151,7 +151,7 @@ class _Placer(relax.PyExprMutator):
             function = _shaped(kernel.function, shapes).without_attr("global_symbol")
             function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
             if kernel.plain_loops:
-                function = function.with_attr(_PLAIN, 1)
+                function = _in_block(function).with_attr(_PLAIN, 1)
             variable = self.builder_.add_func(function, f"tuned_{kernel.task}")
             self._functions[kernel.task, shapes] = variable
         return self._functions[kernel.task, shapes]
@@ -164,6 +164,12 @@ def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
     return made.with_attrs(dict(function.attrs))
 
 
+def _in_block(function: Any) -> Any:
+    """The function in a block of its own, as ``RewriteDataflowReshape`` wants all of one input."""
+    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
+    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))
+
+
 def _network_pipeline() -> tuple[Any, Any, Any]:
     """The short way for functions that are loops already, TVM's default for all others."""
     plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
@@ -171,7 +177,7 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
 
     def both(module: Any, _context: Any) -> Any:
         marked = {
-            variable: function
+            variable: function.with_body(function.body.block.body)
             for variable, function in module.functions_items()
             if _PLAIN in (function.attrs or {})
         }
