@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 from numpy.typing import NDArray
 
+from chameleon_tvm.graph.attention_chains import attentions_of
 from chameleon_tvm.graph.constants import array_of, per_channel
 from chameleon_tvm.graph.matching_activations import activation_after
 from chameleon_tvm.graph.matching_convolutions import CONVOLUTION_RANKS, convolution_of, made_of
@@ -35,7 +36,7 @@ class Chain:
     Attributes:
         spec: what the kernel computes; unnamed.
         inputs: expressions of the graph it reads: data, then for a batch of products the right
-            side, otherwise the residual where there is one.
+            side, otherwise the residual where there is one; for attention, the operator's own.
         constants: logical constants in the operator's order: weights, then the bias.
         members: the variables that the kernel replaces; the last one is what it computes.
     """
@@ -55,7 +56,8 @@ def chains_of(module: Any) -> list[Chain]:
     """The chains of a prepared network, in its order.
 
     A chain is a convolution or matrix product in float32, with the bias, the residual and the
-    activation that follow it and are used nowhere else.
+    activation that follow it and are used nowhere else, or an attention from the product of
+    queries and keys to that of weights and values.
 
     Args:
         module: what ``prepared`` returned.
@@ -78,8 +80,17 @@ class _Finder:
         self._taken: set[Any] = set()
 
     def chains(self) -> Iterator[Chain]:
+        attentions = {}
+        for found in attentions_of(self._bindings, self._values, self._users):
+            attentions[found.members[0]] = found
+            self._taken.update(found.members)
         for binding in self._bindings:
             value = binding.value
+            if binding.var in attentions:
+                found = attentions[binding.var]
+                yield Chain(spec=found.spec, inputs=found.inputs, members=found.members)
+            if binding.var in self._taken:
+                continue
             if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
                 continue
             name = str(value.op.name)
@@ -201,14 +212,25 @@ def _product(call: Any) -> _Made | None:
     a, b = shape_of(left), shape_of(right)
     if _dtype(left) != "float32" or len(a) < _MATRIX or len(b) < _MATRIX:
         return None
-    if isinstance(right, tvm.ir.GenericConst) and len(b) == _MATRIX:
+    weights = _matrix(right) if isinstance(right, tvm.ir.GenericConst) else None
+    if weights is not None:
         sizes: dict[str, Any] = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
-        return DenseSpec(**sizes), (left,), (array_of(right).T,)
+        return DenseSpec(**sizes), (left,), (weights.T,)
     if a[:-2] != b[:-2] or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         return None  # broadcast, or a constant batch: no template of ours, and rare
     batch = math.prod(a[:-2])
     sizes = {"a": (batch, *a[-2:]), "b": (batch, *b[-2:])}
     return BatchMatmulSpec(**sizes), (left, right), ()
+
+
+def _matrix(constant: Any) -> NDArray[Any] | None:
+    """A constant as one matrix, which may be repeated for every sample; None for a batch of them.
+
+    PyTorch writes a linear layer on permuted states of several samples as such a batch.
+    """
+    array = array_of(constant)
+    matrices = array.reshape(-1, *array.shape[-2:])
+    return matrices[0] if (matrices == matrices[:1]).all() else None
 
 
 def _dtype(argument: Any) -> str:

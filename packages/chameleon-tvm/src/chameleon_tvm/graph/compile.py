@@ -110,7 +110,10 @@ class _Placer(relax.PyExprMutator):
         arguments: list[Any] = []
         for constant in kernel.arguments:
             if constant is None:
-                arguments.append(self.visit_expr(next(inputs)))
+                argument = self.visit_expr(next(inputs))
+                # A chain may ask for a value that the graph does not have yet.
+                computed = isinstance(argument, relax.Call)
+                arguments.append(self.builder_.emit(argument) if computed else argument)
             else:
                 arguments.append(relax.const(np.ascontiguousarray(constant)))
         shape = shape_of(binding.var)
@@ -147,7 +150,7 @@ class _Placer(relax.PyExprMutator):
             function = _shaped(kernel.function, shapes).without_attr("global_symbol")
             function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
             if kernel.plain_loops:
-                function = function.with_attr(_PLAIN, 1)
+                function = _in_block(function).with_attr(_PLAIN, 1)
             variable = self.builder_.add_func(function, f"tuned_{kernel.task}")
             self._functions[kernel.task, shapes] = variable
         return self._functions[kernel.task, shapes]
@@ -160,6 +163,19 @@ def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
     return made.with_attrs(dict(function.attrs))
 
 
+def _in_block(function: Any) -> Any:
+    """The function in a block of its own, as ``RewriteDataflowReshape`` wants all of one input."""
+    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
+    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))
+
+
+def _as_loops(function: Any) -> Any:
+    """A function that is loops in a block of its own, or becomes loops, as loops alone."""
+    if LANES in (function.attrs or {}):
+        return loops_of(function)
+    return function.with_body(function.body.block.body)
+
+
 def _network_pipeline() -> tuple[Any, Any, Any]:
     """The short way for functions that are loops or become it, TVM's default for all others."""
     plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
@@ -167,7 +183,7 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
 
     def both(module: Any, _context: Any) -> Any:
         marked = {
-            variable: loops_of(function) if LANES in (function.attrs or {}) else function
+            variable: _as_loops(function)
             for variable, function in module.functions_items()
             if any(name in (function.attrs or {}) for name in (_PLAIN, LANES))
         }

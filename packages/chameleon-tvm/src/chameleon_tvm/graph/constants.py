@@ -6,15 +6,14 @@ full of batch normalisations takes longer than tuning one of its layers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.graph.constant_operators import BINARY, UNARY, evaluate_other
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.operators.epilogue import ARRAYS
 
 Array = NDArray[Any]
 
@@ -26,6 +25,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "relax.maximum": np.maximum,
     "relax.minimum": np.minimum,
     "relax.power": np.power,
+    **BINARY,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.sqrt": np.sqrt,
@@ -33,11 +33,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.negative": np.negative,
     "relax.exp": np.exp,
     "relax.abs": np.abs,
-    "relax.tanh": np.tanh,
-    "relax.erf": np.vectorize(math.erf, otypes=[float]),
-    "relax.square": np.square,
-    "relax.sigmoid": ARRAYS["sigmoid"],
-    **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
+    **UNARY,
 }
 _TERNARY: dict[str, Callable[[Any, Any, Any], Any]] = {"relax.clip": np.clip}
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY, **_TERNARY}
@@ -127,6 +123,8 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
     """
     name = str(call.op.name)
     operands = [_constant(argument, known) for argument in call.args]
+    if name not in _ELEMENTWISE and name not in _MOVES:
+        return evaluate_other(call, lambda argument: _constant(argument, known))
     if not operands or operands[0] is None:
         return None
     if name in _ELEMENTWISE and all(operand is not None for operand in operands):

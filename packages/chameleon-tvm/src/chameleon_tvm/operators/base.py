@@ -24,6 +24,7 @@ OPERATORS = {
     "depthwise_conv3d": "chameleon_tvm.operators.convolution:Convolution",
     "dense": "chameleon_tvm.operators.matmul:Dense",
     "batch_matmul": "chameleon_tvm.operators.matmul:BatchMatmul",
+    "attention": "chameleon_tvm.operators.attention:Attention",
     "primfunc": "chameleon_tvm.operators.primfunc:PrimFuncOperator",
 }
 """Kinds of operators (``Task.operator``) and the classes that make them computable."""

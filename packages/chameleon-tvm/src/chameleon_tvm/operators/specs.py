@@ -10,6 +10,7 @@ from typing import ClassVar
 import attrs
 from chameleon_core.task import Task
 
+from chameleon_tvm.operators.attention_specs import AttentionSpec
 from chameleon_tvm.operators.convolution_specs import (
     CONVOLUTIONS,
     Conv1dSpec,
@@ -32,6 +33,7 @@ __all__ = [
     "CONVOLUTIONS",
     "LAYOUT_HINT",
     "OPERATOR_SPECS",
+    "AttentionSpec",
     "BatchMatmulSpec",
     "Conv1dSpec",
     "Conv2dSpec",
@@ -104,6 +106,6 @@ class PrimFuncSpec(OperatorSpec):
 
 OPERATOR_SPECS: dict[str, type[OperatorSpec]] = {
     **CONVOLUTIONS,
-    **{spec.kind: spec for spec in (DenseSpec, BatchMatmulSpec, PrimFuncSpec)},
+    **{spec.kind: spec for spec in (DenseSpec, BatchMatmulSpec, AttentionSpec, PrimFuncSpec)},
 }
 """What ``model: {operators: [{KIND: {...}}]}`` may name."""

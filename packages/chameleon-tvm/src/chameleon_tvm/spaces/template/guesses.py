@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
@@ -90,7 +90,10 @@ class CostGuess:
 
 
 def first_guesses(
-    space: DesignSpace, guessed_cost: Callable[[Values], Numbers], count: int = 16
+    space: DesignSpace,
+    guessed_cost: Callable[[Values], Numbers],
+    count: int = 16,
+    tile_knobs: Sequence[str] = TILE_KNOBS,
 ) -> NDArray[np.int32]:
     """The cheapest configurations by estimate, the first ones of different tiles.
 
@@ -107,7 +110,7 @@ def first_guesses(
     variant = [at for name, at in space.index.items() if name != "unroll"]
     _, first = np.unique(configs[order][:, variant], axis=0, return_index=True)
     order = order[np.sort(first)]
-    shape = [space.index[name] for name in TILE_KNOBS]
+    shape = [space.index[name] for name in tile_knobs]
     _, tile = np.unique(configs[order][:, shape], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     # How many cheaper variants of the same tile there are.

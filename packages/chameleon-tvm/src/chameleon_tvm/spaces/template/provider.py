@@ -24,6 +24,7 @@ TEMPLATES = {
         ),
         "dense": f"{_CPU}.matmul:DenseTemplate",
         "batch_matmul": f"{_CPU}.matmul:BatchMatmulTemplate",
+        "attention": f"{_CPU}.attention:AttentionTemplate",
     },
     "cuda": {
         "conv2d": f"{_GPU}.implicit_gemm:convolution_template",
