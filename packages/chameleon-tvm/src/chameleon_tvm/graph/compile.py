@@ -1,11 +1,13 @@
-"""A prepared network with its tuned kernels, compiled for Relax's virtual machine."""
+"""A prepared network with its tuned kernels, compiled to a call sequence or Relax bytecode."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
+import structlog
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
@@ -13,10 +15,15 @@ from chameleon_tvm.graph.defaults import OURS, with_default_schedules
 from chameleon_tvm.graph.kernels import ChainKernel, Kernels
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.sequence.calls import NotStatic, sequence_of
+from chameleon_tvm.graph.sequence.library import SequenceExecutable
+from chameleon_tvm.graph.sequence.variants import with_variants
 from chameleon_tvm.lowering import PLAIN_LOOPS
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.emit import with_shapes
 from chameleon_tvm.targets import tvm_target
+
+log = structlog.get_logger()
 
 _PLAIN = "chameleon.plain_loops"
 _PIPELINE = "chameleon-network"
@@ -24,8 +31,23 @@ _OPAQUE = 8
 """``OpPatternKind``: nothing may be fused with it."""
 
 
-def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str) -> Any:
-    """A ``relax.Executable`` of the network.
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledNetwork:
+    """A network that can be written into a folder.
+
+    Attributes:
+        executable: has ``export_library``.
+        virtual_machine: why Relax's virtual machine runs it; None where nothing has to.
+    """
+
+    executable: Any
+    virtual_machine: str | None = None
+
+
+def compiled(
+    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
+) -> CompiledNetwork:
+    """The network for a target.
 
     Args:
         module: what ``prepared`` returned.
@@ -49,9 +71,33 @@ def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
             passes.FuseTIR(),
             passes.DeadCodeElimination(),
             with_default_schedules,
+            relax.backend.DispatchSampling(),
+            relax.backend.DispatchSortScan(),
+            passes.LegalizeOps(),
+            passes.RewriteDataflowReshape(),
+            passes.DeadCodeElimination(),
         ):
             module = one(module)
-        return relax.build(module, resolved, tir_pipeline=_PIPELINE)
+        try:
+            return CompiledNetwork(executable=_call_sequence(module, resolved))
+        except NotStatic as reason:
+            log.info("network_needs_the_virtual_machine", because=str(reason))
+            executable = relax.build(module, resolved, tir_pipeline=_PIPELINE)
+            return CompiledNetwork(executable=executable, virtual_machine=str(reason))
+
+
+def _call_sequence(module: Any, target: Any) -> SequenceExecutable:
+    """The network as calls of kernels.
+
+    Raises:
+        NotStatic: it is more than that.
+    """
+    sequence = sequence_of(module)
+    functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    sequence, placed = with_variants(sequence, functions)
+    named = {name: one.with_attr("global_symbol", name) for name, one in placed.items()}
+    library = tvm.compile(tvm.IRModule(named), target=target, tir_pipeline=_PIPELINE)
+    return SequenceExecutable(kernels=library, sequence=sequence)
 
 
 def untuned(module: Any, target: str) -> Any:
