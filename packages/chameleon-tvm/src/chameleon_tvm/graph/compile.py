@@ -17,7 +17,9 @@ from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.sequence.calls import NotStatic, sequence_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
+from chameleon_tvm.graph.sequence.marks import settled, with_marks
 from chameleon_tvm.graph.sequence.variants import with_variants
+from chameleon_tvm.graph.sequence.views import with_views
 from chameleon_tvm.lowering import PLAIN_LOOPS
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.emit import with_shapes
@@ -65,12 +67,13 @@ def compiled(
         for one in (
             # Exponentials as polynomials, which fit vectors; libm is called for each number.
             passes.FastMathTransform(),
+            with_marks,
             passes.LegalizeOps(),
             passes.AnnotateTIROpPattern(),
+            settled,
             passes.FuseOps(),
             passes.FuseTIR(),
             passes.DeadCodeElimination(),
-            with_default_schedules,
             relax.backend.DispatchSampling(),
             relax.backend.DispatchSortScan(),
             passes.LegalizeOps(),
@@ -82,6 +85,7 @@ def compiled(
             return CompiledNetwork(executable=_call_sequence(module, resolved))
         except NotStatic as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
+            module = with_default_schedules(module)
             executable = relax.build(module, resolved, tir_pipeline=_PIPELINE)
             return CompiledNetwork(executable=executable, virtual_machine=str(reason))
 
@@ -94,9 +98,12 @@ def _call_sequence(module: Any, target: Any) -> SequenceExecutable:
     """
     sequence = sequence_of(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
-    sequence, placed = with_variants(sequence, functions)
-    named = {name: one.with_attr("global_symbol", name) for name, one in placed.items()}
-    library = tvm.compile(tvm.IRModule(named), target=target, tir_pipeline=_PIPELINE)
+    sequence, functions = with_views(sequence, functions)
+    sequence, functions = with_variants(sequence, functions)
+    named = {name: one.with_attr("global_symbol", name) for name, one in functions.items()}
+    # Strides of views decide on vectors, so that schedules come last.
+    kernels = with_default_schedules(tvm.IRModule(named))
+    library = tvm.compile(kernels, target=target, tir_pipeline=_PIPELINE)
     return SequenceExecutable(kernels=library, sequence=sequence)
 
 

@@ -88,8 +88,10 @@ def _schedule_block(schedule: Schedule, block: Any) -> None:
 
 def _schedule_elementwise(schedule: Schedule, block: Any) -> None:
     size = _size(schedule, block)
-    fused = schedule.fuse(*schedule.get_loops(block))
-    lanes = _lanes(size)
+    loops = schedule.get_loops(block)
+    # Across the gaps of a view there are no vectors.
+    lanes = _lanes(int(schedule.get(loops[-1]).extent) if _has_gaps(schedule.get(block)) else size)
+    fused = schedule.fuse(*loops)
     if lanes > 1:
         fused, vector = schedule.split(fused, [None, lanes])
         schedule.vectorize(vector)
@@ -138,6 +140,11 @@ def _schedule_nest(
     if size >= _WORTH_A_THREAD:
         schedule.parallel(fused)
     schedule.decompose_reduction(block, sums[0])
+
+
+def _has_gaps(block: Any) -> bool:
+    """Whether a block reads or writes part of a larger tensor."""
+    return any(len(region.source.ty.strides) for region in (*block.reads, *block.writes))
 
 
 def _contiguous(block: Any, reduced: list[int]) -> bool:

@@ -120,9 +120,7 @@ def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     return at if best is None else best
 
 
-def _lifetimes(
-    sequence: CallSequence, returned: Mapping[Storage, int]
-) -> dict[Storage, Interval]:
+def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[Storage, Interval]:
     alive: dict[Storage, Interval] = {}
 
     def use(tensor: Tensor, number: int) -> None:

@@ -120,11 +120,15 @@ def _placement(tensor: Tensor, *, given: bool) -> Placement:
 
 
 def _buffer(buffer: Buffer, placement: Placement) -> Buffer:
+    strides = None
+    if placement.strides is not None:
+        kind = str(buffer.ty.shape[0].ty.dtype)
+        strides = [tirx.IntImm(kind, stride) for stride in placement.strides]
     return tirx.decl_buffer(
         buffer.ty.shape,
         str(buffer.ty.dtype),
         str(buffer.name),
-        strides=None if placement.strides is None else list(placement.strides),
+        strides=strides,
         data_alignment=placement.alignment,
         scope=str(buffer.ty.storage_scope),
     )
