@@ -198,7 +198,7 @@ class _Reader:
         return writes if several else writes[0]
 
     def _viewed(self, call: Any, variable: Any) -> Tensor:
-        source = self._value(call.args[0], None)
+        source: Tensor = self._value(call.args[0], None)
         shape = _shape(variable.ty if variable is not None else call.ty)
         made = attrs.evolve(source, shape=shape, strides=dense_strides(shape))
         if made.size != source.size:

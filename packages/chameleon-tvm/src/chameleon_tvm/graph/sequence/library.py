@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 from chameleon_core.errors import ChameleonError
 
-from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence
 from chameleon_tvm.graph.sequence.plan import planned
 from chameleon_tvm.graph.sequence.source import tables, write_weights

@@ -62,6 +62,7 @@ class _Marker(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
+        value: int | list[int] | None
         if name == "relax.concat" and isinstance(call.args[0], relax.Tuple):
             arrays = list(call.args[0].fields)
             mark, value = CONCAT, _axis(call.attrs.axis, call)
@@ -195,10 +196,9 @@ def _first_indices(call: Any) -> list[int] | None:
     source, *lists = call.args
     if len(lists) < 3 or not all(isinstance(one, relax.Tuple) for one in lists):  # noqa: PLR2004
         return None
-    numbers = [[getattr(field, "value", None) for field in one.fields] for one in lists]
-    if any(number is None for one in numbers for number in one):
+    if not all(hasattr(field, "value") for one in lists for field in one.fields):
         return None
-    axes, begins, _, *steps = numbers
+    axes, begins, _, *steps = ([int(field.value) for field in one.fields] for one in lists)
     if any(step != 1 for one in steps for step in one):
         return None
     first = [0] * len(source.ty.shape)

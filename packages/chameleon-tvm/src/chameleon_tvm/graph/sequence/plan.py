@@ -151,7 +151,7 @@ def _weights(
         storage = tensor.storage
         if storage.constant is None or storage in offsets:
             continue
-        digest = hashlib.blake2b(storage.constant.reshape(-1).view(np.uint8)).digest()
+        digest = hashlib.blake2b(storage.constant.reshape(-1).view(np.uint8).data).digest()
         if digest not in known:
             known[digest] = end
             blobs.append((end, storage.constant))

@@ -70,7 +70,8 @@ class _Tables:
             for tensor, number in numbers.items()
             if self._place(tensor)[0] in {"INPUT", "OUTPUT"}
         ]
-        passed, calls = [], []
+        passed: list[int] = []
+        calls = []
         for call in sequence.calls:
             calls.append(f"{{{_entry_of(call.symbol)}, {len(passed)}, {len(call.arguments)}}}")
             passed += [numbers[tensor] for tensor in call.arguments]

@@ -18,6 +18,7 @@ from chameleon_tvm.graph.sequence.accesses import takes_strides
 from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.marks import CONCAT, SLICE, SPLIT, mark_of
 from chameleon_tvm.graph.sequence.strides import Shape, reshaped_strides
+from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.quick_tvm import te
 
 Function = Any
@@ -140,7 +141,7 @@ class _Views:
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"
         if name not in self.functions:
             array = te.placeholder(*key, "source")
-            made = te.compute(source.shape, lambda *indices: array(*indices), "copy")
+            made = tvm.topi.identity(array)
             self.functions[name] = te.create_prim_func([array, made]).without_attr("global_symbol")
         return Call(kernel=name, reads=(source,), writes=(target,))
 
