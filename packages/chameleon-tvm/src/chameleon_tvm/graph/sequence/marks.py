@@ -99,7 +99,8 @@ def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -
             first = [start if axis == value else 0 for axis in range(len(shape))]
             made.append(_part(inputs[0], shape, first, f"split{number}"))
             start += shape[value]
-    return te.create_prim_func([*inputs, *made])
+    # Relax counts in 64 bits, and TVM fuses only what counts alike.
+    return te.create_prim_func([*inputs, *made], index_dtype_override="int64")
 
 
 def _part(source: Any, shape: list[int], first: Any, name: str) -> Any:
@@ -166,7 +167,8 @@ class _Neighbours:
         if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
             return
         kernel, arguments = value.args[0], value.args[1].fields
-        if relax.analysis.has_reshape_pattern(self._module[kernel]) and len(arguments) == 1:
+        moves = self._pattern(kernel) == _INJECTIVE and len(arguments) == 1
+        if moves and relax.analysis.has_reshape_pattern(self._module[kernel]):
             self._same[binding.var] = arguments[0]
             return
         self._calls.append((binding.var, value))

@@ -120,7 +120,7 @@ def _placement(tensor: Tensor, *, given: bool) -> Placement:
 
 
 def _buffer(buffer: Buffer, placement: Placement) -> Buffer:
-    strides = None
+    strides = list(buffer.ty.strides)
     if placement.strides is not None:
         kind = str(buffer.ty.shape[0].ty.dtype)
         strides = [tirx.IntImm(kind, stride) for stride in placement.strides]
@@ -129,6 +129,8 @@ def _buffer(buffer: Buffer, placement: Placement) -> Buffer:
         str(buffer.ty.dtype),
         str(buffer.name),
         strides=strides,
+        elem_offset=buffer.ty.elem_offset,
+        offset_factor=int(buffer.ty.offset_factor),
         data_alignment=placement.alignment,
         scope=str(buffer.ty.storage_scope),
     )

@@ -14,11 +14,11 @@ from typing import Any
 
 import attrs
 
+from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.graph.sequence.accesses import takes_strides
 from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.marks import CONCAT, SLICE, SPLIT, mark_of
 from chameleon_tvm.graph.sequence.strides import Shape, reshaped_strides
-from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.quick_tvm import te
 
 Function = Any
