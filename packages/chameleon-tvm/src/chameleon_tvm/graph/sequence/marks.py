@@ -18,8 +18,9 @@ CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
 
 _MARKS = (CONCAT, SPLIT, SLICE)
 _PATTERN = "op_pattern"
-_INJECTIVE, _OPAQUE = 2, 8
-"""``OpPatternKind``: what is at most injective is fused with its like, an opaque one with none."""
+_INJECTIVE, _FUSIBLE, _OPAQUE = 2, 4, 8
+"""``OpPatternKind``: what is at most injective is fused with its like, a product or convolution
+with the element-wise operators after it, an opaque function with none."""
 
 
 def with_marks(module: Any) -> Any:
@@ -135,6 +136,7 @@ class _Neighbours:
         self._same: dict[Any, Any] = {}
         """Fields of tuples and reshaped values, by what they are of."""
         self._made: dict[Any, Any] = {}
+        """Calls of kernels by what they compute."""
         self._read: dict[Any, list[Any]] = defaultdict(list)
         body = module["main"].body
         for block in body.blocks:
@@ -148,14 +150,14 @@ class _Neighbours:
             mark = mark_of(self._module[call.args[0]])
             readers = self._read[variable]
             if mark == CONCAT:
-                made = [self._made.get(self._root(part)) for part in call.args[1].fields]
+                parts = [self._root(part) for part in call.args[1].fields]
                 moved_anyway = (
                     len(readers) == 1
                     and self._pattern(readers[0]) == _INJECTIVE
                     and mark_of(self._module[readers[0]]) is None
                     and variable not in self._returned
                 )
-                if not moved_anyway and any(map(self._heavy, made)):
+                if not moved_anyway and any(map(self._by_heavy, parts)):
                     yield call.args[0]
             elif mark is not None and any(map(self._heavy, readers)):
                 yield call.args[0]
@@ -172,7 +174,7 @@ class _Neighbours:
             self._same[binding.var] = arguments[0]
             return
         self._calls.append((binding.var, value))
-        self._made[binding.var] = kernel
+        self._made[binding.var] = value
         for argument in arguments:
             self._read[self._root(argument)].append(kernel)
 
@@ -184,9 +186,30 @@ class _Neighbours:
     def _pattern(self, kernel: Any) -> int:
         return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
 
+    def _by_heavy(self, value: Any) -> bool:
+        """Whether a heavy kernel computes a value, also one that what follows is fused into."""
+        made = self._made.get(value)
+        if made is None:
+            return False
+        pattern = self._pattern(made.args[0])
+        if pattern > _INJECTIVE:
+            return True
+        sources = [self._root(argument) for argument in made.args[1].fields]
+        return pattern < _INJECTIVE and any(
+            self._fusible(source) and len(self._read[source]) == 1 for source in sources
+        )
+
+    def _fusible(self, value: Any) -> bool:
+        """Whether element-wise operators after a value become part of the kernel before it."""
+        made = self._made.get(value)
+        if made is None:
+            return False
+        pattern = self._pattern(made.args[0])
+        return pattern == _FUSIBLE or (pattern < _INJECTIVE and self._by_heavy(value))
+
     def _heavy(self, kernel: Any) -> bool:
         """Whether TVM fuses moves into no such kernel: a product, a reduction, a tuned one."""
-        return kernel is not None and self._pattern(kernel) > _INJECTIVE
+        return self._pattern(kernel) > _INJECTIVE
 
 
 def _axis(axis: Any, value: Any) -> int:

@@ -76,23 +76,24 @@ class _Views:
     def replace_concatenations(self) -> None:
         """Replace concatenations, from the last to the first: results may be parts of others."""
         for place in range(len(self.calls) - 1, -1, -1):
-            for call in self.calls[place]:
-                if mark_of(self.functions[call.kernel]) == CONCAT:
-                    self.calls[place] = self._parts_copied(place, call)
+            kernels = [call.kernel for call in self.calls[place]]
+            if len(kernels) == 1 and mark_of(self.functions[kernels[0]]) == CONCAT:
+                self.calls[place] = self._parts_copied(place)
 
-    def _parts_copied(self, place: int, call: Call) -> list[Call]:
+    def _parts_copied(self, place: int) -> list[Call]:
         """Copies of those parts of a concatenation that cannot lie in its result."""
-        self.calls[place] = []
+        [call] = self.calls[place]
         axis = int(self.functions[call.kernel].attrs[CONCAT])
-        [result] = call.writes
         copies = []
         start = 0
-        for part in call.reads:
+        for number in range(len(call.reads)):
+            # Of a part that is there twice, the second has moved with the first.
+            [call] = self.calls[place]
+            part, [result] = call.reads[number], call.writes
             view = _part_of(result, part.shape, _at(start, axis, part))
             start += part.shape[axis]
-            # What is a part twice, or of two results, is no longer whole the second time.
             free = part.storage.written and part.whole and part.storage not in self._returned
-            if not free or not self._moved(part, view):
+            if not free or part.storage is result.storage or not self._moved(part, view):
                 copies.append(self._copy(call.kernel, part, view))
         return copies
 
