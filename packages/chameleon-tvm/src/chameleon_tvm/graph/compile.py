@@ -1,11 +1,13 @@
-"""A prepared network with its tuned kernels, compiled for Relax's virtual machine."""
+"""A prepared network with its tuned kernels, compiled to a call sequence or Relax bytecode."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
+import structlog
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
@@ -13,11 +15,18 @@ from chameleon_tvm.graph.defaults import OURS, with_default_schedules
 from chameleon_tvm.graph.kernels import ChainKernel, Kernels
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.sequence.calls import NotStatic, sequence_of
+from chameleon_tvm.graph.sequence.library import SequenceExecutable
+from chameleon_tvm.graph.sequence.marks import settled, with_marks
+from chameleon_tvm.graph.sequence.variants import with_variants
+from chameleon_tvm.graph.sequence.views import with_views
 from chameleon_tvm.lowering import PLAIN_LOOPS
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import LANES, loops_of
 from chameleon_tvm.spaces.template.emit import with_shapes
 from chameleon_tvm.targets import tvm_target
+
+log = structlog.get_logger()
 
 _PLAIN = "chameleon.plain_loops"
 _PIPELINE = "chameleon-network"
@@ -25,8 +34,23 @@ _OPAQUE = 8
 """``OpPatternKind``: nothing may be fused with it."""
 
 
-def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str) -> Any:
-    """A ``relax.Executable`` of the network.
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledNetwork:
+    """A network that can be written into a folder.
+
+    Attributes:
+        executable: has ``export_library``.
+        virtual_machine: why Relax's virtual machine runs it; None where nothing has to.
+    """
+
+    executable: Any
+    virtual_machine: str | None = None
+
+
+def compiled(
+    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
+) -> CompiledNetwork:
+    """The network for a target.
 
     Args:
         module: what ``prepared`` returned.
@@ -42,15 +66,44 @@ def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
     ):
         module = with_kernels(module, chains, kernels.of)
         for one in (
+            with_marks,
             passes.LegalizeOps(),
             passes.AnnotateTIROpPattern(),
+            settled,
             passes.FuseOps(),
             passes.FuseTIR(),
             passes.DeadCodeElimination(),
-            lambda whole: with_default_schedules(whole, target),
+            relax.backend.DispatchSampling(),
+            relax.backend.DispatchSortScan(),
+            passes.LegalizeOps(),
+            passes.RewriteDataflowReshape(),
+            passes.DeadCodeElimination(),
         ):
             module = one(module)
-        return relax.build(module, resolved, tir_pipeline=_PIPELINE)
+        try:
+            return CompiledNetwork(executable=_call_sequence(module, target))
+        except NotStatic as reason:
+            log.info("network_needs_the_virtual_machine", because=str(reason))
+            module = with_default_schedules(module, target)
+            executable = relax.build(module, resolved, tir_pipeline=_PIPELINE)
+            return CompiledNetwork(executable=executable, virtual_machine=str(reason))
+
+
+def _call_sequence(module: Any, target: str) -> SequenceExecutable:
+    """The network as calls of kernels.
+
+    Raises:
+        NotStatic: it is more than that.
+    """
+    sequence = sequence_of(module)
+    functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    sequence, functions = with_views(sequence, functions)
+    sequence, functions = with_variants(sequence, functions)
+    named = {name: one.with_attr("global_symbol", name) for name, one in functions.items()}
+    # Strides of views decide on vectors, so that schedules come last.
+    kernels = with_default_schedules(tvm.IRModule(named), target)
+    library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=_PIPELINE)
+    return SequenceExecutable(kernels=library, sequence=sequence)
 
 
 def untuned(module: Any, target: str) -> Any:

@@ -55,6 +55,7 @@ class Making:
         winners = {winner.task.key: winner for winner in delivery.winners}
         self.kernels = Kernels(winners, delivery.space, delivery.target)
         temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
+        self._virtual_machine: str | None = None
         self._scratch = Path(stack.enter_context(temporary))
         rng = np.random.default_rng(0)
         self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
@@ -73,14 +74,19 @@ class Making:
         made = manifest_of(
             self._module, self._chains, self.kernels, delivery.target, delivery.threads
         )
-        return {**made, "layout": self._frontend.choice.to_json()}
+        return {
+            **made,
+            "layout": self._frontend.choice.to_json(),
+            "virtual_machine": self._virtual_machine,
+        }
 
     def compile(self, kernels: Kernels, name: str) -> Path:
         """The network with some kernels in a folder of its own."""
         log.info("compiling_network", kernels=len(kernels.keys), chains=len(self._chains))
-        executable = compiled(self._module, self._chains, kernels, self._delivery.target)
+        made = compiled(self._module, self._chains, kernels, self._delivery.target)
+        self._virtual_machine = made.virtual_machine
         folder = self._scratch / name
-        write_package(folder, executable, self.manifest())
+        write_package(folder, made.executable, self.manifest())
         return folder
 
     def best_in_place(self) -> Path | None:

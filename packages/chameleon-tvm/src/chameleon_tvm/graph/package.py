@@ -70,7 +70,7 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
 
     Args:
         folder: made where it is missing.
-        executable: a ``relax.Executable``; weights are part of it.
+        executable: a ``relax.Executable`` or ``SequenceExecutable``; weights are part of it.
         manifest: what ``manifest_of`` made.
     """
     folder.mkdir(parents=True, exist_ok=True)

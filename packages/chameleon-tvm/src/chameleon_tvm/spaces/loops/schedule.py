@@ -272,7 +272,7 @@ def _same_places(block: Any) -> bool:
     """Whether every number is computed from the numbers at its own place, and from constants."""
     [write] = block.writes
     wanted = [one.min for one in write.region]
-    if _computes_with_places(block):
+    if _has_gaps(block) or _computes_with_places(block):
         return False
     extents = [int(extent) for extent in write.source.shape]
     return all(
@@ -286,6 +286,11 @@ def _same_places(block: Any) -> bool:
         or math.prod(int(extent) for extent in read.source.shape) == 1
         for read in block.reads
     )
+
+
+def _has_gaps(block: Any) -> bool:
+    """Whether a block reads or writes part of a larger array."""
+    return any(len(region.source.ty.strides) for region in (*block.reads, *block.writes))
 
 
 def _computes_with_places(block: Any) -> bool:

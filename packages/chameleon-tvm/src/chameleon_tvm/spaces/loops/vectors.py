@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chameleon_tvm.quick_tvm import tirx, tvm
@@ -109,12 +109,10 @@ def _vector_loop(loop: Any, lanes: int) -> Any | None:
     extent, store = int(loop.extent), loop.body
     if extent < lanes or not _computes(store.value, loop.loop_var):
         return None
-    steps = [_step(index, loop.loop_var) for index in store.indices]
-    if steps and steps[-1] == 1 and not any(steps[:-1]):
+    step = _stride(store.buffer, store.indices, loop.loop_var)
+    if step == 1:
         return _mapped(loop, store, extent, lanes)
-    if not any(step is None or step for step in steps):
-        return _reduced(loop, store, extent, lanes)
-    return None
+    return _reduced(loop, store, extent, lanes) if step == 0 else None
 
 
 def _mapped(loop: Any, store: Any, extent: int, lanes: int) -> Any:
@@ -203,9 +201,7 @@ def _computes(value: Any, variable: Any) -> bool:
     def visit(node: Any) -> None:
         nonlocal found
         if isinstance(node, tvm.ir.TensorLoad):
-            steps = [_step(index, variable) for index in node.indices]
-            contiguous = not any(steps[:-1]) and (not steps or steps[-1] in {0, 1})
-            found = found and contiguous and None not in steps
+            found = found and _stride(node.source, node.indices, variable) in {0, 1}
         elif isinstance(node, tirx.Select):
             found = found and not uses(node.condition, variable)
         elif isinstance(node, tvm.ir.Call) and "if_then_else" in str(node.op):
@@ -215,6 +211,21 @@ def _computes(value: Any, variable: Any) -> bool:
 
     walk(value, visit)
     return found
+
+
+def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
+    """By how many elements a place in memory moves with a variable; None where that varies.
+
+    Only the last index may move: vectors lie along the last axis.
+    """
+    steps = [_step(index, variable) for index in indices]
+    if any(step != 0 for step in steps[:-1]) or not steps:
+        return None if steps else 0
+    last = steps[-1]
+    strides = list(buffer.ty.strides)
+    if last is None or not last or not strides:
+        return last
+    return last * int(strides[-1]) if isinstance(strides[-1], tirx.IntImm) else None
 
 
 def _step(index: Any, variable: Any) -> int | None:
