@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import shlex
 from functools import cache
 from pathlib import Path
@@ -12,12 +11,16 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.cores import usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
+from chameleon_core.processor import own_architecture
 from chameleon_core.stages import TargetResolver
 
+from chameleon_tvm.cpus.naming import native_name
 from chameleon_tvm.gpus import with_limits
 from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
+from chameleon_tvm.remote.linking import architecture
 
 _HINT = (
     "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "
@@ -118,9 +121,9 @@ def _typed(name: str, kind: str, value: str) -> Any:
 def _canonical(value: dict[str, Any]) -> str:
     """A target's values as JSON with sorted keys, ``native`` replaced and defaults filled in."""
     if value["kind"] == "llvm":
-        if value.get("mcpu") == "native":
-            value["mcpu"] = str(codegen.llvm_get_system_cpu())
         triple = str(value.get("mtriple", codegen.llvm_get_system_triple()))
+        if value.get("mcpu") == "native":
+            value = _with_native(value, triple)
         mcpu = value.get("mcpu")
         if mcpu is not None and not codegen.llvm_is_valid_cpu(mcpu, triple):
             cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
@@ -129,7 +132,7 @@ def _canonical(value: dict[str, Any]) -> str:
                 f"LLVM knows no CPU {mcpu!r} for {triple}",
                 hint=f"Did you mean {' or '.join(near)}?" if near else "Use -mcpu=native.",
             )
-        value.setdefault("num-cores", len(os.sched_getaffinity(0)))
+        value.setdefault("num-cores", len(usable_cores()))
     if value["kind"] == "cuda":
         value = with_limits(value, device=tvm.runtime.device("cuda").exist)
     try:
@@ -140,6 +143,18 @@ def _canonical(value: dict[str, Any]) -> str:
     # Features follow from the CPU; TVM computes them again and refuses them as input.
     kept = {k: v for k, v in resolved.items() if v != "" and not k.startswith("feature.")}
     return json.dumps(kept, sort_keys=True)
+
+
+def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
+    """A target for this machine's CPU; features that the user adds come after its own."""
+    if architecture(triple) != own_architecture():
+        raise TargetError(
+            f"'native' is this machine's CPU, and the target is built for {triple}",
+            hint="Name the CPU that kernels run on, such as -mcpu=cortex-a72.",
+        )
+    options = native_name().options()
+    mattr = [*options.get("mattr", ()), *value.get("mattr", ())]
+    return {**value, **options, **({"mattr": mattr} if mattr else {})}
 
 
 @cache
