@@ -66,7 +66,7 @@ def test_a_guest_of_granite_rapids_has_amx_and_bfloat16():
 
 
 def test_what_a_guess_knows_beyond_the_flags_is_kept():
-    """Linux shows no amx-fp16: the model number alone tells a Granite Rapids from its forerunner."""
+    """Linux shows no amx-fp16: the model number alone tells a Granite Rapids."""
     assert name_of(recorded("graniterapids-guest"), "graniterapids", X86) == CpuName(
         mcpu="graniterapids"
     )

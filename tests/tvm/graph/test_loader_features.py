@@ -1,4 +1,4 @@
-"""The loader that is delivered with a network goes by the processor's flags, as the package does."""
+"""The loader delivered with a network goes by the processor's flags."""
 
 import pytest
 from chameleon_tvm.cpus.features import LINUX_NAMES

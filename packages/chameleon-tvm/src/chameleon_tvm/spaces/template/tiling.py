@@ -91,7 +91,7 @@ class ConvolutionTiling:
         info, geometry = self.info, self.geometry
         positions = geometry.out[0] * geometry.out[1]
         vectors = max(self.vectors)
-        enough = min(info.vector_registers // 4, positions * vectors)
+        enough = min(self._enough_sums(), positions * vectors)
         return (
             Constraint(
                 reason=f"the tile needs more than {info.vector_registers} vector registers",
@@ -116,6 +116,26 @@ class ConvolutionTiling:
                 holds=lambda v: v["channel_block"] % v.get("unroll", 1) == 0,
             ),
         )
+
+    def _enough_sums(self) -> int:
+        """Sums that hide a multiply-add's latency, or the most that any tile offered here has."""
+        info = self.info
+        rows, columns, vectors = (
+            grid.ravel() for grid in np.meshgrid(self.knobs[0].options, self.columns, self.vectors)
+        )
+        fit = self._registers(rows * columns, vectors) <= info.vector_registers
+        most = int((rows * columns * vectors)[fit].max(initial=1))
+        return min(most, max(info.vector_registers // 4, info.sums_in_flight))
+
+    def _registers(self, positions: Any, vectors: Any) -> Any:
+        """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""
+        info = self.info
+        # A broadcast that several vectors multiply with gets a register of its own; one that
+        # a single vector multiplies with is a memory operand where the target has those.
+        broadcast = (vectors > 1) | (not broadcast_is_operand(info))
+        # So is a weight that a single position multiplies with.
+        weights = np.where(info.memory_operands & (positions == 1), 0, vectors)
+        return positions * vectors + weights + broadcast
 
     @property
     def reduced(self) -> int:
@@ -144,11 +164,7 @@ class ConvolutionTiling:
         fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
         return Estimates(
             accumulators=positions * vectors,
-            # A broadcast that several vectors multiply with gets a register of its own; one that
-            # a single vector multiplies with is a memory operand where the target has those.
-            registers=positions * vectors
-            + vectors
-            + ((vectors > 1) | (not broadcast_is_operand(info))),
+            registers=self._registers(positions, vectors),
             loads_per_fma=(positions + vectors) / (positions * vectors),
             waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
             tasks=tasks,
