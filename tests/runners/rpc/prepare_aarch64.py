@@ -1,7 +1,7 @@
 """Puts an aarch64 Linux with Python and TVM into a folder, for ``qemu-aarch64`` to run.
 
 Packages come from Debian (python3.11 and what it loads), wheels from PyPI: the very version of TVM
-that is installed here. Nothing is installed on this machine, but it has to be a Debian with network.
+that is installed here. Nothing is installed on this machine, which has to be a Debian with network.
 
     python tests/runners/rpc/prepare_aarch64.py FOLDER
 """

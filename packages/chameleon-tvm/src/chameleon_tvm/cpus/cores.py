@@ -77,7 +77,7 @@ _A72 = attrs.evolve(
 _N1 = attrs.evolve(_ARM, fma_latency=2)
 _V1 = attrs.evolve(_N1, fma_units=4, fma_bytes=64, load_units=3, load_bytes=48, l2_rate=32.0)
 _APPLE = attrs.evolve(
-    _ARM, fma_units=4, fma_bytes=64, load_units=3, load_bytes=48, fma_latency=4, l2_rate=32.0,
+    _ARM, fma_units=4, fma_bytes=64, load_units=3, load_bytes=48, l2_rate=32.0, l3_rate=16.0,
     memory_rate=16.0, l1_bytes=128 * _KIB, l2_bytes=12 * _MIB, l3_bytes=12 * _MIB,
 )  # fmt: skip
 _A64FX = attrs.evolve(

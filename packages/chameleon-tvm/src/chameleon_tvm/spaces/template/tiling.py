@@ -91,7 +91,9 @@ class ConvolutionTiling:
         info, geometry = self.info, self.geometry
         positions = geometry.out[0] * geometry.out[1]
         vectors = max(self.vectors)
-        enough = min(self._enough_sums(), positions * vectors)
+        # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
+        # may have no tile with more.
+        enough = min(info.vector_registers // 4, positions * vectors)
         return (
             Constraint(
                 reason=f"the tile needs more than {info.vector_registers} vector registers",
@@ -116,16 +118,6 @@ class ConvolutionTiling:
                 holds=lambda v: v["channel_block"] % v.get("unroll", 1) == 0,
             ),
         )
-
-    def _enough_sums(self) -> int:
-        """Sums that hide a multiply-add's latency, or the most that any tile offered here has."""
-        info = self.info
-        rows, columns, vectors = (
-            grid.ravel() for grid in np.meshgrid(self.knobs[0].options, self.columns, self.vectors)
-        )
-        fit = self._registers(rows * columns, vectors) <= info.vector_registers
-        most = int((rows * columns * vectors)[fit].max(initial=1))
-        return min(most, max(info.vector_registers // 4, info.sums_in_flight))
 
     def _registers(self, positions: Any, vectors: Any) -> Any:
         """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""
