@@ -13,6 +13,7 @@ from chameleon_core.processor import own_architecture
 
 from chameleon_tvm.cpus.cores import core_of
 from chameleon_tvm.cpus.features import architecture_of
+from chameleon_tvm.cpus.memory import kept_memory_rate
 from chameleon_tvm.cpus.naming import native_name
 from chameleon_tvm.quick_tvm import Target, codegen
 
@@ -37,7 +38,7 @@ class TargetInfo:
         broadcasts_per_cycle: single elements loaded into all lanes.
         l2_bytes_per_cycle: sustained, from the second-level cache.
         l3_bytes_per_cycle: sustained, from the last-level cache.
-        memory_bytes_per_cycle: from memory, all cores at work.
+        memory_bytes_per_cycle: from memory, all cores at work: as ``cpus.memory`` keeps it.
         l1_bytes: data cache of a core.
         l2_bytes: second-level cache of a core.
         l3_bytes: last-level cache that the core reaches, shared.
@@ -92,10 +93,11 @@ def describe(target: Target, values: Mapping[str, Any]) -> TargetInfo:
     mcpu = str(values.get("mcpu", ""))
     core = core_of(mcpu, architecture)
     vector_bytes, registers, fma = _vectors(target, architecture)
-    here = architecture == own_architecture() and mcpu == native_name().mcpu
+    here = is_this_cpu(target, values)
     usual = core.l1_bytes, core.l2_bytes, core.l3_bytes
     l1, l2, l3 = (_sysfs_caches() if here else None) or usual
     cores = int(values.get("num-cores", 1))
+    memory = kept_memory_rate(mcpu, cores) if here else None
     return TargetInfo(
         vector_bytes=vector_bytes,
         vector_registers=registers,
@@ -108,12 +110,18 @@ def describe(target: Target, values: Mapping[str, Any]) -> TargetInfo:
         broadcasts_per_cycle=float(core.load_units),
         l2_bytes_per_cycle=core.l2_rate,
         l3_bytes_per_cycle=core.l3_rate,
-        memory_bytes_per_cycle=core.memory_rate,
+        memory_bytes_per_cycle=core.memory_rate if memory is None else memory,
         l1_bytes=l1,
         l2_bytes=l2,
         l3_bytes=l3,
         cores=cores,
     )
+
+
+def is_this_cpu(target: Target, values: Mapping[str, Any]) -> bool:
+    """Whether a target names the CPU of this machine."""
+    same = architecture_of(target) == own_architecture()
+    return same and values.get("mcpu") == native_name().mcpu
 
 
 def _per_cycle(units: int, total_bytes: int, vector_bytes: int) -> float:
