@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.processor import Processor, parse_cpuinfo, this_processor
+from chameleon_tvm.cpus import naming
 from chameleon_tvm.cpus.features import (
     LINUX_NAMES,
     hidden_features,
@@ -136,3 +137,9 @@ def test_this_machine_can_run_what_native_means():
     assert used <= host_features()
     if this_processor() is not None:
         assert used == host_features()
+
+
+def test_the_names_to_choose_from_are_llvms():
+    for names in (*naming._FAMILIES.values(), naming._ANY_X86):
+        assert all(codegen.llvm_is_valid_cpu(name, X86) for name in names)
+    assert all(codegen.llvm_is_valid_cpu(name, ARM) for name in naming._ARM_PARTS.values())
