@@ -3,12 +3,49 @@
 import json
 import os
 import pathlib
+import platform
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm.target import codegen
+
+CPUINFO = pathlib.Path("/proc/cpuinfo")
+FLAGS = {
+    "sse3": "pni",
+    "lzcnt": "abm",
+    "bmi": "bmi1",
+    "neon": "asimd",
+    "lse": "atomics",
+    "rdm": "asimdrdm",
+    "fullfp16": "asimdhp",
+    "fp16fml": "asimdfhm",
+    "dotprod": "asimddp",
+    "complxnum": "fcma",
+}
+"""LLVM's features -> flags of ``CPUINFO``, where more than ``.``, ``-`` and ``_`` differ."""
+
+
+def lacking_features(features: list[str]) -> list[str]:
+    """Those of LLVM's features that this machine's CPU lacks.
+
+    The flags count where the system shows them: LLVM goes by the model number, which a virtual
+    machine may change.
+    """
+    key = "Features" if platform.machine() in {"aarch64", "arm64"} else "flags"
+    told = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
+    found = re.search(rf"^{key}\s*:(.*)$", told, re.MULTILINE)
+    if found is None:
+        host = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
+        return [name for name in features if not codegen.target_has_features(name, host)]
+    flags = {_plain(flag) for flag in found[1].split()}
+    return [name for name in features if _plain(FLAGS.get(name, name)) not in flags]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[._-]", "", name)
 
 
 def load(folder: str | pathlib.Path = pathlib.Path(__file__).parent) -> Callable[..., Any]:
@@ -17,8 +54,7 @@ def load(folder: str | pathlib.Path = pathlib.Path(__file__).parent) -> Callable
     Its memory is its own, so threads may run several loaded networks, but each one at a time.
     """
     manifest = json.loads(pathlib.Path(folder, "manifest.json").read_text())
-    host = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
-    lacking = [f for f in manifest["cpu_features"] if not codegen.target_has_features(f, host)]
+    lacking = lacking_features(manifest["cpu_features"])
     if lacking:
         raise RuntimeError(f"this CPU lacks {', '.join(lacking)}, which the network was built for")
     module = tvm.runtime.load_module(str(pathlib.Path(folder, manifest["module"]).resolve()))

@@ -92,6 +92,8 @@ class ConvolutionTiling:
         info, geometry = self.info, self.geometry
         positions = geometry.out[0] * geometry.out[1]
         vectors = max(self.vectors)
+        # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
+        # may have no tile with more.
         enough = min(info.vector_registers // 4, positions * vectors)
         return (
             Constraint(
@@ -117,6 +119,16 @@ class ConvolutionTiling:
                 holds=lambda v: v["channel_block"] % v.get("unroll", 1) == 0,
             ),
         )
+
+    def _registers(self, positions: Any, vectors: Any) -> Any:
+        """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""
+        info = self.info
+        # A broadcast that several vectors multiply with gets a register of its own; one that
+        # a single vector multiplies with is a memory operand where the target has those.
+        broadcast = (vectors > 1) | (not broadcast_is_operand(info))
+        # So is a weight that a single position multiplies with.
+        weights = np.where(info.memory_operands & (positions == 1), 0, vectors)
+        return positions * vectors + weights + broadcast
 
     @property
     def reduced(self) -> int:
@@ -147,11 +159,7 @@ class ConvolutionTiling:
         fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
         return Estimates(
             accumulators=positions * vectors,
-            # A broadcast that several vectors multiply with gets a register of its own; one that
-            # a single vector multiplies with is a memory operand where the target has those.
-            registers=positions * vectors
-            + vectors
-            + ((vectors > 1) | (not broadcast_is_operand(info))),
+            registers=self._registers(positions, vectors),
             loads_per_fma=(positions + vectors) / (positions * vectors),
             waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
             tasks=tasks,
