@@ -22,11 +22,11 @@ from chameleon_core.loop.comparison import (
     winner,
 )
 from chameleon_core.loop.delivery import deliver
-from chameleon_core.loop.flights import flights_of, tasks_at_once
+from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
-from chameleon_core.loop.settling import settled
+from chameleon_core.loop.settling import settled, settling_seconds
 from chameleon_core.loop.stages import SearchStages, generator
 from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.loop.tuner import TaskTuner
@@ -107,6 +107,7 @@ class Session:
             at_once=self._at_once,
             interruption=interruption,
             publish=bus.publish,
+            seconds_before=settling_seconds(self._store),
         )
 
     def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
@@ -154,6 +155,10 @@ class Session:
         )
         try:
             measuring = Measuring(runner=self._runner, interruption=self._interruption)
+            few = guesses_at_once(pipeline.budget.tasks_at_once, batch_size=self._batch_size)
+            with flights_of(measuring, few, self._store) as flights:
+                for _ in self._tuning.first_guesses(flights, at_once=few):
+                    self._store.set_fact("seconds", self.seconds)
             with flights_of(measuring, self._at_once, self._store) as flights:
                 for _ in self._tuning.rounds(flights):
                     self._store.set_fact("seconds", self.seconds)

@@ -10,13 +10,19 @@ from chameleon_core.loop.assembly import spaces_of
 from chameleon_core.loop.comparison import stage_ref
 from chameleon_core.loop.measuring import Measuring, plain
 from chameleon_core.loop.stages import guard_of
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline, Scope
 from chameleon_core.stages import Frontend, MeasureJob, Trials
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 _SETTLED = "model"
 """Name of the fact in the run's store."""
+
+_SECONDS = "settling_seconds"
+"""Name of the fact that says how long choosing took."""
+
+SHARE = 0.2
+"""Of the wall-clock that all tasks share, what choosing between them may take."""
 
 
 def settled(
@@ -47,14 +53,21 @@ def settled(
     if kept is not None:
         return kept
     guard = guard_of(pipeline.model)
+    started = measuring.runner.now()
     with guard.call("settle what its tasks depend on"):
         found = frontend.settle(_RunnerTrials(pipeline, target, measuring))
+    store.set_fact(_SECONDS, measuring.runner.now() - started)
     if found is None:
         return None
     if not isinstance(found, dict):
         raise guard.broken(f"settled on a {type(found).__name__} instead of a mapping")
     store.set_fact(_SETTLED, found)
     return found
+
+
+def settling_seconds(store: RecordStore) -> float:
+    """Wall-clock in seconds that settling took when the run began; 0 where nothing was measured."""
+    return float(store.fact(_SECONDS) or 0.0)
 
 
 def recalled(
@@ -83,6 +96,9 @@ class _RunnerTrials(Trials):
     def __init__(self, pipeline: ResolvedPipeline, target: str, measuring: Measuring) -> None:
         self.target = target
         self.live = measuring.live
+        budget = pipeline.budget
+        shared = budget.wall_time is not None and budget.scope is Scope.NETWORK
+        self.seconds = SHARE * budget.wall_time if shared and budget.wall_time else math.inf
         self._pipeline = pipeline
         self._measuring = measuring
 
