@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -21,7 +21,7 @@ from chameleon_core.loop.comparison import (
     variants,
     winner,
 )
-from chameleon_core.loop.delivery import deliver
+from chameleon_core.loop.delivery import deliver, guesses_of
 from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
@@ -204,6 +204,7 @@ class Session:
             best=None if config is None else run.space.decode(config),
             search_seconds=None if found is None else found.cost,
             max_relative_error=None if found is None else found.max_relative_error,
+            guesses=() if run.measurements else guesses_of(run.space),
             measurements=len(run.measurements),
             failed=run.failed,
             failure=run.failure,
@@ -230,7 +231,7 @@ class Session:
         self._store.set_comparison(run.row, made)
         return made
 
-    def _deliver(self, operators: Iterable[OperatorResult]) -> NetworkResult:
+    def _deliver(self, operators: Sequence[OperatorResult]) -> NetworkResult:
         self._interruption.check()
         if not self._runner.get().live:
             return NetworkResult()  # recorded times say nothing of what would be compiled here

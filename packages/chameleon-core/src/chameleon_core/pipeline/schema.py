@@ -114,16 +114,30 @@ class Requirement:
     """A result the run must reach; where it does not, the command exits with code 5.
 
     Attributes:
+        network_ratio: smallest accepted speed of the delivered network relative to the fastest of
+            what else runs it here (rival's seconds over its own), or None.
         min_ratio: smallest accepted speed of every tuned operator relative to the baseline's
-            (baseline seconds over tuned seconds).
-        against: name of the baseline.
+            (baseline seconds over tuned seconds), or None.
+        against: name of the baseline; needed with ``min_ratio``, and not without.
     """
 
-    min_ratio: float = attrs.field(
-        validator=attrs.validators.gt(0.0),
+    network_ratio: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
+        metadata={"help": "smallest accepted speed of the network relative to the fastest rival"},
+    )
+    min_ratio: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
         metadata={"help": "smallest accepted speed relative to the baseline"},
     )
-    against: str = attrs.field(metadata={"help": "name of the baseline"})
+    against: str | None = attrs.field(default=None, metadata={"help": "name of the baseline"})
+
+    def __attrs_post_init__(self) -> None:
+        if (self.min_ratio is None) != (self.against is None):
+            raise ValueError("'min_ratio' and 'against' belong together")
+        if self.min_ratio is None and self.network_ratio is None:
+            raise ValueError("asks for nothing; name 'network_ratio', or 'min_ratio' and 'against'")
 
 
 @attrs.frozen(kw_only=True)
