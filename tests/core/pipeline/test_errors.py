@@ -132,7 +132,7 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
         ),
         (
             "require: {against: untuned}\n",
-            "pipeline.yaml:3:10: missing option 'min_ratio' for 'require'",
+            "pipeline.yaml:3:10: 'require': 'min_ratio' and 'against' belong together",
         ),
         (
             "baselines: [untuned, untuned]\n",

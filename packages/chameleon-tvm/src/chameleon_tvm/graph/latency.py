@@ -21,7 +21,7 @@ TURN_SECONDS = 0.15
 RETAKES = 3
 """Turns after which the cores turn out not to have been whole ones are repeated so often."""
 
-FEW_ROUNDS, HOPELESS = 2, 8.0
+FEW_ROUNDS, HOPELESS = 3, 8.0
 """Networks this many times slower than the fastest have that few turns."""
 
 APART = 2.0
