@@ -53,10 +53,10 @@ def settled(
     if kept is not None:
         return kept
     guard = guard_of(pipeline.model)
-    started = measuring.runner.now()
+    trials = _RunnerTrials(pipeline, target, measuring)
     with guard.call("settle what its tasks depend on"):
-        found = frontend.settle(_RunnerTrials(pipeline, target, measuring))
-    store.set_fact(_SECONDS, measuring.runner.now() - started)
+        found = frontend.settle(trials)
+    store.set_fact(_SECONDS, trials.spent)
     if found is None:
         return None
     if not isinstance(found, dict):
@@ -66,7 +66,7 @@ def settled(
 
 
 def settling_seconds(store: RecordStore) -> float:
-    """Wall-clock in seconds that settling took when the run began; 0 where nothing was measured."""
+    """Wall-clock in seconds of what was measured to settle on something; 0 where nothing was."""
     return float(store.fact(_SECONDS) or 0.0)
 
 
@@ -91,7 +91,11 @@ def recalled(
 
 
 class _RunnerTrials(Trials):
-    """Measurements by the run's runner; none of them is kept."""
+    """Measurements by the run's runner; none of them is kept.
+
+    Attributes:
+        spent: wall-clock in seconds that they have taken.
+    """
 
     def __init__(self, pipeline: ResolvedPipeline, target: str, measuring: Measuring) -> None:
         self.target = target
@@ -99,6 +103,7 @@ class _RunnerTrials(Trials):
         budget = pipeline.budget
         shared = budget.wall_time is not None and budget.scope is Scope.NETWORK
         self.seconds = SHARE * budget.wall_time if shared and budget.wall_time else math.inf
+        self.spent = 0.0
         self._pipeline = pipeline
         self._measuring = measuring
 
@@ -118,5 +123,7 @@ class _RunnerTrials(Trials):
             configs=configs,
             best_seconds=rival_seconds,
         )
+        started = self._measuring.runner.now()
         best = min(measurement.cost for measurement in self._measuring.measure(job))
+        self.spent += self._measuring.runner.now() - started
         return best if math.isfinite(best) else None
