@@ -30,6 +30,7 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
     """
     from chameleon_core.cli.results_table import print_network  # noqa: PLC0415 - --help is quick
     from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
+    from chameleon_core.loop.verdicts import slower  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import pipeline_of  # noqa: PLC0415
@@ -40,6 +41,9 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:
+        behind = slower(result, ())
+        if behind is not None:
+            click.echo(behind)
         print_network(result)
     if result.failure is not None:
         error = ChameleonError(result.failure, hint="See the log above for the reason.")
