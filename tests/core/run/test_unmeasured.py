@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
+from chameleon_core.cli.best import command as best_command
+from chameleon_core.cli.run import _print
+from chameleon_core.cli.status import command as status_command
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
@@ -16,6 +19,7 @@ from chameleon_core.report.collect import run_record
 from chameleon_core.report.page import page_of
 from chameleon_core.stages import Delivery
 from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 FEW = {"measurements": 2, "batch_size": 2, "scope": "network"}
@@ -191,3 +195,29 @@ def test_a_network_may_be_required_to_be_as_fast_as_its_rivals(run, require, ans
 def test_a_requirement_that_says_nothing_is_refused(run, require, words):
     with pytest.raises(PipelineError, match=words):
         run(require=require)
+
+
+# -- what commands say ------------------------------------------------------------------------
+
+
+def test_the_command_says_first_that_the_network_is_slower(run, capsys):
+    result = run(answer={"kernels": KERNELS})
+    capsys.readouterr()
+    _print(result)
+    told = capsys.readouterr()
+    assert told.out.startswith("the network is slower than onnxruntime")
+    lines = told.out.splitlines()
+    assert "not measured, delivered with the first guess (it was not reached): op2" in lines
+    assert "openvino left out: openvino is not installed" in lines
+    assert "no configuration gave a valid result" not in told.err
+
+
+def test_best_and_status_name_what_was_never_measured(run):
+    folder = run().folder
+    best = CliRunner().invoke(best_command, [str(folder)])
+    assert best.exit_code == 0
+    assert "op2: never measured; the network has its first guess" in best.output
+    told = json.loads(CliRunner().invoke(best_command, [str(folder), "--json"]).output)
+    assert [one["delivered_with"] for one in told["operators"]] == [None, None, "first guess"]
+    status = CliRunner().invoke(status_command, [str(folder)])
+    assert "never measured: op2" in status.output

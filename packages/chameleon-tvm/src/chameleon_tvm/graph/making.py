@@ -116,6 +116,8 @@ class Making:
             else:
                 kernel = FIRST if chosen.config == first.config else ANOTHER
             because = "it was not reached" if first is not None else "no measurement succeeded"
+            if first is not None and kernel != FIRST:
+                because += ", and its first guess gives no program"
             because = self.replaced.get(task.key, because)
             found.append({"name": task.name, "kernel": kernel, "because": because})
         return found
