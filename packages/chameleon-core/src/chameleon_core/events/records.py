@@ -21,7 +21,7 @@ class TaskSummary:
         measured: configurations measured, failures included, in this and earlier processes.
         failed: failures by kind.
         best_seconds: lowest cost so far in seconds, or None where nothing succeeded.
-        target_measurements: where the budget ends it at the latest.
+        target_measurements: where the budget ends it at the latest; None for no such limit.
     """
 
     name: str
@@ -29,7 +29,7 @@ class TaskSummary:
     measured: int = 0
     failed: Mapping[str, int] = attrs.field(factory=dict)
     best_seconds: float | None = None
-    target_measurements: int = 0
+    target_measurements: int | None = 0
 
     @property
     def gflops(self) -> float | None:
@@ -46,7 +46,7 @@ class RunStarted:
         seed: the run's seed.
         tasks: the tasks with what the store already holds of them.
         batch_size: configurations measured per round.
-        total_measurements: where the budget ends the run at the latest.
+        total_measurements: where the budget ends the run at the latest; None for no such limit.
         seconds_left: wall-clock in seconds that the budget leaves, or None for no limit.
         settled: what the frontend chose by measurement before it named the tasks, or None.
     """
@@ -55,7 +55,7 @@ class RunStarted:
     seed: int
     tasks: Sequence[TaskSummary]
     batch_size: int
-    total_measurements: int
+    total_measurements: int | None
     seconds_left: float | None = None
     settled: Mapping[str, Any] | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -21,12 +21,12 @@ from chameleon_core.loop.comparison import (
     variants,
     winner,
 )
-from chameleon_core.loop.delivery import deliver
-from chameleon_core.loop.flights import flights_of, tasks_at_once
+from chameleon_core.loop.delivery import deliver, guesses_of
+from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
-from chameleon_core.loop.settling import settled
+from chameleon_core.loop.settling import settled, settling_seconds
 from chameleon_core.loop.stages import SearchStages, generator
 from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.loop.tuner import TaskTuner
@@ -107,6 +107,7 @@ class Session:
             at_once=self._at_once,
             interruption=interruption,
             publish=bus.publish,
+            seconds_before=settling_seconds(self._store),
         )
 
     def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
@@ -154,6 +155,10 @@ class Session:
         )
         try:
             measuring = Measuring(runner=self._runner, interruption=self._interruption)
+            few = guesses_at_once(pipeline.budget.tasks_at_once, batch_size=self._batch_size)
+            with flights_of(measuring, few, self._store) as flights:
+                for _ in self._tuning.first_guesses(flights, at_once=few):
+                    self._store.set_fact("seconds", self.seconds)
             with flights_of(measuring, self._at_once, self._store) as flights:
                 for _ in self._tuning.rounds(flights):
                     self._store.set_fact("seconds", self.seconds)
@@ -199,6 +204,7 @@ class Session:
             best=None if config is None else run.space.decode(config),
             search_seconds=None if found is None else found.cost,
             max_relative_error=None if found is None else found.max_relative_error,
+            guesses=() if run.measurements else guesses_of(run.space),
             measurements=len(run.measurements),
             failed=run.failed,
             failure=run.failure,
@@ -225,7 +231,7 @@ class Session:
         self._store.set_comparison(run.row, made)
         return made
 
-    def _deliver(self, operators: Iterable[OperatorResult]) -> NetworkResult:
+    def _deliver(self, operators: Sequence[OperatorResult]) -> NetworkResult:
         self._interruption.check()
         if not self._runner.get().live:
             return NetworkResult()  # recorded times say nothing of what would be compiled here

@@ -35,19 +35,27 @@ class TargetResolver(ABC):
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task.
+    """The best configuration of a task, or the first guess where none of it was measured.
 
     Attributes:
         task: the task.
         config: knob indices, of the space that the pipeline names.
-        seconds: its time in the final comparison, or in the search where there was none.
+        seconds: its time in the final comparison, or in the search where there was none; None
+            for a guess, which nobody has built, checked or timed yet.
         alternatives: other configurations that were nearly as fast when measured alone.
+        guesses: of a guess the space's further ones, the most promising first.
     """
 
     task: Task
     config: tuple[int, ...]
-    seconds: float
+    seconds: float | None = None
     alternatives: tuple[tuple[int, ...], ...] = ()
+    guesses: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """Whether it was built, checked and timed."""
+        return self.seconds is not None
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -56,7 +64,8 @@ class Delivery:
 
     Attributes:
         target: the resolved target.
-        winners: the best configuration of every task that has one.
+        winners: the best configuration of every task that has one; where a task was never
+            measured, its first guess.
         space: what they are configurations of.
         folder: where the result goes; it may hold an earlier one.
         threads: that kernels were measured with.
@@ -104,7 +113,8 @@ class Frontend(ABC):
             For ``network`` of the run's result, or None where there is nothing to deliver:
             ``latency_seconds``, ``untuned_seconds``, ``rivals`` (name to seconds) and
             ``max_relative_error``, each null where it does not apply; ``kernels``, where its
-            time goes (see ``NetworkResult``); ``delivered_seconds``, from the call of this method
+            time goes, ``unmeasured`` and ``left_out`` (see ``NetworkResult``);
+            ``delivered_seconds``, from the call of this method
             until the result was in the folder; ``failure``, a sentence, where nothing was
             delivered; and more, as JSON values.
 

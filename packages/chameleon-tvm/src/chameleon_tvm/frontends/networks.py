@@ -32,6 +32,7 @@ from chameleon_tvm.frontends.running import (
     TORCH_FLOAT32,
     Network,
     installed,
+    left_out,
     onnx_bytes,
     onnx_session,
     openvino_network,
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from chameleon_tvm.operators.specs import OperatorSpec
 
 log = structlog.get_logger()
+
+_OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+"""What can run a network of torch."""
 
 
 class NetworkFrontend(Frontend):
@@ -94,6 +98,11 @@ class NetworkFrontend(Frontend):
     @abstractmethod
     def rivals(self) -> tuple[str, ...]:
         """What else can run the network here; the first one is the reference."""
+
+    @property
+    @abstractmethod
+    def left_out(self) -> Mapping[str, str]:
+        """What else could run the network, were it installed: what is missing, by name."""
 
     @abstractmethod
     def rival(self, name: str, threads: int) -> Network:
@@ -161,7 +170,11 @@ class NetworkFrontend(Frontend):
                     f"a {chain.spec.kind} that gives {list(shape_of(chain.last))}",
                     hint="What it computes could not be checked; mend the weights.",
                 )
-        return [spec.task(spec.name, target) for spec in specs]
+        return self.named_tasks(target)
+
+    def named_tasks(self, target: str) -> list[Task]:
+        """The same tasks without looking at the weights."""
+        return [spec.task(spec.name, target) for spec in self._specs()]
 
     def _specs(self) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
@@ -213,8 +226,12 @@ class ProgramFrontend(NetworkFrontend):
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        others = installed(TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+        others = installed(*_OF_TORCH)
         return others if self.half is None else (TORCH_FLOAT32, *others)
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return left_out(*_OF_TORCH)
 
     def rival(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
@@ -283,6 +300,10 @@ class OnnxFrontend(NetworkFrontend):
     @property
     def rivals(self) -> tuple[str, ...]:
         return (ONNXRUNTIME, *installed(OPENVINO))
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return left_out(OPENVINO)
 
     def rival(self, name: str, threads: int) -> Network:
         if name == OPENVINO:

@@ -28,11 +28,20 @@ _NEEDS = {
 
 def installed(*names: str) -> tuple[str, ...]:
     """Those of the names that can run a network of torch here; nothing is imported."""
-    return tuple(
-        name
+    return tuple(name for name in names if not _lacking(name))
+
+
+def left_out(*names: str) -> dict[str, str]:
+    """Why those of the names that cannot run a network of torch here cannot, as half sentences."""
+    return {
+        name: f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed"
         for name in names
-        if all(importlib.util.find_spec(module) for module in _NEEDS.get(name, ()))
-    )
+        if (lacking := _lacking(name))
+    }
+
+
+def _lacking(name: str) -> list[str]:
+    return [one for one in _NEEDS.get(name, ()) if importlib.util.find_spec(one) is None]
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:

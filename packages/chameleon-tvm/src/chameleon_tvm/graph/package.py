@@ -118,6 +118,7 @@ def manifest_of(
                 "arguments": dict(winner.task.arguments),
                 "config": list(winner.config),
                 "seconds": winner.seconds,
+                "measured": winner.measured,
             }
             for key, winner in kernels.winners.items()
             if occurrences[key]
