@@ -8,6 +8,8 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 
+from chameleon_tvm.frontends.words import first_line
+
 
 def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> Any:
     """The network of an ONNX file as a Relax module with constant weights.
@@ -30,7 +32,7 @@ def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> Any:
         ) from error
     except Exception as error:
         raise ConfigError(
-            f"{file} is no valid ONNX file: {_words(error)}",
+            f"{file} is no valid ONNX file: {first_line(error)}",
             hint="Check it with onnx.checker.check_model; it may be cut off.",
         ) from error
     _check_shapes(model, file, shapes)
@@ -43,7 +45,7 @@ def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> Any:
     except Exception as error:
         nodes = _nodes(model, str(error))
         raise ConfigError(
-            f"TVM cannot read {file}: {_words(error)}",
+            f"TVM cannot read {file}: {first_line(error)}",
             hint=f"It is about {', '.join(nodes)}."
             if nodes
             else "Fix open shapes under `shapes`; an operator may be unsupported.",
@@ -107,7 +109,3 @@ def _onnx() -> Any:
         ) from error
     return onnx
 
-
-def _words(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

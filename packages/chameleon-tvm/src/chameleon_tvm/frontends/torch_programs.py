@@ -8,6 +8,7 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.sources import named_object
 
@@ -64,7 +65,7 @@ def exported(source: str) -> Any:
             return torch.export.export(network.eval(), tuple(inputs))
     except Exception as error:
         raise ConfigError(
-            f"torch cannot export the network of {source}: {_words(error)}",
+            f"torch cannot export the network of {source}: {first_line(error)}",
             hint="Try torch.export.export(module, inputs) by hand.",
         ) from error
 
@@ -80,57 +81,35 @@ def loaded(file: str) -> Any:
         return torch.export.load(file)
     except Exception as error:
         raise ConfigError(
-            f"{file} is no program saved by torch.export: {_words(error)}",
+            f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
 
 
-def torch_module(program: Any) -> Any:
+def torch_module(program: Any) -> tuple[Any, dict[str, str]]:
     """An exported program as a Relax module with constant weights.
 
+    Returns:
+        The module, and for the name of each variable in it the place that it is from.
+
     Raises:
-        ConfigError: TVM cannot read it; names the nodes to blame where it says which they are.
+        ConfigError: TVM cannot read it; names the operator to blame and its place.
     """
     from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401 - TVM without torch first
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from tvm.relax.frontend.torch import from_exported_program  # noqa: PLC0415
+        from chameleon_tvm.frontends.torch_lowering.importing import imported  # noqa: PLC0415
 
         try:
-            return from_exported_program(program, keep_params_as_input=False)
+            return imported(program)
+        except ConfigError:
+            raise
         except Exception as error:
             raise ConfigError(
-                f"TVM cannot read the network: {_words(error)}",
-                hint=_why_unreadable(program, str(error)),
+                f"the compiler cannot read the network: {first_line(error)}",
+                hint="Try torch.export.export(...).run_decompositions() by hand.",
             ) from error
-
-
-def _why_unreadable(program: Any, message: str) -> str:
-    """What may be the reason that TVM cannot read a program."""
-    places = _places(program, message)
-    if places:
-        return "; ".join(places)
-    dtypes = {str(value.dtype) for value in program.state_dict.values()}
-    if "torch.float64" in dtypes:
-        return "Its weights are torch.float64; return the module in float32 (`.float()`)."
-    return "An operator may be unsupported; the message names it."
-
-
-def _places(program: Any, message: str) -> list[str]:
-    """Where the operators of an exported program are that an error's message names."""
-    found = []
-    # The importer decomposes operators first; the message names what came of it.
-    for node in program.run_decompositions().graph_module.graph.nodes:
-        operator = getattr(node.target, "__name__", "")
-        if node.op != "call_function" or f"'{operator}'" not in message:
-            continue
-        modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
-        inside = f" in {modules[-1]}" if modules and modules[-1] else ""
-        frames = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
-        written = f", which is `{frames[-1]}`" if frames else ""
-        found.append(f"TVM has no operator for node {node.name} ({operator}){inside}{written}")
-    return found
 
 
 def _made(source: str) -> Any:
@@ -144,7 +123,7 @@ def _made(source: str) -> Any:
             return function()
     except Exception as error:
         raise ConfigError(
-            f"{source} failed: {_words(error)}",
+            f"{source} failed: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",
         ) from error
 
@@ -157,7 +136,3 @@ def _torch() -> Any:
             "torch is not installed", hint="Install chameleon-tuner-tvm[networks]."
         ) from error
 
-
-def _words(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

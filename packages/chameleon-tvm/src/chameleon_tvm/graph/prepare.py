@@ -7,9 +7,11 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.lowering import lowered
 from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.relaxed import relax, tvm
 
+_CONVOLUTION = "relax.nn.conv2d"
 _LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
 """Layouts of a whole graph, and what ``ConvertLayout`` calls them; None where nothing changes."""
 
@@ -44,6 +46,7 @@ def prepared(module: Any, layout: str) -> Any:
     try:
         folded = _sequence(
             module,
+            lowered,
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
@@ -52,10 +55,11 @@ def prepared(module: Any, layout: str) -> Any:
             fold_constants,
         )
         converted = _LAYOUTS[layout]
-        if converted is not None:
+        # It breaks on some networks of other operators, where it has nothing to convert.
+        if converted is not None and _CONVOLUTION in operators_in(folded):
             folded = _sequence(
                 folded,
-                passes.ConvertLayout({"relax.nn.conv2d": converted}),
+                passes.ConvertLayout({_CONVOLUTION: converted}),
                 passes.Normalize(),
                 fold_constants,
             )
@@ -71,6 +75,16 @@ def prepared(module: Any, layout: str) -> Any:
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
             hint="Try `layout: NCHW` in the model's section.",
         ) from error
+
+
+def operators_in(module: Any) -> set[str]:
+    """Names of the operators of a module's ``main``."""
+    return {
+        str(binding.value.op.name)
+        for block in module["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
+    }
 
 
 def _check_shape(parameter: Any) -> None:
