@@ -231,7 +231,7 @@ class RunResult:
     def exit_code(self) -> ExitCode:
         """What the command ends with."""
         if (
-            not self.operators
+            (not self.operators and self.network.folder is None)
             or any(operator.tuned_seconds is None for operator in self.operators)
             or self.network.failure is not None
         ):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.sources import named_object
+
+log = structlog.get_logger()
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> Any:
@@ -59,15 +63,65 @@ def exported(source: str) -> Any:
             f"{source} returned a {type(network).__name__} instead of a torch module",
             hint="Return the torch module and a tuple of example inputs.",
         )
-    inputs = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    positional, keywords = _arguments(inputs)
     try:
         with torch.no_grad():
-            return torch.export.export(network.eval(), tuple(inputs))
+            program = torch.export.export(network.eval(), positional, keywords)
     except Exception as error:
         raise ConfigError(
             f"torch cannot export the network of {source}: {first_line(error)}",
-            hint="Try torch.export.export(module, inputs) by hand.",
+            hint=_unexportable(error),
         ) from error
+    return _without_dropout(program)
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs by place and by name: a tensor, a sequence, a mapping, or a pair of both."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if not isinstance(inputs, tuple | list):
+        return (inputs,), {}
+    pair = 2
+    if len(inputs) == pair and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], dict):
+        return tuple(inputs[0]), inputs[1]
+    return tuple(inputs), {}
+
+
+def _unexportable(error: Exception) -> str:
+    """Where the code is that torch refuses, and what to do about it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    frames = [place for place, line in enumerate(lines) if line.startswith("File ")]
+    written = ""
+    if frames:
+        last = lines[frames[-1] : frames[-1] + 2]
+        written = f"It is about {', '.join(last)}. "
+    return (
+        f"{written}What the code does must not depend on the values of tensors: write such an "
+        "`if` with torch.where, or decide it outside of the network."
+    )
+
+
+def _without_dropout(program: Any) -> Any:
+    """The program with dropout that was exported for training left out, which is said."""
+    torch = _torch()
+    found = [
+        node
+        for node in program.graph.nodes
+        if node.op == "call_function"
+        and node.target is torch.ops.aten.dropout.default
+        and node.args[2]
+    ]
+    for node in found:
+        node.args = (*node.args[:2], False)
+    if found:
+        program.graph_module.recompile()
+        log.warning(
+            "dropout_left_out",
+            operators=len(found),
+            why="the network leaves out numbers at random, as in training; a delivered network "
+            "does not",
+        )
+    return program
 
 
 def loaded(file: str) -> Any:
@@ -78,12 +132,19 @@ def loaded(file: str) -> Any:
     """
     torch = _torch()
     try:
-        return torch.export.load(file)
+        return _without_dropout(torch.export.load(file))
     except Exception as error:
         raise ConfigError(
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
+
+
+def example_tensors(program: Any) -> list[Any]:
+    """The tensors among a program's example inputs, in the order of its placeholders."""
+    tree = importlib.import_module("torch.utils._pytree")
+    tensor = _torch().Tensor
+    return [one for one in tree.tree_leaves(program.example_inputs) if isinstance(one, tensor)]
 
 
 def torch_module(program: Any) -> tuple[Any, dict[str, str]]:
@@ -135,4 +196,3 @@ def _torch() -> Any:
         raise ConfigError(
             "torch is not installed", hint="Install chameleon-tuner-tvm[networks]."
         ) from error
-

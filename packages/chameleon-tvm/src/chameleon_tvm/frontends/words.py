@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+WAY_OUT = (
+    "Write that part of the network with other operators, or tune its operators one by one under "
+    "`model: {operators: [...]}`."
+)
+"""What to do about an operator that cannot be compiled."""
+
 
 def first_line(error: BaseException) -> str:
     """An error's kind and the first line of what it says."""

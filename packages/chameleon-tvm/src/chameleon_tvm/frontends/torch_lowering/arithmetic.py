@@ -83,7 +83,9 @@ def _clamped(node: Any, importer: Any) -> Any:
     emit, dtype = importer.block_builder.emit, dtype_of(node)
     x = tensor(importer, node.args[0], dtype)
     low, high = given(node, 1, "min"), given(node, 2, "max")
-    if "int" not in dtype and all(one is None or isinstance(one, int | float) for one in (low, high)):
+    if "int" not in dtype and all(
+        one is None or isinstance(one, int | float) for one in (low, high)
+    ):
         least = -math.inf if low is None else float(low)
         most = math.inf if high is None else float(high)
         return emit(relax.op.clip(x, least, most))

@@ -29,7 +29,7 @@ def _sparse(program: Any) -> bool:
     return any(getattr(one, "layout", torch.strided) != torch.strided for one in tensors)
 
 
-def _trilinear(
+def _trilinear(  # noqa: PLR0917 - the operator's signature
     one: Any,
     two: Any,
     three: Any,
@@ -133,4 +133,3 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
 }
 """By operator; torch functions, traced in its place."""
-

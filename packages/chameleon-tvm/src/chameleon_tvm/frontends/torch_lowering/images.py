@@ -55,13 +55,13 @@ def _smoothed(mode: str) -> Converter:
 
 def _weights(mode: str, old: int, new: int, *, aligned: bool) -> Any:
     """The matrix (new, old) of resizing along one axis."""
-    from torch._subclasses.fake_tensor import unset_fake_temporarily  # noqa: PLC0415, PLC2701
-
-    with unset_fake_temporarily(), torch.no_grad():
-        units = torch.eye(old).reshape(1, 1, old, old)
-        made = torch.nn.functional.interpolate(
-            units, size=(new, old), mode=mode, antialias=True, align_corners=aligned
-        )
+    made = torch.nn.functional.interpolate(
+        torch.eye(old).reshape(1, 1, old, old),
+        size=(new, old),
+        mode=mode,
+        antialias=True,
+        align_corners=aligned,
+    )
     return made.reshape(new, old).numpy()
 
 

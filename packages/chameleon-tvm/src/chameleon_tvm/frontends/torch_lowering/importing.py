@@ -10,15 +10,10 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from chameleon_tvm.frontends.torch_lowering import arithmetic, images, indexing
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed
-from chameleon_tvm.frontends.words import first_line
+from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.relaxed import relax
 
 CONVERTERS = {**arithmetic.CONVERTERS, **indexing.CONVERTERS, **images.CONVERTERS}
-
-WAY_OUT = (
-    "Write that part with other operators, or tune the network's operators one by one under "
-    "`model: {operators: [...]}`."
-)
 
 
 def imported(program: Any) -> tuple[Any, dict[str, str]]:
