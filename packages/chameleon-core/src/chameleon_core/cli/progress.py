@@ -12,6 +12,8 @@ from chameleon_core.cli.results_table import duration, failures
 from chameleon_core.events import (
     BatchMeasured,
     BestImproved,
+    CheckFinished,
+    CheckStarted,
     ComparisonStarted,
     Measured,
     RunFinished,
@@ -96,6 +98,16 @@ class PlainProgress:
         self._stream.flush()
 
     @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+        """See ``EventHooks``."""
+        self._say(_CHECKING)
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        self._say(_checked(event))
+
+    @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
         """See ``EventHooks``."""
         self._rate = Rate(event.seconds_left)
@@ -171,6 +183,16 @@ class LiveProgress:
     def close(self) -> None:
         """See ``ProgressListener``."""
         self._progress.stop()
+
+    @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+        """See ``EventHooks``."""
+        self._progress.console.print(_CHECKING, markup=False, highlight=False)
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        self._progress.console.print(_checked(event), markup=False, highlight=False)
 
     @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
@@ -269,6 +291,15 @@ def _bar(limit: int | None, measured: int) -> int | None:
 def _unused(task: TaskSummary) -> int:
     """Measurements that the budget allowed a task and that it will not make."""
     return max(0, (task.target_measurements or 0) - task.measured)
+
+
+_CHECKING = "checking before anything is tuned: compiled once, and run once"
+
+
+def _checked(event: CheckFinished) -> str:
+    """What was found before anything was tuned."""
+    found = event.found.get("summary", dict(event.found))
+    return f"checked in {event.seconds:.1f} s: {found}"
 
 
 def _chosen(settled: Mapping[str, Any]) -> str:

@@ -38,6 +38,30 @@ class TaskSummary:
 
 
 @attrs.frozen(kw_only=True)
+class CheckStarted:
+    """What is to be delivered at the end is tried once, before anything is measured.
+
+    Attributes:
+        folder: the run folder.
+    """
+
+    folder: str
+
+
+@attrs.frozen(kw_only=True)
+class CheckFinished:
+    """What is to be delivered can be.
+
+    Attributes:
+        seconds: wall-clock that it took to find out.
+        found: what the frontend found.
+    """
+
+    seconds: float
+    found: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
 class RunStarted:
     """A process begins, or continues, a run.
 
@@ -184,7 +208,9 @@ class RunFinished:
 
 
 Event = (
-    RunStarted
+    CheckStarted
+    | CheckFinished
+    | RunStarted
     | BatchProposed
     | Measured
     | BatchMeasured

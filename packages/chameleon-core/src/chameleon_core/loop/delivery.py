@@ -9,6 +9,7 @@ import attrs
 import structlog
 
 from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.assembly import delivers
 from chameleon_core.loop.guard import Guard
 from chameleon_core.loop.measuring import plain
 from chameleon_core.loop.result import NetworkResult, OperatorResult
@@ -45,7 +46,7 @@ def deliver(
         seconds_before: wall-clock of the run until now.
     """
     guard = guard_of(pipeline.model)
-    if getattr(type(frontend), "deliver", Frontend.deliver) is Frontend.deliver:
+    if not delivers(frontend):
         return NetworkResult()
     not_reached(operators)
     try:

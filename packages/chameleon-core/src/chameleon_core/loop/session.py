@@ -11,6 +11,7 @@ from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import frontend_of, spaces_of, target_of, tasks_of
+from chameleon_core.loop.checking import check
 from chameleon_core.loop.comparison import (
     Rivals,
     alternatives,
@@ -76,6 +77,7 @@ class Session:
         self._frontend = frontend_of(pipeline)
         self._target = target_of(pipeline)
         folder.claim_target(self._target)
+        self._check()
         self._settled = settled(
             pipeline,
             self._frontend,
@@ -109,6 +111,23 @@ class Session:
             publish=bus.publish,
             seconds_before=settling_seconds(self._store),
         )
+
+    def _check(self) -> None:
+        """Refuse what cannot be delivered; recorded times say nothing of what can be, here."""
+        runner = self._runner.get()
+        if not runner.live:
+            return
+        # What it compiles is thrown away, so the first signal ends it.
+        with self._interruption.at_once():
+            check(
+                self._pipeline,
+                self._frontend,
+                self._target,
+                folder=str(self._folder.path),
+                threads=int(runner.describe().get("threads") or 1),
+                store=self._store,
+                publish=self._bus.publish,
+            )
 
     def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
         pipeline = self._pipeline
@@ -148,7 +167,7 @@ class Session:
                 seed=pipeline.seed,
                 tasks=[run.summary(pipeline.budget.measurements) for run in self._runs],
                 batch_size=self._batch_size,
-                total_measurements=self._tuning.total_measurements,
+                total_measurements=self._tuning.total_measurements if self._runs else 0,
                 seconds_left=self._tuning.seconds_left,
                 settled=self._settled,
             )

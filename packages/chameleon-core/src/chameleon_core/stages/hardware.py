@@ -81,6 +81,31 @@ class Delivery:
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
 
+    def check(
+        self,
+        target: str,  # noqa: ARG002 - optional hook
+        threads: int,  # noqa: ARG002
+        earlier: Mapping[str, Any] | None,  # noqa: ARG002
+    ) -> dict[str, Any] | None:
+        """Refuse what cannot be delivered, before anything is measured.
+
+        Called first of all when a run begins, where the runner measures on a real device. What
+        comes back is kept in the run folder, and given as ``earlier`` where the run is continued,
+        which then need not be checked again.
+
+        Args:
+            target: the resolved target.
+            threads: that kernels are measured with.
+            earlier: what this method returned when the run was begun, or None.
+
+        Returns:
+            JSON values with a sentence under ``summary``, or None where nothing was checked.
+
+        Raises:
+            ChameleonError: it cannot be delivered; says which part of it, and what to do.
+        """
+        return None
+
     def settle(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
         """Choose by measurement what the tasks depend on, such as the layout of a network.
 
@@ -99,6 +124,8 @@ class Frontend(ABC):
     @abstractmethod
     def tasks(self, target: str) -> list[Task]:
         """The tasks, with unique names, for a resolved target.
+
+        None at all is an answer for a frontend that delivers: there is nothing to tune in it.
 
         Raises:
             ConfigError: an operator cannot be what it says (shapes that do not fit, say).

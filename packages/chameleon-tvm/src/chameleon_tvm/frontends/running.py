@@ -56,8 +56,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     tree = importlib.import_module("torch.utils._pytree")
     torch.set_num_threads(threads)
     network = program.module()
-    positional, _ = program.example_inputs
-    dtypes = [example.dtype for example in positional]
+    examples, structure = tree.tree_flatten(program.example_inputs)
     if compiled:
         # Freezing is what lets it pack weights; it is off by default.
         inductor: Any = importlib.import_module("torch._inductor.config")
@@ -67,7 +66,13 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
             given = map(torch.from_numpy, inputs)
-            found = network(*(one.to(dtype) for one, dtype in zip(given, dtypes, strict=True)))
+            # What is no tensor, such as a flag, is what it was when the program was exported.
+            leaves = [
+                next(given).to(one.dtype) if isinstance(one, torch.Tensor) else one
+                for one in examples
+            ]
+            positional, keywords = tree.tree_unflatten(leaves, structure)
+            found = network(*positional, **keywords)
         # Some networks return an object of their library's, with names and things left out.
         leaves = tree.tree_leaves(found)
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

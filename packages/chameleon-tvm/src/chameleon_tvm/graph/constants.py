@@ -95,7 +95,8 @@ class _Folder(relax.PyExprMutator):
             super().visit_var_binding_(binding)
             return
         self._known[binding.var] = value
-        self._constants[binding.var] = relax.const(value)
+        # Without a type it would make 32 bits of integers of 64.
+        self._constants[binding.var] = relax.const(value, str(value.dtype))
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)

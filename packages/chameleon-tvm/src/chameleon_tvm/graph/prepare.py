@@ -8,6 +8,7 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.affine import with_folded_scales
 from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.lowering import lowered
 from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.pads import with_folded_pads
@@ -49,6 +50,7 @@ def prepared(module: Any, layout: str) -> Any:
     try:
         folded = _sequence(
             module,
+            lowered,
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
@@ -58,10 +60,16 @@ def prepared(module: Any, layout: str) -> Any:
             with_folded_scales,
             with_folded_pads,
         )
-        if layout == "NHWC":
+        layouts = {
+            name: one
+            for name, one in channels_last_layouts().items()
+            if name in operators_in(folded)
+        }
+        # It breaks on some networks of other operators, where it has nothing to convert.
+        if layout == "NHWC" and layouts:
             folded = _sequence(
                 folded,
-                passes.ConvertLayout(channels_last_layouts()),
+                passes.ConvertLayout(layouts),
                 passes.Normalize(),
                 fold_constants,
             )
@@ -79,6 +87,16 @@ def prepared(module: Any, layout: str) -> Any:
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
             hint="Try `layout: NCHW` in the model's section.",
         ) from error
+
+
+def operators_in(module: Any) -> set[str]:
+    """Names of the operators of a module's ``main``."""
+    return {
+        str(binding.value.op.name)
+        for block in module["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
+    }
 
 
 def _check_shape(parameter: Any) -> None:
