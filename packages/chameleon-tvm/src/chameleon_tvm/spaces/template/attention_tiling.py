@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.spaces.template.estimates import Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.guesses import (
-    L2_VECTOR_CYCLES,
     LOOP_CYCLES,
     TILE_CYCLES,
     first_guesses,
@@ -200,7 +199,7 @@ class AttentionTiling:
         value_ports = e.value_loads * (1.0 if broadcast == 1.0 else 0.75)
         # Values are read again for every tile of outputs, from L2 where L1 does not hold a block.
         beyond = e.block_bytes + e.scratch_bytes > info.l1_bytes
-        streaming = beyond * L2_VECTOR_CYCLES / outputs
+        streaming = beyond * info.l2_vector_fmas / outputs
         scores = inner * _issued(score_ports, e.score_sums, info)
         scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + inner * beyond / (width * rows)
         mixed = self.lanes * outer * _issued(np.maximum(value_ports, streaming), e.value_sums, info)
@@ -210,7 +209,7 @@ class AttentionTiling:
         moved = (e.blocks > 1) * 2.0 * outer * self.lanes / block
         moved = moved + TRANSPOSED_CYCLES * spec.query[3] * self.lanes / spec.scores[3]
         # A block whose scores do not fit into L1 is written to and read from L2.
-        spilled = (e.scratch_bytes > info.l1_bytes) * L2_VECTOR_CYCLES * 2
+        spilled = (e.scratch_bytes > info.l1_bytes) * info.l2_vector_fmas * 2
         copied = np.where(
             values["keys"] == "copy", 2.0 * (inner + spec.value[3]) / spec.scores[2], 0.0
         )
