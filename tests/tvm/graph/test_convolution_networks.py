@@ -123,7 +123,7 @@ def test_networks_of_convolutions(
 
 
 @pytest.mark.parametrize(
-    "pooling", [nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)], ids=lambda p: repr(p)
+    "pooling", [nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)], ids=repr
 )
 def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: str, pooling: Any):
     network = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), pooling).eval()
