@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import warnings
 from collections.abc import Callable
@@ -39,9 +38,7 @@ class Projected(torch.nn.Module):
     def forward(self, x: Any, *mask: Any) -> Any:
         batch, tokens, _ = x.shape
         *inside, last = self.parts
-        parts = [
-            part(x).view(batch, tokens, -1, WIDTH // HEADS).transpose(1, 2) for part in inside
-        ]
+        parts = [part(x).view(batch, tokens, -1, WIDTH // HEADS).transpose(1, 2) for part in inside]
         return last(self.mix(*parts, *mask).transpose(1, 2).reshape(batch, tokens, WIDTH))
 
 
@@ -123,7 +120,11 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]] = {
     "a batch": (lambda: Projected(fused), (states(3),), {"output_layout": "BSHD"}),
     "causal": (lambda: Projected(causal), (states(),), {"causal": True, "mask": ()}),
     "grouped": (lambda: Projected(grouped, shared=2), (states(),), {"key": (1, 2, TOKENS, 8)}),
-    "one key head": (lambda: Projected(grouped, shared=1), (states(2),), {"key": (2, 1, TOKENS, 8)}),
+    "one key head": (
+        lambda: Projected(grouped, shared=1),
+        (states(2),),
+        {"key": (2, 1, TOKENS, 8)},
+    ),
     "boolean mask": (
         lambda: Projected(fused),
         (states(), seen(1, 1, TOKENS, TOKENS)),
@@ -249,9 +250,7 @@ def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
         config = transformers.BertConfig(vocab_size=50, num_hidden_layers=2, **sizes)
         network, inputs = transformers.BertModel, tokens
     elif name == "vit":
-        config = transformers.ViTConfig(
-            image_size=16, patch_size=8, num_hidden_layers=2, **sizes
-        )
+        config = transformers.ViTConfig(image_size=16, patch_size=8, num_hidden_layers=2, **sizes)
         network, inputs = transformers.ViTModel, torch.randn(1, 3, 16, 16)
     elif name == "gpt2":
         config = transformers.GPT2Config(
@@ -263,7 +262,7 @@ def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
             vocab_size=50, num_hidden_layers=2, num_key_value_heads=2, **sizes
         )
         network, inputs = transformers.LlamaModel, tokens
-    config._attn_implementation = kind  # noqa: SLF001 - how the library's own constructors do it
+    config._attn_implementation = kind
 
     class States(torch.nn.Module):
         def __init__(self) -> None:

@@ -77,9 +77,7 @@ class _Finder:
     def match(self, binding: Any) -> AttentionMatch | None:
         """The attention whose product of powers and values a binding is; None for others."""
         call = binding.value
-        if not _is_product(call):
-            return None
-        scores = self._scores.of_powers(call.args[0])
+        scores = self._scores.of_powers(call.args[0]) if _is_product(call) else None
         if scores is None or not _is_product(self._values[scores.product]):
             return None
         shape = self._four(scores)
@@ -87,21 +85,18 @@ class _Finder:
             return None  # one side of the product is broadcast, or scores are
         output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
         members = {*scores.members, binding.var, *after}
-        if not self._only_read_by(members, output):
-            return None
-        masks = [_Masking.of(mask, shape) for mask in scores.masks]
-        if any(mask is None for mask in masks):
-            return None
-        masking = functools.reduce(_Masking.__add__, [m for m in masks if m is not None], _NONE)
+        masking = _masking(scores.masks, shape)
         parts = self._parts(scores, call, shape)
-        if parts is None:
+        if masking is None or parts is None or not self._only_read_by(members, output):
             return None
         spec, inputs = parts
-        spec = attrs.evolve(
-            spec, output_layout=layout, causal=masking.causal, mask=masking.shape
-        )
+        changes: dict[str, Any] = {
+            "output_layout": layout,
+            "causal": masking.causal,
+            "mask": masking.shape,
+        }
         return AttentionMatch(
-            spec=spec,
+            spec=attrs.evolve(spec, **changes),
             inputs=(*inputs, *masking.inputs),
             members=tuple(sorted(members, key=self._order.__getitem__)),
         )
@@ -236,10 +231,13 @@ def _spec(
     query, key, value = views
     shared = parts[1].heads
     layouts = [part.layout for part in parts]
+    sizes: dict[str, Any] = {
+        "query": query.shape,
+        "key": (key.shape[0], shared, *key.shape[2:]),
+        "value": (value.shape[0], shared, *value.shape[2:]),
+    }
     return AttentionSpec(
-        query=query.shape,
-        key=(key.shape[0], shared, *key.shape[2:]),
-        value=(value.shape[0], shared, *value.shape[2:]),
+        **sizes,
         scale=scores.factor * query.factor * key.factor,
         query_layout=layouts[0],
         key_layout=layouts[1],
@@ -352,9 +350,7 @@ class _Masking:
         seen = np.tri(*self.constant.shape[2:], dtype=np.bool_)
         later = self.constant[..., ~seen]
         return bool(
-            later.size
-            and (later <= _SURELY_HIDES).all()
-            and not self.constant[..., seen].any()
+            later.size and (later <= _SURELY_HIDES).all() and not self.constant[..., seen].any()
         )
 
     @property
@@ -378,7 +374,15 @@ class _Masking:
         return (constant if self.computed is None else relax.op.add(self.computed, constant),)
 
 
-_NONE = _Masking()
+def _masking(masks: Sequence[Mask], scores: tuple[int, ...]) -> _Masking | None:
+    """The sum of masks; None where one has a shape that no kernel reads."""
+    total = _Masking()
+    for mask in masks:
+        one = _Masking.of(mask, scores)
+        if one is None:
+            return None
+        total = total + one
+    return total
 
 
 def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:

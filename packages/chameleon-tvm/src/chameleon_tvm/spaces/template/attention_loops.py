@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
+from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
