@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import structlog
+from tvm_ffi.structural import structural_walk
 
 from chameleon_tvm.quick_tvm import Schedule, tirx, tvm
 
@@ -89,12 +90,20 @@ def _schedule_block(schedule: Schedule, block: Any) -> None:
 def _schedule_elementwise(schedule: Schedule, block: Any) -> None:
     size = _size(schedule, block)
     loops = schedule.get_loops(block)
-    # Across the gaps of a view there are no vectors.
-    lanes = _lanes(int(schedule.get(loops[-1]).extent) if _has_gaps(schedule.get(block)) else size)
-    fused = schedule.fuse(*loops)
-    if lanes > 1:
-        fused, vector = schedule.split(fused, [None, lanes])
-        schedule.vectorize(vector)
+    ways, gaps = _interleaved(schedule.get(block)), _has_gaps(schedule.get(block))
+    if len(loops) > 1 and (ways > 1 or gaps):
+        # Rows are left to LLVM, which interleaves vectors of several sources where ours would
+        # gather their lanes one by one, and knows what to do with the end of a row.
+        row = loops.pop()
+        if ways > 1:
+            schedule.unroll(schedule.split(row, [None, ways])[1])
+        fused = schedule.fuse(*loops)
+    else:
+        lanes = _lanes(size)
+        fused = schedule.fuse(*loops)
+        if lanes > 1:
+            fused, vector = schedule.split(fused, [None, lanes])
+            schedule.vectorize(vector)
     if size >= _WORTH_A_THREAD:
         schedule.parallel(fused)
 
@@ -140,6 +149,21 @@ def _schedule_nest(
     if size >= _WORTH_A_THREAD:
         schedule.parallel(fused)
     schedule.decompose_reduction(block, sums[0])
+
+
+def _interleaved(block: Any) -> int:
+    """How many sources neighbouring elements come from by turns, as in a channel shuffle."""
+    last = block.iter_vars[-1]
+    extent = int(last.dom.extent)
+    found: list[int] = []
+
+    def divided(modulo: Any) -> None:
+        ways = getattr(modulo.b, "value", 0)
+        if modulo.a.same_as(last.var) and 1 < ways < extent and extent % ways == 0:
+            found.append(int(ways))
+
+    structural_walk(block.body, (tirx.FloorMod, divided))
+    return min(found, default=1)
 
 
 def _has_gaps(block: Any) -> bool:
