@@ -143,6 +143,28 @@ def _programs(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     return draw(st.lists(step, min_size=4, max_size=10))
 
 
+def _step(emit: Any, what: str, x: Any, *of: int) -> list[Any]:
+    """What one step makes of one value; nothing where it has too few channels."""
+    batch, channels, high, wide = (int(extent) for extent in x.ty.shape)
+    if what == "conv":
+        return [_conv(emit, x, *of)]
+    if what == "relu":
+        return [emit(op.nn.relu(x))]
+    if what == "pool":
+        return [emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1)))]
+    made = []
+    if what == "split" and channels > of[0]:
+        parts = emit(op.split(x, [of[0]], axis=1))
+        made = [emit(parts[0]), emit(parts[1])]
+    elif what == "slice" and channels > of[0] + of[1]:
+        made = [emit(op.strided_slice(x, [1], [of[0]], [of[0] + of[1]]))]
+    elif what == "shuffle" and channels % 2 == 0:
+        grouped = emit(op.reshape(x, (batch, 2, channels // 2, high, wide)))
+        turned = emit(op.permute_dims(grouped, [0, 2, 1, 3, 4]))
+        made = [emit(op.reshape(turned, (batch, channels, high, wide)))]
+    return made
+
+
 def _built(program: list[tuple[Any, ...]]) -> Any:
     def build(emit: Any, x: Any) -> Any:
         values = [x, _conv(emit, x, 8)]
@@ -151,26 +173,10 @@ def _built(program: list[tuple[Any, ...]]) -> Any:
             return values[-1 - back % len(values)]
 
         for what, *of in program:
-            first = value(of[0]) if isinstance(of[0], int) else None
-            channels = 0 if first is None else int(first.ty.shape[1])
-            if what == "conv":
-                values.append(_conv(emit, first, of[1], of[2]))
-            elif what == "relu":
-                values.append(emit(op.nn.relu(first)))
-            elif what == "pool":
-                values.append(emit(op.nn.max_pool2d(first, (3, 3), (1, 1), (1, 1))))
-            elif what == "concat":
+            if what == "concat":
                 values.append(emit(op.concat([value(back) for back in of[0]], axis=1)))
-            elif what == "split" and channels > of[1]:
-                parts = emit(op.split(first, [of[1]], axis=1))
-                values += [emit(parts[0]), emit(parts[1])]
-            elif what == "slice" and channels > of[1] + of[2]:
-                values.append(emit(op.strided_slice(first, [1], [of[1]], [of[1] + of[2]])))
-            elif what == "shuffle" and channels % 2 == 0:
-                batch, _, high, wide = (int(extent) for extent in first.ty.shape)
-                grouped = emit(op.reshape(first, (batch, 2, channels // 2, high, wide)))
-                turned = emit(op.permute_dims(grouped, [0, 2, 1, 3, 4]))
-                values.append(emit(op.reshape(turned, (batch, channels, high, wide))))
+            else:
+                values += _step(emit, what, value(of[0]), *of[1:])
         return tuple(values[-3:])
 
     return build

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.graph.permutations import moves_nothing, through_reduction, through_reshape
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 ELEMENTWISE = frozenset(
@@ -17,13 +19,17 @@ ELEMENTWISE = frozenset(
     )
 )
 _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
+_REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min", "prod"))
+_PASSING = frozenset({*_ELEMENTWISE, "relax.concat", "relax.split"})
+"""Operators that permutations pass through without a move."""
 
 
 def without_moves(module: Any) -> Any:
     """The module with fewer permutations and reshapes.
 
-    Element-wise operators are computed before the permutations of their inputs, so that two
-    permutations which undo each other meet and vanish; reshapes of reshapes become one.
+    Element-wise operators, concatenations, splits, reductions and most reshapes are computed before
+    the permutations of their inputs, so that two permutations which undo each other meet and
+    vanish; reshapes of reshapes become one.
 
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
@@ -43,33 +49,55 @@ class _Mover(relax.PyExprMutator):
         super().__init__(module)
         self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
         self._reshaped: dict[Any, Any] = {}
+        self._split: dict[Any, tuple[int, ...]] = {}
+        self._users = _users(module)
 
     def visit_var_binding_(self, binding: Any) -> None:
         if not isinstance(binding.var, relax.DataflowVar):
             super().visit_var_binding_(binding)
             return
         value = self.visit_expr(binding.value)
-        emitted = self._moved(value) if _is_operator(value) else None
+        emitted = None
+        if isinstance(value, relax.TupleGetItem):
+            axes = self._split.get(value.tuple_value)
+            if axes is not None:
+                emitted = self._permute(self.builder_.emit(value), axes)
+        elif isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.split"):
+            emitted = self._splitted(value)
+        elif _is_operator(value):
+            emitted = self._moved(value, binding.var)
         if emitted is None:
             emitted = self.builder_.emit(value)
         self.set_var_remap(binding.var, emitted)
 
-    def _moved(self, call: Any) -> Any | None:
+    def _moved(self, call: Any, variable: Any) -> Any | None:
         name = str(call.op.name)
+        made = None
         if name == "relax.permute_dims":
-            return self._permute(call.args[0], axes_of(call))
-        if name in _RESHAPING:
-            return self._reshape(call.args[0], shape_of(call))
-        if name in ELEMENTWISE:
-            return self._elementwise(call)
-        return None
+            made = self._permute(call.args[0], axes_of(call))
+        elif name in _RESHAPING:
+            source, shape = call.args[0], shape_of(call)
+            if source in self._permuted and _size(shape_of(source)) == _size(shape):
+                made = self._reshape_permuted(source, shape, variable)
+            else:
+                made = self._reshape(source, shape)
+        elif name in ELEMENTWISE:
+            made = self._elementwise(call)
+        elif name == "relax.concat":
+            made = self._concatenated(call)
+        elif name in _REDUCTIONS:
+            made = self._reduced(call)
+        return made
 
     def _permute(self, source: Any, axes: tuple[int, ...]) -> Any:
         if source in self._permuted:
             source, before = self._permuted[source]
             axes = tuple(before[axis] for axis in axes)
+        shape = shape_of(source)
         if axes == tuple(range(len(axes))):
             return source
+        if moves_nothing(axes, shape):
+            return self._reshape(source, tuple(shape[axis] for axis in axes))
         made = self.builder_.emit(relax.op.permute_dims(source, list(axes)))
         self._permuted[made] = (source, axes)
         return made
@@ -83,6 +111,68 @@ class _Mover(relax.PyExprMutator):
         made = self.builder_.emit(relax.op.reshape(source, list(shape)))
         self._reshaped[made] = source
         return made
+
+    def _reshape_permuted(self, source: Any, shape: tuple[int, ...], variable: Any) -> Any | None:
+        """A reshape of a permutation as a permutation of a reshape, where that moves less."""
+        origin, axes = self._permuted[source]
+        passed = through_reshape(shape_of(origin), axes, shape)
+        still = moves_nothing(passed.first, shape_of(origin))
+        if not still and not self._undone(variable, passed.last):
+            return self._reshape(source, shape)
+        first = self._permute(origin, passed.first)
+        made = self._reshape(first, passed.shape)
+        return self._permute(made, passed.last)
+
+    def _undone(self, variable: Any, axes: tuple[int, ...]) -> bool:
+        """Whether some permutation that a value meets later undoes one of it."""
+        inverse = tuple(axes.index(axis) for axis in range(len(axes)))
+        found = [variable]
+        for one in found:
+            for binding in self._users.get(one, ()):
+                value = binding.value
+                name = str(getattr(getattr(value, "op", None), "name", ""))
+                if name == "relax.permute_dims" and axes_of(value) == inverse:
+                    return True
+                passing = isinstance(value, relax.TupleGetItem) or name in _PASSING
+                if passing and binding.var not in found:
+                    found.append(binding.var)
+        return False
+
+    def _concatenated(self, call: Any) -> Any | None:
+        """The concatenation of unpermuted inputs, permuted; None where they differ."""
+        fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
+        known = [self._permuted.get(field) for field in fields]
+        found = [one for one in known if one is not None]
+        if not found or len(found) != len(known) or len({axes for _, axes in found}) != 1:
+            return None
+        origins, axes = [origin for origin, _ in found], found[0][1]
+        axis = axes[int(call.attrs.axis) % len(axes)]
+        return self._permute(self.builder_.emit(relax.op.concat(origins, axis=axis)), axes)
+
+    def _splitted(self, call: Any) -> Any | None:
+        known = self._permuted.get(call.args[0])
+        if known is None:
+            return None
+        origin, axes = known
+        where = call.attrs.indices_or_sections
+        numbers = int(where) if hasattr(where, "value") else [int(one) for one in where]
+        axis = axes[int(call.attrs.axis) % len(axes)]
+        made = self.builder_.emit(relax.op.split(origin, numbers, axis=axis))
+        self._split[made] = axes
+        return made
+
+    def _reduced(self, call: Any) -> Any | None:
+        known = self._permuted.get(call.args[0])
+        if known is None or call.attrs.axis is None:
+            return None
+        origin, axes = known
+        reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
+        dropped, order = through_reduction(axes, reduced)
+        keep = bool(call.attrs.keepdims)
+        made = getattr(relax.op, str(call.op.name).removeprefix("relax."))(
+            origin, axis=list(dropped), keepdims=keep
+        )
+        return self._permute(self.builder_.emit(made), axes if keep else order)
 
     def _elementwise(self, call: Any) -> Any | None:
         """The operator on unpermuted inputs, permuted; None where they differ."""
@@ -123,6 +213,18 @@ def axes_of(call: Any) -> tuple[int, ...]:
     count = len(shape_of(call))
     axes = call.attrs.axes
     return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
+
+
+def _users(module: Any) -> dict[Any, list[Any]]:
+    """The bindings that read each variable."""
+    users: dict[Any, list[Any]] = defaultdict(list)
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            for block in function.body.blocks:
+                for binding in block.bindings:
+                    for variable in relax.analysis.free_vars(binding.value):
+                        users[variable].append(binding)
+    return users
 
 
 def _is_operator(value: Any) -> bool:

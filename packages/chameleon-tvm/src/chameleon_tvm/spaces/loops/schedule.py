@@ -177,6 +177,14 @@ def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
             outer, _ = schedule.split(flat, [plan_parts(int(schedule.get(flat).extent)), None])
             schedule.parallel(outer)
         return
+    ways = _interleaved(schedule.get(block))
+    if ways > 1 and len(loops) > 1:
+        # LLVM interleaves vectors of several sources where ours would gather lanes one by one.
+        schedule.unroll(schedule.split(loops[-1], [None, ways])[1])
+        outer = schedule.fuse(*loops[:-1])
+        if plan.threads:
+            schedule.parallel(outer)
+        return
     other = _other_axis(schedule.get(block))
     if other is not None and plan.block > 1:
         edges = [
@@ -286,6 +294,22 @@ def _same_places(block: Any) -> bool:
         or math.prod(int(extent) for extent in read.source.shape) == 1
         for read in block.reads
     )
+
+
+def _interleaved(block: Any) -> int:
+    """How many sources neighbouring elements come from by turns, as in a channel shuffle."""
+    last = block.iter_vars[-1]
+    extent = int(last.dom.extent)
+    found: list[int] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tirx.FloorMod) and node.a.same_as(last.var):
+            ways = int(getattr(node.b, "value", 0))
+            if 1 < ways < extent and extent % ways == 0:
+                found.append(ways)
+
+    walk(block.body, visit)
+    return min(found, default=1)
 
 
 def _has_gaps(block: Any) -> bool:

@@ -1,0 +1,69 @@
+"""Moves that are not tuned: rows with gaps and channel shuffles are left to LLVM's vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_tvm.graph.defaults import with_default_schedules
+from chameleon_tvm.graph.sequence.variants import Placement, placed
+from chameleon_tvm.quick_tvm import te, tirx, tvm
+from tvm_ffi.structural import structural_walk
+
+SHAPE = (24, 12, 16)
+
+
+def _copy() -> Any:
+    source = te.placeholder(SHAPE, name="source")
+    return te.create_prim_func([source, te.compute(SHAPE, lambda i, j, c: source[i, j, c])])
+
+
+def _shuffle() -> Any:
+    source = te.placeholder(SHAPE, name="source")
+    return te.create_prim_func(
+        [source, te.compute(SHAPE, lambda i, j, c: source[i, j, c % 2 * 8 + c // 2])]
+    )
+
+
+def _loops(function: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(function, (tirx.For, found.append))
+    return sorted(tirx.ForKind(loop.kind).name for loop in found)
+
+
+def _scheduled(function: Any) -> Any:
+    return with_default_schedules(tvm.IRModule({"main": function}))["main"]
+
+
+def test_what_lies_together_is_one_vectorised_loop():
+    assert _loops(_scheduled(_copy())) == ["PARALLEL", "VECTORIZED"]
+
+
+@pytest.mark.parametrize("gap", [4, 16])
+def test_rows_with_gaps_are_loops(gap: int):
+    strides = (12 * (16 + gap), 16 + gap, 1)
+    function = placed(_copy(), [Placement(strides=strides, alignment=16), Placement()])
+    scheduled = _scheduled(function)
+    assert _loops(scheduled) == ["PARALLEL", "SERIAL"]
+    whole = np.random.default_rng(0).standard_normal((24, 12, 16 + gap)).astype(np.float32)
+    out = np.zeros(SHAPE, np.float32)
+    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        module = tvm.compile(
+            tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")}), target="llvm"
+        )
+    module.jit()["main"](whole[:, :, :16], out)
+    np.testing.assert_array_equal(out, whole[:, :, :16])
+
+
+def test_a_shuffle_takes_its_sources_by_turns():
+    scheduled = _scheduled(_shuffle())
+    assert _loops(scheduled) == ["PARALLEL", "SERIAL", "UNROLLED"]
+    source = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    out = np.zeros(SHAPE, np.float32)
+    module = tvm.compile(
+        tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")}), target="llvm"
+    )
+    module.jit()["main"](source, out)
+    halves = source.reshape(24, 12, 2, 8).transpose(0, 1, 3, 2).reshape(SHAPE)
+    np.testing.assert_array_equal(out, halves)
