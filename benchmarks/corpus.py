@@ -20,7 +20,8 @@ from chameleon_core.errors import ChameleonError
 from corpus_checks import check, checked, line, problem_of
 from corpus_checks import page as check_page
 from corpus_plan import Case, Plan, chosen, read_plan
-from corpus_runs import HERE, INTERNAL, Bench, code_of, finished, run
+from corpus_provenance import code_of
+from corpus_runs import HERE, INTERNAL, Bench, finished, run
 from corpus_table import page
 
 CHECK_SECONDS = 600.0

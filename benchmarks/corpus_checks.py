@@ -9,7 +9,8 @@ from typing import Any
 
 from chameleon_core.pipeline.yaml import dump_yaml
 from corpus_plan import Case
-from corpus_runs import HERE, Bench, export, in_time
+from corpus_process import in_time
+from corpus_runs import HERE, Bench, export
 
 KERNELS = 5
 """Kernels that are named of each network."""

@@ -8,11 +8,9 @@ import importlib.util
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +20,26 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.run_folder import read_store
 from corpus_plan import Case, Plan
+from corpus_process import Ended, in_time, last_words
+from corpus_provenance import origin
 
 HERE = Path(__file__).parent
 
 DELIVERED = "delivered"
 REFUSED = "refused"
 REFUSED_LATE = "refused after tuning"
-WRONG = "not verified"
+FAILED = "not delivered"
 INTERNAL = "internal error"
 DEADLINE = "over the deadline"
 NOT_EXPORTED = "not exported"
 MISSING = "left out"
 
 _NEEDS = {"torchvision": ("torchvision",), "transformers": ("transformers",), "written here": ()}
+_EXCEPTION = re.compile(r"failed to [\w ]+: \w+: ")
+"""An exception that nobody turned into a sentence, in the words of the guard that caught it."""
+
 _PLENTY = 20_000
 """Characters of output that are kept."""
-
-
-@attrs.frozen(kw_only=True)
-class Ended:
-    """A process that has ended.
-
-    Attributes:
-        code: its exit status; None where the deadline killed it.
-        seconds: it took.
-        out: what it printed.
-        err: what it said.
-    """
-
-    code: int | None
-    seconds: float
-    out: str
-    err: str
 
 
 @attrs.frozen(kw_only=True)
@@ -77,8 +63,9 @@ class Bench:
         return self.folder / f"{case.name}.json"
 
     def identity(self, case: Case) -> str:
-        """Digest of what an outcome depends on: code, processor, case and budget."""
-        kept = [self.code, describe()["cpu"]["model"], attrs.asdict(case), self.pipeline(case)]
+        """Digest of what an outcome depends on: code, processor, case, target and budget."""
+        processor, plan = describe()["cpu"]["model"], self.plan
+        kept = [self.code, processor, attrs.asdict(case), plan.target, plan.budget_of(case)]
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]
 
     def pipeline(self, case: Case) -> dict[str, Any]:
@@ -102,7 +89,7 @@ class Bench:
         # unprepared, as transformers does: only those see it that need it.
         extra = [HERE, self.libraries] if case.source == "torchvision" else [HERE]
         earlier = os.environ.get("PYTHONPATH")
-        paths = [str(one) for one in extra if one] + ([earlier] if earlier else [])
+        paths = ([earlier] if earlier else []) + [str(one) for one in extra if one]
         return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
     def missing(self, case: Case) -> str | None:
@@ -125,6 +112,8 @@ def finished(bench: Bench, case: Case, *, keep: bool = False) -> Mapping[str, An
     try:
         outcome: dict[str, Any] = json.loads(bench.outcome_file(case).read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        return None
+    if outcome["outcome"] == MISSING:
         return None
     return outcome if keep or outcome["identity"] == bench.identity(case) else None
 
@@ -165,7 +154,7 @@ def export(bench: Bench, case: Case) -> str | None:
     file.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "corpus_networks.export", case.network, str(file)]
     ended = in_time(command, bench.environment(case), bench.plan.deadline_seconds)
-    return None if ended.code == 0 else f"torch cannot export it to ONNX: {_last(ended.err)}"
+    return None if ended.code == 0 else f"torch cannot export it to ONNX: {last_words(ended.err)}"
 
 
 def judged(ended: Ended, measurements: int) -> dict[str, Any]:
@@ -197,13 +186,14 @@ def judged(ended: Ended, measurements: int) -> dict[str, Any]:
     elif network.get("folder"):
         found["outcome"] = DELIVERED
     elif result is not None:
-        found["outcome"] = WRONG
         found["sentence"] = network.get("failure") or "no network was delivered"
+        found["outcome"] = INTERNAL if _EXCEPTION.search(found["sentence"]) else FAILED
     else:
         sentence = _sentence(ended.err)
         kind = REFUSED if not measurements else REFUSED_LATE
-        found["outcome"] = INTERNAL if sentence is None else kind
-        found["sentence"] = sentence or _last(ended.err) or f"status {ended.code}"
+        internal = sentence is None or _EXCEPTION.search(sentence)
+        found["outcome"] = INTERNAL if internal else kind
+        found["sentence"] = sentence or last_words(ended.err) or f"status {ended.code}"
     return found
 
 
@@ -216,89 +206,12 @@ def measured(folder: Path) -> int:
         return 0
 
 
-def in_time(command: Sequence[str], environment: Mapping[str, str], limit: float) -> Ended:
-    """Run a command in a group of its own, and end the whole group at the deadline.
-
-    Args:
-        command: program and arguments.
-        environment: its variables.
-        limit: seconds.
-
-    Raises:
-        KeyboardInterrupt: somebody asked this process to stop; the command was asked, too.
-    """
-    started = time.monotonic()
-    process = subprocess.Popen(
-        list(command),
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    code: int | None
-    try:
-        out, err = process.communicate(timeout=limit)
-        code = process.returncode
-    except subprocess.TimeoutExpired:
-        _signal(process, signal.SIGKILL)
-        out, err = process.communicate()
-        code = None
-    except KeyboardInterrupt:
-        _signal(process, signal.SIGINT)
-        process.communicate()
-        raise
-    finally:
-        # Whatever it started and left behind would disturb the next one.
-        _signal(process, signal.SIGKILL)
-    return Ended(code=code, seconds=time.monotonic() - started, out=out, err=err)
-
-
-def code_of(repository: Path) -> str:
-    """What identifies the tuner and the networks: their files in git, and what was changed since.
-
-    Changes of documents or tests leave it as it is. Files that git does not know do not count.
-
-    Raises:
-        ChameleonError: there is no git repository.
-    """
-    places = ["packages", "benchmarks/corpus_networks"]
-    trees = _git(repository, "rev-parse", *(f"HEAD:{place}" for place in places))
-    changes = _git(repository, "diff", "HEAD", "--", *places)
-    return hashlib.sha256((trees + changes).encode()).hexdigest()[:24]
-
-
-def commit_of(repository: Path) -> str:
-    """The commit, with ``-dirty`` where files were changed since."""
-    return _git(repository, "describe", "--always", "--dirty", "--abbrev=12").strip()
-
-
-def _git(repository: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(repository), *words],  # noqa: S607 - the user's git
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise ChameleonError(
-            f"git does not tell the state of {repository}: {_last(done.stderr)}",
-            hint="Run the corpus from a clone of the repository.",
-        )
-    return done.stdout
-
-
 def _written(bench: Bench, case: Case, outcome: Mapping[str, Any]) -> Mapping[str, Any]:
-    machine = describe()
     whole = {
         "identity": bench.identity(case),
         "case": attrs.asdict(case),
         "budget": bench.plan.budget_of(case),
-        "commit": commit_of(HERE.parent),
-        "processor": machine["cpu"]["model"],
-        "cores": machine["cpu"]["usable"],
-        "packages": machine["packages"],
+        **origin(HERE.parent),
         "written_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **outcome,
     }
@@ -324,13 +237,3 @@ def _sentence(err: str) -> str | None:
             hints = [one for one in lines[number + 1 :] if one.startswith("hint: ")]
             return " ".join([line.removeprefix("error: "), *hints])
     return None
-
-
-def _last(err: str) -> str:
-    lines = [line for line in err.strip().splitlines() if line.strip()]
-    return next((one for one in lines if one.startswith("internal error:")), (lines or [""])[-1])
-
-
-def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
