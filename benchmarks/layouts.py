@@ -72,7 +72,7 @@ def write(frontend: BuiltinFrontend, target: str, threads: int, folder: Path) ->
             config = tuple(int(index) for index in guesses[0])
             winners[task.key] = Winner(task=task, config=config, seconds=0.0)
     kernels = Kernels(winners, space, target)
-    executable = compiled(module, chains, kernels, target)
+    executable = compiled(module, chains, kernels, target).executable
     write_package(folder, executable, manifest_of(module, chains, kernels, target, threads))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from chameleon_core.testing.conformance_hardware import check_space_provider
-from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.options import TemplateOptions
@@ -13,6 +13,7 @@ SPECS = [
     Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC"),
     DenseSpec(input=[4, 64], units=48),
     BatchMatmulSpec(a=[2, 16, 32], b=[2, 32, 16]),
+    AttentionSpec(query=[1, 2, 20, 16], key=[1, 2, 20, 16], value=[1, 2, 20, 16]),
 ]
 
 

@@ -21,6 +21,7 @@ from chameleon_core.errors import (
 )
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.plugins import CommandRecord, Registry, hookimpl
+from chameleon_core.processor import this_processor
 
 PIPELINE = "model: {onnx: net.onnx}\ntarget: native\npreset: hot\n"
 
@@ -249,6 +250,11 @@ def test_env_names_versions_and_processor(chameleon):
     found = json.loads(chameleon("env", "--json").out)
     assert found["packages"]["chameleon-tuner-core"]
     assert found["cpu"]["usable"] >= 1
+    processor = this_processor()
+    if processor is not None:
+        assert set(found["cpu"]["instructions"]) <= processor.flags
+        assert ("avx2" in found["cpu"]["instructions"]) == ("avx2" in processor.flags)
+        assert "smep" not in found["cpu"]["instructions"]
     assert found["python"].startswith("3.")
     assert "numpy" in chameleon("env").out
 

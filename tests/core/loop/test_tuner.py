@@ -183,3 +183,35 @@ def test_suggestions_take_at_most_half_a_batch_the_last_one_first(grid, make_tun
     for index in range(5):
         tuner.suggest((index, 8))
     assert tuner.ask().tolist() == [[4, 8], [3, 8], [3, 4], [5, 6]]
+
+
+def test_a_guess_is_no_batch_and_teaches_with_the_first_one(grid, make_tuner, measure):
+    start = np.array([[2, 2, 2], [1, 1, 1], [3, 3, 3]], np.int32)
+    space = grid(9, 9, 9, start=start)
+    tuner = make_tuner(space, batch_size=4)
+    guess = tuner.guess()
+    assert guess.tolist() == [[2, 2, 2]]
+    with pytest.raises(RuntimeError, match="tell the measurements"):
+        tuner.guess()
+    tuner.tell(measure(space, guess))
+    assert (tuner.rounds, len(tuner.measurements), tuner.best.config) == (1, 1, (2, 2, 2))
+    assert tuner.stages.score is None, "nothing was learnt yet"
+    batch = tuner.ask()
+    assert batch[:2].tolist() == start[1:].tolist()
+    assert len(batch) == 4
+    tuner.tell(measure(space, batch))
+    assert tuner.stages.score is not None
+    assert len(tuner.measurements) == 5
+
+
+def test_what_was_suggested_is_guessed_before_what_the_space_recommends(grid, make_tuner, measure):
+    space = grid(9, 9, start=np.array([[0, 0]], np.int32))
+    tuner = make_tuner(space)
+    tuner.suggest((4, 4))
+    for expected in ([4, 4], [0, 0]):
+        guess = tuner.guess()
+        assert guess.tolist() == [expected]
+        tuner.tell(measure(space, guess))
+    assert not len(tuner.guesses)
+    assert not len(tuner.guess())
+    assert len(tuner.ask()), "there is a batch all the same"

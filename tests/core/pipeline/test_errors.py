@@ -106,6 +106,13 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             ),
         ),
         (
+            "budget: {measurements: null}\n",
+            (
+                "pipeline.yaml:3:9: 'budget': a budget without an end; name 'measurements', "
+                "'wall_time' or 'patience'"
+            ),
+        ),
+        (
             "budget: {tasks_at_once: 0}\n",
             (
                 "pipeline.yaml:3:25: option 'tasks_at_once' for 'budget' must be 'auto' or at "
@@ -125,7 +132,7 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
         ),
         (
             "require: {against: untuned}\n",
-            "pipeline.yaml:3:10: missing option 'min_ratio' for 'require'",
+            "pipeline.yaml:3:10: 'require': 'min_ratio' and 'against' belong together",
         ),
         (
             "baselines: [untuned, untuned]\n",

@@ -71,6 +71,32 @@ def test_overrides_are_stronger_than_the_file(load):
     assert pipeline.explorer.options.clip_range == 0.1
 
 
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("", (100, None)),
+        ("budget: {wall_time: 20m}\n", (None, 1200.0)),
+        ("budget: {measurements: 7}\n", (7, None)),
+        ("budget: {measurements: null, wall_time: 20m}\n", (None, 1200.0)),
+        ("budget: {measurements: 7, wall_time: 20m}\n", (7, 1200.0)),
+        ("budget: {patience: 9}\n", (100, None)),
+        ("preset: hot\nbudget: {wall_time: 20m}\n", (None, 1200.0)),
+    ],
+)
+def test_who_names_one_limit_means_that_one(load, text, limits):
+    budget = load(HEAD + text).budget
+    assert (budget.measurements, budget.wall_time) == limits
+    if "preset" not in text:
+        assert budget.batch_size == 10, "all else is the preset's still"
+
+
+def test_a_limit_that_is_null_stays_null_when_it_is_written_and_read(load):
+    pipeline = load(HEAD + "budget: {wall_time: 20m}\n")
+    assert pipeline.document["budget"]["measurements"] is None
+    again = load(dump_pipeline(pipeline))
+    assert again.budget == pipeline.budget
+
+
 def test_a_number_with_an_exponent_is_a_number(load):
     assert load(HEAD + "explorer: {clip_range: 3e-4}\n").explorer.options.clip_range == 3e-4
     assert load(HEAD + "explorer: {clip_range: 2}\n").explorer.options.clip_range == 2.0

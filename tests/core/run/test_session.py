@@ -163,7 +163,7 @@ def test_a_smaller_budget_measures_nothing(pipeline, log_lines):
 def test_a_network_budget_is_shared(pipeline):
     budget = {"measurements": 20, "batch_size": 4, "scope": "network"}
     result = run_pipeline(pipeline(budget=budget))
-    assert sorted(operator.measurements for operator in result.operators) == [8, 12]
+    assert sorted(operator.measurements for operator in result.operators) == [9, 11]
 
 
 def test_wall_time_ends_a_run(pipeline):

@@ -120,6 +120,18 @@ def test_a_continued_run_recalls_the_choice(settling):
     assert again.operators[0].task == first.operators[0].task
 
 
+def test_what_choosing_took_is_taken_from_a_wall_clock_that_is_shared(settling, tmp_path):
+    def spent(scope):
+        budget = {"wall_time": "1ms", "batch_size": 2, "scope": scope}
+        folder = settling(
+            Choosy, baselines=[], budget=budget, runner={"delay": 0.01}, output=tmp_path / scope
+        )
+        return run_pipeline(folder).operators[0].measurements
+
+    assert spent("network") == 0, "two trials took longer than the budget"
+    assert spent("task") > 0
+
+
 def test_what_was_settled_can_be_recalled_without_a_run(settling):
     resolved = settling(Choosy, baselines=[], budget={"measurements": 2})
     folder = run_pipeline(resolved).folder

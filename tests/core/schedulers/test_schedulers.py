@@ -44,6 +44,17 @@ def test_gradient_starts_with_a_batch_of_each():
     assert scheduler.next_task([_state([9.0]), _state([], done=True), _state([])]) == 2
 
 
+def test_gradient_goes_on_from_first_guesses_with_the_task_that_has_most_to_gain():
+    guessed = [
+        _state([1e-3], flop=1e9),
+        _state([9e-3], flop=1e9),
+        _state([2e-3], flop=1e9, weight=9),
+    ]
+    assert _gradient().next_task(guessed) == 2
+    failed = [*guessed, _state([math.inf])]
+    assert _gradient().next_task(failed) == 3, "nothing of it works yet"
+
+
 def test_tasks_in_flight_are_not_chosen_again():
     flying = _state([9.0, 5.0], in_flight=True)
     for scheduler in (RoundRobin(None, None), _gradient()):

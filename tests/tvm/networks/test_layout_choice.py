@@ -77,6 +77,17 @@ def test_the_faster_layout_wins_and_the_slower_one_is_told_what_to_beat():
     assert LayoutChoice.from_json(choice.to_json()) == choice
 
 
+def test_a_small_budget_measures_the_heaviest_convolution_alone():
+    level = {"NHWC": 1e-9, "NCHW": 1e-9}
+    specs = [_conv(f"conv{place}", 64 - place) for place in range(4)]
+    plenty, little = Scripted(level), Scripted(level)
+    assert choose(specs, plenty).measured > 1
+    little.seconds = 0.0
+    choice = choose(specs, little)
+    assert (choice.measured, choice.layout) == (1, "NHWC")
+    assert [name for name, _ in little.asked] == ["conv0", "conv0_NCHW"]
+
+
 @pytest.mark.parametrize(
     ("theirs", "layout"), [(1.0 - 2 * MARGIN, "NCHW"), (1.0 - MARGIN / 2, "NHWC"), (1.5, "NHWC")]
 )

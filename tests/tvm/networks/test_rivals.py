@@ -49,3 +49,19 @@ def test_rivals_of_onnx_files(source: BuiltinFrontend, tmp_path: Path):
 def test_what_is_not_installed_is_no_rival(source: BuiltinFrontend, monkeypatch: Any):
     monkeypatch.setattr(running.importlib.util, "find_spec", lambda _: None)
     assert source.rivals == ("torch", "torch.compile")
+    assert source.left_out == {
+        "onnxruntime": "onnxruntime and onnxscript are not installed",
+        "openvino": "openvino is not installed",
+    }
+
+
+def test_a_part_that_is_missing_is_named(source: BuiltinFrontend, monkeypatch: Any):
+    there = running.importlib.util.find_spec
+    monkeypatch.setattr(
+        running.importlib.util,
+        "find_spec",
+        lambda name: None if name == "onnxscript" else there(name) or True,
+    )
+    assert source.left_out == {"onnxruntime": "onnxscript is not installed"}
+    onnx = OnnxFrontend(OnnxOptions(file="net.onnx"))
+    assert onnx.left_out == {}, "a file needs no exporter"

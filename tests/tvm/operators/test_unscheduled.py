@@ -7,6 +7,7 @@ from chameleon_core.task import Task
 from chameleon_tvm.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import (
+    AttentionSpec,
     BatchMatmulSpec,
     Conv2dSpec,
     DenseSpec,
@@ -27,6 +28,26 @@ SPECS = [
     DenseSpec(input=[3, 5], units=7),
     BatchMatmulSpec(a=[2, 3, 4], b=[2, 4, 5]),
     BatchMatmulSpec(a=[2, 3, 4], b=[2, 5, 4], transpose_b=True),
+    AttentionSpec(
+        query=[2, 4, 5, 3],
+        key=[2, 2, 6, 3],
+        value=[2, 2, 6, 7],
+        scale=0.5,
+        mask=[2, 1, 5, 6],
+        query_layout="BSHD",
+        key_layout="BHDS",
+        output_layout="BSHD",
+    ),
+    AttentionSpec(
+        query=[1, 2, 5, 3],
+        key=[1, 2, 5, 3],
+        value=[1, 2, 5, 3],
+        causal=True,
+        query_layout="BSHD",
+        key_layout="BSHD",
+        value_layout="BSHD",
+        packed=True,
+    ),
 ]
 
 

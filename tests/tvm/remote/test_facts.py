@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import attrs
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
+from chameleon_core.processor import parse_cpuinfo
+from chameleon_tvm.cpus.naming import name_of, native_name
 from chameleon_tvm.quick_tvm import codegen
 from chameleon_tvm.remote.facts import ServerFacts, ask, check, own_facts, own_version
 from chameleon_tvm.targets import TVMTargets
+
+CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
 
 
 def target(text: str) -> str:
@@ -75,11 +81,32 @@ def test_compute_capability(has, fits):
         assert has in refusal(facts, "nvidia/nvidia-h100")
 
 
-def test_asking_takes_what_there_is():
-    functions = {
-        "chameleon.server.facts": own_facts,
-        "target.llvm_get_system_cpu": lambda: "cortex-a72",
-    }
+def test_the_flags_of_a_server_count_more_than_its_name():
+    guest = own(triple="x86_64-linux-gnu", cpu="rocketlake")
+    text = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
+    assert "amx-tile" in refusal(guest, text)
+    told = name_of(
+        parse_cpuinfo((CPUINFO / "graniterapids-guest").read_text(), "x86_64"),
+        "rocketlake",
+        "x86_64-linux-gnu",
+    )
+    check(
+        "board:1", attrs.evolve(guest, cpu=told.mcpu, mattr=told.mattr), target(text), exists=True
+    )
+
+
+def test_a_server_whose_processor_llvm_does_not_know_is_tried():
+    board = own(triple="aarch64-linux-gnu", cpu="generic")
+    check(
+        "board:1", board, target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"), exists=True
+    )
+
+
+@pytest.mark.parametrize("serves", [True, False], ids=["ours", "plain"])
+def test_asking_takes_what_there_is(serves):
+    functions = {"target.llvm_get_system_cpu": lambda: "cortex-a72"}
+    if serves:
+        functions["chameleon.server.facts"] = own_facts
 
     def function(name: str):
         if name not in functions:
@@ -87,5 +114,9 @@ def test_asking_takes_what_there_is():
         return functions[name]
 
     facts = ask(function, None, "cpu")
-    assert facts == ServerFacts(tvm=own_version(), cpu="cortex-a72")
-    assert json.loads(json.dumps(facts.to_json())) == {"tvm": own_version(), "cpu": "cortex-a72"}
+    native = native_name()
+    if serves:
+        assert facts == ServerFacts(tvm=own_version(), cpu=native.mcpu, mattr=native.mattr)
+    else:
+        assert facts == ServerFacts(cpu="cortex-a72")
+    assert json.loads(json.dumps(facts.to_json()))["cpu"] == facts.cpu

@@ -5,6 +5,9 @@ import json
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
+from chameleon_core.processor import own_architecture
+from chameleon_tvm import targets
+from chameleon_tvm.cpus.naming import CpuName
 from chameleon_tvm.targets import TVMTargets, target_info, tvm_target
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,3 +96,17 @@ def test_arm_has_narrow_vectors_and_many_registers():
 def test_a_gpu_has_no_cpu_facts():
     with pytest.raises(TargetError, match="cuda"):
         target_info(resolve("nvidia/nvidia-h100"))
+
+
+def test_features_of_this_cpu_come_before_those_that_the_user_adds(monkeypatch):
+    monkeypatch.setattr(targets, "native_name", lambda: CpuName(mcpu="haswell", mattr=("+gfni",)))
+    native = json.loads(resolve("llvm -mcpu=native -mattr=-fma"))
+    assert (native["mcpu"], native["mattr"]) == ("haswell", ["+gfni", "-fma"])
+    assert resolve(json.dumps(native)) == json.dumps(native)
+    assert not target_info(json.dumps(native)).fma
+
+
+def test_native_is_no_cpu_of_another_architecture():
+    other = "x86_64" if own_architecture() == "aarch64" else "aarch64"
+    with pytest.raises(TargetError, match="native"):
+        resolve(f"llvm -mcpu=native -mtriple={other}-linux-gnu")

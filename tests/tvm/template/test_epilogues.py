@@ -139,7 +139,7 @@ def test_activations_are_good_to_float32(activation):
     """Far beyond the range of the fit of erf, too."""
     numbers = np.concatenate([np.linspace(-12, 12, 4001), [-1e4, 1e4]]).astype(np.float32)
     data = te.placeholder(numbers.shape, "float32", name="data")
-    out = te.compute(numbers.shape, lambda i: activate(data[i], activation), name="out")
+    out = te.compute(numbers.shape, lambda i: activate(data(i), activation), name="out")
     program = Program(function=te.create_prim_func([data, out]), inputs=[numbers])
     (got,) = TVMKernel(program, NATIVE).outputs()
     spec = DenseSpec(input=[1, 1], units=1, activation=activation)

@@ -37,6 +37,9 @@ class Batch:
         bench: what it is measured with.
         deadlines: the task's time-outs.
         first_slot: a number from which on slots are unused.
+
+    Attributes:
+        building: its first part.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Batch:
         self._crew = bench.crew
         self._options = bench.options
         self._ledger = Ledger(job, crew=bench.crew, options=bench.options, first_slot=first_slot)
-        self._building = Building(
+        self.building = Building(
             job,
             stage_key(job.space, job.task),
             bench=bench,
@@ -66,12 +69,12 @@ class Batch:
         ledger = self._ledger
         try:
             while (ledger.pending or ledger.built) and not ledger.stopped:
-                yield from self._building.run()
+                yield from self.building.run()
                 yield from self._clocking.first_timings()
                 self._recycle()
             yield from self._clocking.rounds()
         finally:
-            self._release()
+            self.release()
 
     def _recycle(self) -> None:
         """End workers that built much or grew much, unless they hold leaders."""
@@ -86,7 +89,7 @@ class Batch:
             if worker.built >= self._options.recycle_after or grown:
                 worker.kill(EndReason.DEADLINE)
 
-    def _release(self) -> None:
+    def release(self) -> None:
         """Leave idle workers behind: free kernels, end workers that are still at work."""
         for worker in self._crew.workers:
             if worker.work is not None and worker.work.tag != "init":

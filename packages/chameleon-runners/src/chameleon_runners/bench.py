@@ -8,7 +8,7 @@ import attrs
 from chameleon_core.cores import CoreWatch
 
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.crew import Crew, Event
+from chameleon_runners.crew import Event, Workers
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import WorkerProcess
 from chameleon_runners.references import Reference
@@ -29,7 +29,7 @@ class Bench:
         threads: threads a kernel runs with.
     """
 
-    crew: Crew
+    crew: Workers
     watch: CoreWatch
     options: LocalOptions
     policy: TimingPolicy

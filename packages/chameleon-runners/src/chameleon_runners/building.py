@@ -43,19 +43,23 @@ class Building:
 
     def run(self) -> Iterator[Measurement]:
         """Build until nothing is left to build or the workers hold as much as they may."""
+        while self.employ():
+            for event in self._crew.wait():
+                yield from self.handle(event)
+
+    def employ(self) -> bool:
+        """Give idle workers what there is to do; whether anything is still to be waited for."""
+        if self._ledger.stopped:
+            return False
         room = self._options.build_ahead * self._crew.size
         built, pending = self._ledger.built, self._ledger.pending
-        while not self._ledger.stopped:
-            self._crew.fill(self._ledger.count)
-            for worker in self._crew.workers:
-                if worker.idle and worker.initialised and self._ledger.still_there(worker):
-                    self._employ(worker, may_build=len(built) < room)
-            busy = any(worker.work is not None for worker in self._crew.workers)
-            full = not pending or len(built) >= room
-            if not busy and full and (self._reference.ready or not built):
-                return
-            for event in self._crew.wait():
-                yield from self._handle(event)
+        self._crew.fill(self._ledger.count)
+        for worker in self._crew.workers:
+            if worker.idle and worker.initialised and self._ledger.still_there(worker):
+                self._employ(worker, may_build=len(built) < room)
+        busy = any(worker.work is not None for worker in self._crew.workers)
+        full = not pending or len(built) >= room
+        return busy or not full or (bool(built) and not self._reference.ready)
 
     def _employ(self, worker: WorkerProcess, *, may_build: bool) -> None:
         """Give an idle worker the most urgent work there is for it, if any."""
@@ -86,7 +90,7 @@ class Building:
         works = (worker.work for worker in self._crew.workers)
         return any(work is not None and work.tag == "reference" for work in works)
 
-    def _handle(self, event: Event) -> Iterator[Measurement]:
+    def handle(self, event: Event) -> Iterator[Measurement]:
         """Take in what happened to a worker while building, or to an idle one."""
         if self._crew.closed:
             return

@@ -8,7 +8,7 @@ import select
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -34,6 +34,42 @@ class Event:
     tag: Any
     reply: Message | None = None
     end: WorkerEnd | None = None
+
+
+class Workers(Protocol):
+    """Workers as whoever gives them work sees them: a whole crew, or one place of it."""
+
+    cores: list[int]
+
+    @property
+    def size(self) -> int:
+        """How many workers there are at most."""
+
+    @property
+    def workers(self) -> list[WorkerProcess]:
+        """The workers that live."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the workers were told to end for good."""
+
+    def at(self, place: int) -> WorkerProcess | None:
+        """The living worker at a place, or None."""
+
+    def position(self, worker: WorkerProcess) -> int:
+        """The worker's place in the whole crew."""
+
+    def fill(self, count: int) -> None:
+        """Start workers until there are ``count`` (at most ``size``)."""
+
+    def wait(self, among: Iterable[WorkerProcess] | None = None) -> list[Event]:
+        """Wait for events, at most a quarter of a second."""
+
+    def quiet(self, worker: WorkerProcess | None = None) -> None:
+        """Stop every idle worker, but for one that is about to be timed, until it has work."""
+
+    def wake(self) -> None:
+        """Make ``wait`` return soon."""
 
 
 class Crew:

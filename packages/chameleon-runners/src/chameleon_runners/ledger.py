@@ -9,7 +9,7 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.crew import Crew, Event
+from chameleon_runners.crew import Event, Workers
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import WorkerProcess
 from chameleon_runners.rounds import Rounds
@@ -32,7 +32,7 @@ class Ledger:
     """
 
     def __init__(
-        self, job: MeasureJob, *, crew: Crew, options: LocalOptions, first_slot: int
+        self, job: MeasureJob, *, crew: Workers, options: LocalOptions, first_slot: int
     ) -> None:
         self._crew = crew
         self._retries = options.retries

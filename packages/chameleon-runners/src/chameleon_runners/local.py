@@ -16,20 +16,28 @@ import attrs
 from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages import Contender, MeasureJob, Runner, StageRef
+from chameleon_core.stages import (
+    Arrival,
+    Contender,
+    MeasureJob,
+    MeasureStream,
+    Runner,
+    StageRef,
+)
 from chameleon_core.task import Task
 
 from chameleon_runners import environment
 from chameleon_runners.batch import Batch, stage_key
 from chameleon_runners.bench import Bench
 from chameleon_runners.comparison import Comparison
-from chameleon_runners.crew import Crew
+from chameleon_runners.crew import Crew, Workers
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.reaper import kill_abandoned
 from chameleon_runners.references import Reference, References
 from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.timing import TimingPolicy
+from chameleon_runners.waves import Seat, Wave, Waves
 
 _MIB = 1 << 20
 _BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
@@ -67,7 +75,7 @@ class LocalRunner(Runner):
         self._crew: Crew | None = None
         self._references: References | None = None
         self._deadlines: dict[str, Deadlines] = {}
-        self._active: Batch | Comparison | None = None
+        self._active: Batch | Wave | Comparison | None = None
         self._active_crew: Crew | None = None
         self._interrupted = False
         self._closed = False
@@ -115,7 +123,7 @@ class LocalRunner(Runner):
             preload=preload,
         )
 
-    def _bench(self, crew: Crew, reference: Reference) -> Bench:
+    def _bench(self, crew: Workers, reference: Reference) -> Bench:
         return Bench(
             crew=crew,
             watch=self._watch,
@@ -146,19 +154,39 @@ class LocalRunner(Runner):
     def _measure(self, job: MeasureJob) -> Generator[Measurement, None, None]:
         if self._interrupted or self._closed or not job.configs:
             return
-        crew = self._start()
+        batch = self._batch(job, self._start())
+        self._active = batch
+        try:
+            yield from batch.run()
+        finally:
+            self._active = None
+
+    def _batch(self, job: MeasureJob, crew: Workers) -> Batch:
         key = stage_key(job.space, job.task)
         first_slot = self._next_slot
         self._next_slot += len(job.configs)
-        batch = Batch(
+        return Batch(
             job,
             bench=self._bench(crew, self._expected.of(key)),
             deadlines=self._deadlines.setdefault(key, Deadlines(self._options)),
             first_slot=first_slot,
         )
-        self._active = batch
+
+    def stream(self) -> MeasureStream:
+        return Waves(self._wave, size=self._size)
+
+    def _wave(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+        if len(jobs) == 1:
+            for measurement in self.measure(jobs[0]):
+                yield Arrival(job=jobs[0], measurement=measurement)
+            return
+        if self._interrupted or self._closed:
+            return
+        crew = self._start()
+        seats = [(job, self._batch(job, Seat(crew, place))) for place, job in enumerate(jobs)]
+        self._active = wave = Wave(seats, crew)
         try:
-            yield from batch.run()
+            yield from wave.run()
         finally:
             self._active = None
 

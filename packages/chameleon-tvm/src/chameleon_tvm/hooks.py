@@ -98,7 +98,12 @@ def chameleon_baselines() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Commands about compiled networks."""
+    """Commands about compiled networks, and about the CPU that they are compiled for."""
+    yield CommandRecord(
+        name="cpu",
+        summary="Show what a target's CPU is taken for; measure and keep its memory's rate.",
+        factory="chameleon_tvm.commands.cpu:command",
+    )
     yield CommandRecord(
         name="compile",
         summary="Compile and verify the network of a run, without tuning.",

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import shlex
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import attrs
-import numpy as np
+from chameleon_core.cores import usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
+from chameleon_core.processor import own_architecture
 from chameleon_core.stages import TargetResolver
 
+from chameleon_tvm.cpus.description import TargetInfo, describe
+from chameleon_tvm.cpus.naming import native_name
 from chameleon_tvm.gpus import with_limits
 from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
+from chameleon_tvm.remote.linking import architecture
 
 _HINT = (
     "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "
     "or a tag such as 'nvidia/nvidia-h100'."
 )
-_SYSFS = Path("/sys/devices/system/cpu/cpu0/cache")
-_KIB = 1024
 
 
 class TVMTargets(TargetResolver):
@@ -118,9 +117,9 @@ def _typed(name: str, kind: str, value: str) -> Any:
 def _canonical(value: dict[str, Any]) -> str:
     """A target's values as JSON with sorted keys, ``native`` replaced and defaults filled in."""
     if value["kind"] == "llvm":
-        if value.get("mcpu") == "native":
-            value["mcpu"] = str(codegen.llvm_get_system_cpu())
         triple = str(value.get("mtriple", codegen.llvm_get_system_triple()))
+        if value.get("mcpu") == "native":
+            value = _with_native(value, triple)
         mcpu = value.get("mcpu")
         if mcpu is not None and not codegen.llvm_is_valid_cpu(mcpu, triple):
             cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
@@ -129,7 +128,7 @@ def _canonical(value: dict[str, Any]) -> str:
                 f"LLVM knows no CPU {mcpu!r} for {triple}",
                 hint=f"Did you mean {' or '.join(near)}?" if near else "Use -mcpu=native.",
             )
-        value.setdefault("num-cores", len(os.sched_getaffinity(0)))
+        value.setdefault("num-cores", len(usable_cores()))
     if value["kind"] == "cuda":
         value = with_limits(value, device=tvm.runtime.device("cuda").exist)
     try:
@@ -142,37 +141,25 @@ def _canonical(value: dict[str, Any]) -> str:
     return json.dumps(kept, sort_keys=True)
 
 
+def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
+    """A target for this machine's CPU; features that the user adds come after its own."""
+    if architecture(triple) != own_architecture():
+        raise TargetError(
+            f"'native' is this machine's CPU, and the target is built for {triple}",
+            hint="Name the CPU that kernels run on, such as -mcpu=cortex-a72.",
+        )
+    options = native_name().options()
+    mattr = [*options.get("mattr", ()), *value.get("mattr", ())]
+    return {**value, **options, **({"mattr": mattr} if mattr else {})}
+
+
 @cache
 def tvm_target(target: str) -> Target:
     """TVM's object for a canonical target."""
     return Target(json.loads(target))
 
 
-@attrs.frozen(kw_only=True)
-class TargetInfo:
-    """What a CPU schedule has to know about its target.
-
-    Attributes:
-        vector_bytes: width of a vector register, in bytes.
-        vector_registers: how many there are.
-        fma: whether multiply and add are one instruction.
-        l1_bytes: data cache of a core.
-        l2_bytes: second-level cache of a core.
-        l3_bytes: last-level cache, shared.
-        cores: how many cores kernels run on.
-    """
-
-    vector_bytes: int
-    vector_registers: int
-    fma: bool
-    l1_bytes: int
-    l2_bytes: int
-    l3_bytes: int
-    cores: int
-
-    def lanes(self, dtype: str) -> int:
-        """Elements of a type in one vector register."""
-        return max(1, self.vector_bytes // np.dtype(dtype).itemsize)
+__all__ = ["TVMTargets", "TargetInfo", "target_info", "tvm_target"]
 
 
 @cache
@@ -188,63 +175,4 @@ def target_info(target: str) -> TargetInfo:
             f"target kind {resolved.kind.name!r} has no CPU to describe",
             hint="Use an llvm target, or `space: sketch`.",
         )
-    vector_bytes, registers, fma = _vectors(resolved)
-    l1, l2, l3 = _caches(json.loads(target))
-    return TargetInfo(
-        vector_bytes=vector_bytes,
-        vector_registers=registers,
-        fma=fma,
-        l1_bytes=l1,
-        l2_bytes=l2,
-        l3_bytes=l3,
-        cores=int(json.loads(target).get("num-cores", 1)),
-    )
-
-
-def _vectors(resolved: Target) -> tuple[int, int, bool]:
-    """Bytes of a vector register, number of registers, and FMA, from LLVM's CPU features.
-
-    ``llvm_get_vector_width`` says 512 bits for every x86 CPU, so features decide.
-    """
-
-    def has(feature: str) -> bool:
-        return bool(codegen.target_has_features(feature, resolved))
-
-    triple = str(resolved.attrs.get("mtriple", codegen.llvm_get_system_triple()))
-    if triple.startswith(("aarch64", "arm64")):
-        return 16, 32, True
-    if has("avx512f"):
-        return 64, 32, True
-    if has("avx"):
-        return 32, 16, has("fma")
-    return 16, 16, has("fma")
-
-
-def _caches(target: dict[str, Any]) -> tuple[int, int, int]:
-    """L1 data, L2 and L3 in bytes: this machine's where it is the target, else usual sizes."""
-    if target.get("mcpu") == str(codegen.llvm_get_system_cpu()):
-        found = _sysfs_caches()
-        if found is not None:
-            return found
-    mcpu = str(target.get("mcpu", ""))
-    if mcpu.startswith("znver"):
-        return 32 * _KIB, (1024 if mcpu >= "znver4" else 512) * _KIB, 32 * _KIB * _KIB
-    if "aarch64" in str(target.get("mtriple", "")):
-        return 64 * _KIB, _KIB * _KIB, 32 * _KIB * _KIB
-    return 32 * _KIB, _KIB * _KIB, 16 * _KIB * _KIB
-
-
-def _sysfs_caches() -> tuple[int, int, int] | None:
-    sizes: dict[str, int] = {}
-    for index in sorted(_SYSFS.glob("index*")):
-        try:
-            kind = (index / "type").read_text().strip()
-            level = (index / "level").read_text().strip()
-            size = (index / "size").read_text().strip()
-        except OSError:
-            continue
-        if kind != "Instruction" and size.endswith("K"):
-            sizes[level] = int(size[:-1]) * _KIB
-    if "1" not in sizes or "2" not in sizes:
-        return None
-    return sizes["1"], sizes["2"], sizes.get("3", sizes["2"])
+    return describe(resolved, json.loads(target))

@@ -82,9 +82,9 @@ class Pairing:
     live: bool
 
     @property
-    def measurements(self) -> int:
-        """Configurations that the budget lets it measure."""
-        measurements: int = self.document["budget"]["measurements"]
+    def measurements(self) -> int | None:
+        """Configurations that the budget lets it measure; None where it limits the time alone."""
+        measurements: int | None = self.document["budget"]["measurements"]
         return measurements
 
 

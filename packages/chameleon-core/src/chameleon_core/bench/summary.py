@@ -32,7 +32,7 @@ class Group:
     Attributes:
         pipeline: the pipeline's name.
         task: the task's name, with the operator's where the task has several.
-        budget: measurements that the pipeline may make.
+        budget: measurements that the pipeline may make, or None for any number.
         best_known: the lowest cost known of the operator, in seconds.
         exhaustive: whether nothing better exists, because every configuration was recorded.
         runs: the trajectories by seed.
@@ -41,7 +41,7 @@ class Group:
 
     pipeline: str
     task: str
-    budget: int
+    budget: int | None
     best_known: float
     exhaustive: bool
     runs: Mapping[int, Trajectory]
@@ -78,7 +78,7 @@ class Group:
             str(count): estimate(
                 [goals.quality(run, count, self.best_known) for run in runs]
             ).to_json()
-            if count <= self.budget
+            if self.budget is None or count <= self.budget
             else None
             for count in CHECKPOINTS
         }

@@ -173,4 +173,7 @@ def _dry_run(loaded: Suite, *, as_json: bool) -> None:
         click.echo(json.dumps({"suite": loaded.title, "folder": str(loaded.output), "cells": rows}))
         return
     names = ("task", "pipeline", "live", "measurements", "cells", "ended")
-    print_table(names, [tuple(str(row[name]) for name in names) for row in rows])
+    print_table(
+        names,
+        [tuple("-" if row[name] is None else str(row[name]) for name in names) for row in rows],
+    )

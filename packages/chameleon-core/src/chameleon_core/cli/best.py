@@ -38,16 +38,23 @@ def _operators(store: RecordStore) -> list[dict[str, Any]]:
     """Per operator the decoded configuration with its costs."""
     finished = store.fact("finished")
     if finished is not None:
-        found: list[dict[str, Any]] = finished["result"]["operators"]
-        return [{**operator, "compared": True} for operator in found]
+        result = finished["result"]
+        instead = {one["name"]: one["kernel"] for one in result["network"].get("unmeasured", ())}
+        found: list[dict[str, Any]] = result["operators"]
+        return [
+            {**operator, "compared": True, "delivered_with": instead.get(operator["name"])}
+            for operator in found
+        ]
     operators = []
     for stored in store.tasks():
-        valid = [m for m in store.measurements(stored.id) if m.ok]
+        measurements = store.measurements(stored.id)
+        valid = [m for m in measurements if m.ok]
         fastest = min(valid, key=lambda m: m.cost, default=None)
         operators.append(
             {
                 "name": stored.task.name,
                 "compared": False,
+                "measurements": len(measurements),
                 "search_seconds": None if fastest is None else fastest.cost,
                 "config": None if fastest is None else list(fastest.config),
                 "best": None if fastest is None else store.knobs(stored.id, fastest.config),
@@ -64,7 +71,11 @@ def _print(operators: list[dict[str, Any]]) -> None:
 
     for operator in operators:
         if operator["best"] is None:
-            click.echo(f"{operator['name']}: no configuration has a time")
+            measured = operator["measurements"]
+            why = "no configuration has a time" if measured else "never measured"
+            instead = operator.get("delivered_with")
+            tail = "" if instead is None else f"; the network has its {instead}"
+            click.echo(f"{operator['name']}: {why}{tail}")
             continue
         if operator["compared"]:
             times = f"{duration(operator['tuned_seconds'])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import click
 
 from chameleon_core.cores import usable_cores
 from chameleon_core.plugins.registry import default_registry
+from chameleon_core.processor import Processor, this_processor
 
 PACKAGES = (
     "apache-tvm",
@@ -36,6 +38,9 @@ VARIABLES = (
 )
 """Environment variables that change timings."""
 
+_VECTORS = re.compile(r"(avx|fma|f16c|amx|asimd|sve|i8mm|bf16)\w*|sme2?")
+"""Flags of vector and matrix instructions."""
+
 
 @click.command("env")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -49,6 +54,7 @@ def command(as_json: bool) -> None:
         ("python", found["python"]),
         ("platform", found["platform"]),
         ("cpu", found["cpu"]["model"] or "unknown"),
+        ("instructions", " ".join(found["cpu"]["instructions"]) or "unknown"),
         ("cores", f"{found['cpu']['usable']} usable of {found['cpu']['logical']} logical"),
         *((f"cache {one['name']}", _size(one["bytes"])) for one in found["cpu"]["caches"]),
         ("memory", _size(found["memory_bytes"])),
@@ -65,12 +71,14 @@ def command(as_json: bool) -> None:
 def describe() -> dict[str, Any]:
     """The environment as JSON values: sizes in bytes, versions as texts, null where unknown."""
     registry = default_registry()
+    processor = this_processor()
     ours = sorted({"chameleon-tuner-core", *registry.distributions})
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": {
-            "model": _cpu_model(),
+            "model": (processor.name if processor else "") or platform.processor() or None,
+            "instructions": _instructions(processor),
             "logical": os.cpu_count(),
             "usable": len(usable_cores()),
             "caches": _caches(),
@@ -89,13 +97,10 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _cpu_model() -> str | None:
-    text = _read(Path("/proc/cpuinfo"))
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return platform.processor() or None
+def _instructions(processor: Processor | None) -> list[str]:
+    """The flags of vector and matrix instructions."""
+    flags = processor.flags if processor is not None else frozenset()
+    return sorted(flag for flag in flags if _VECTORS.fullmatch(flag))
 
 
 def _caches() -> list[dict[str, Any]]:

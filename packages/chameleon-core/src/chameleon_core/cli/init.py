@@ -45,7 +45,7 @@ budget:
 _REQUIRED = """\
 # A result that must be reached: exit code 5 where it is not.
 # baselines: [{baselines}]
-# require: {{min_ratio: 0.9, against: {against}}}
+# require: {{min_ratio: 0.9, against: {against}}}   # network_ratio: 1.0 for a whole network
 
 """
 

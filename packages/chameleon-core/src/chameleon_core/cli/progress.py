@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from chameleon_core.cli.results_table import duration, failures
 from chameleon_core.events import (
     BatchMeasured,
     BestImproved,
+    CheckFinished,
+    CheckStarted,
     ComparisonStarted,
     Measured,
     RunFinished,
@@ -58,11 +61,15 @@ class Rate:
         span = self._times[-1] - self._times[0]
         return (len(self._times) - 1) / span if span > 0 else 0.0
 
-    def left(self, count: int) -> str:
-        """The time that so many more take, or that the budget leaves, as ``3:20``."""
-        if not self.per_second:
+    def left(self, count: int | None) -> str:
+        """The time that so many more take, or that the budget leaves, as ``3:20``.
+
+        Args:
+            count: None where only the wall-clock ends the run.
+        """
+        if not self.per_second or (count is None and self._end is None):
             return "-"
-        expected = count / self.per_second
+        expected = math.inf if count is None else count / self.per_second
         if self._end is not None:
             expected = max(0.0, min(expected, self._end - self._times[-1]))
         minutes, seconds = divmod(round(expected), 60)
@@ -80,7 +87,7 @@ class PlainProgress:
         self._stream = stream
         self._rate = Rate()
         self._measured: dict[str, int] = {}
-        self._total = 0
+        self._total: int | None = 0
         self._shared = False
 
     def close(self) -> None:
@@ -89,6 +96,16 @@ class PlainProgress:
     def _say(self, line: str) -> None:
         self._stream.write(line + "\n")
         self._stream.flush()
+
+    @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+        """See ``EventHooks``."""
+        self._say(_CHECKING)
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        self._say(_checked(event))
 
     @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
@@ -101,7 +118,7 @@ class PlainProgress:
         already = f", {stored} measured before" if stored else ""
         count = len(event.tasks)
         tasks = f"{count} task" if count == 1 else f"{count} tasks"
-        self._say(f"{tasks}, {self._total} measurements{already}: {event.folder}")
+        self._say(f"{tasks}, {_budget(event)}{already}: {event.folder}")
         if event.settled is not None:
             self._say(_chosen(event.settled))
 
@@ -114,7 +131,8 @@ class PlainProgress:
     @hookimpl
     def chameleon_batch_measured(self, event: BatchMeasured) -> None:
         """See ``EventHooks``."""
-        left = self._rate.left(max(0, self._total - sum(self._measured.values())))
+        measured = sum(self._measured.values())
+        left = self._rate.left(None if self._total is None else max(0, self._total - measured))
         self._say(
             f"{event.task.name}: {event.task.measured} measured, "
             f"failed {failures(event.task.failed)}, best {_best(event.task)}, "
@@ -124,8 +142,8 @@ class PlainProgress:
     @hookimpl
     def chameleon_task_finished(self, event: TaskFinished) -> None:
         """See ``EventHooks``."""
-        if not self._shared:
-            self._total -= max(0, event.task.target_measurements - event.task.measured)
+        if not self._shared and self._total is not None:
+            self._total -= _unused(event.task)
         self._say(f"{event.task.name}: done, {event.reason}")
 
     @hookimpl
@@ -167,6 +185,16 @@ class LiveProgress:
         self._progress.stop()
 
     @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+        """See ``EventHooks``."""
+        self._progress.console.print(_CHECKING, markup=False, highlight=False)
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        self._progress.console.print(_checked(event), markup=False, highlight=False)
+
+    @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:
         """See ``EventHooks``."""
         self._rate = Rate(event.seconds_left)
@@ -175,7 +203,7 @@ class LiveProgress:
             self._failed[task.name] = Counter(task.failed)
             self._rows[task.name] = self._progress.add_task(
                 task.name,
-                total=max(task.target_measurements, task.measured),
+                total=_bar(task.target_measurements, task.measured),
                 completed=task.measured,
                 note=self._note(task.name),
             )
@@ -183,7 +211,7 @@ class LiveProgress:
         self._shared = _shared(event)
         if event.settled is not None:
             self._progress.console.print(_chosen(event.settled), markup=False, highlight=False)
-        total = max(event.total_measurements, measured)
+        total = _bar(event.total_measurements, measured)
         self._all = self._progress.add_task("all", total=total, completed=measured, note="")
         self._progress.start()
 
@@ -207,10 +235,9 @@ class LiveProgress:
         """See ``EventHooks``."""
         measured = event.task.measured
         self._progress.update(self._rows[event.task.name], total=measured, completed=measured)
-        if not self._shared:
-            unused = max(0, event.task.target_measurements - measured)
-            row = self._progress.tasks[self._progress.task_ids.index(self._all)]
-            self._progress.update(self._all, total=int(row.total or 0) - unused)
+        row = self._progress.tasks[self._progress.task_ids.index(self._all)]
+        if not self._shared and row.total is not None:
+            self._progress.update(self._all, total=int(row.total) - _unused(event.task))
 
     @hookimpl
     def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
@@ -234,14 +261,45 @@ class LiveProgress:
 
     def _advance_all(self, count: int) -> None:
         row = self._progress.tasks[self._progress.task_ids.index(self._all)]
-        left = self._rate.left(max(0, int(row.remaining or 0) - count))
+        remaining = row.remaining
+        left = self._rate.left(None if remaining is None else max(0, int(remaining) - count))
         note = f"{self._rate.per_second:.1f}/s, {left} left, {self._all_failed}"
         self._progress.update(self._all, advance=count, note=note)
 
 
 def _shared(event: RunStarted) -> bool:
     """Whether all tasks spend one budget: what one leaves, others may take."""
-    return sum(task.target_measurements for task in event.tasks) > event.total_measurements
+    if event.total_measurements is None:
+        return True
+    return sum(task.target_measurements or 0 for task in event.tasks) > event.total_measurements
+
+
+def _budget(event: RunStarted) -> str:
+    """What ends the run, as ``400 measurements``."""
+    if event.total_measurements is not None:
+        return f"{event.total_measurements} measurements"
+    if event.seconds_left is not None:
+        return f"{event.seconds_left:.0f} s"
+    return "as long as it gets better"
+
+
+def _bar(limit: int | None, measured: int) -> int | None:
+    """Where a bar ends; None where nobody knows."""
+    return None if limit is None else max(limit, measured)
+
+
+def _unused(task: TaskSummary) -> int:
+    """Measurements that the budget allowed a task and that it will not make."""
+    return max(0, (task.target_measurements or 0) - task.measured)
+
+
+_CHECKING = "checking before anything is tuned: compiled once, and run once"
+
+
+def _checked(event: CheckFinished) -> str:
+    """What was found before anything was tuned."""
+    found = event.found.get("summary", dict(event.found))
+    return f"checked in {event.seconds:.1f} s: {found}"
 
 
 def _chosen(settled: Mapping[str, Any]) -> str:

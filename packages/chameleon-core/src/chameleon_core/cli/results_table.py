@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TextIO
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TextIO
 
 from chameleon_core.loop.result import NetworkResult, OperatorResult
+from chameleon_core.loop.verdicts import left_out_lines, unmeasured_lines
 
 OPERATOR_HEADER = (
     "operator",
@@ -65,14 +66,16 @@ def network_lines(network: NetworkResult) -> list[str]:
     error = f"largest relative error {network.max_relative_error:.1e}"
     if network.delivered_seconds is not None:
         error = f"verified after {network.delivered_seconds:.1f} s, {error}"
-    layout = [f"layout: {network.layout['summary']}"] if network.layout else []
+    before = [f"layout: {network.layout['summary']}"] if network.layout else []
+    before += unmeasured_lines(network)
     if network.latency_seconds is None:
-        return [*layout, f"network: {error}, in {network.folder}"]
+        return [*before, f"network: {error}, in {network.folder}"]
     others = {"untuned": network.untuned_seconds, **network.rivals}
     times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
     return [
-        *layout,
+        *before,
         f"network: {duration(network.latency_seconds)} ({times})",
+        *left_out_lines(network),
         f"{error}, in {network.folder}",
     ]
 
@@ -85,11 +88,12 @@ _SHOWN = 0.01
 def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     """Where the time of a network goes, one row per kernel, as in ``KERNEL_HEADER``."""
     total = sum(kernel["seconds"] for kernel in network.kernels)
+    unmeasured = {one["name"] for one in network.unmeasured}
     large = [one for one in network.kernels if one["seconds"] >= _SHOWN * total]
     small = [one for one in network.kernels if one["seconds"] < _SHOWN * total]
     rows = [
         (
-            one["name"] if one["tuned"] else f"{one['name']} (not tuned)",
+            f"{one['name']}{_remark(one, unmeasured)}",
             one["calls"],
             one["seconds"],
         )
@@ -107,6 +111,12 @@ def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
         (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
         for name, calls, seconds in rows
     ]
+
+
+def _remark(kernel: Mapping[str, Any], unmeasured: Collection[str]) -> str:
+    if kernel["name"] in unmeasured:
+        return " (not measured)"
+    return "" if kernel["tuned"] else " (not tuned)"
 
 
 def print_network(network: NetworkResult) -> None:

@@ -60,6 +60,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         return
     result = _run(resolved, fresh=fresh, again=shlex.join(again))
     if as_json:
+        if result.slower is not None:
+            click.echo(result.slower, err=True)
         click.echo(json.dumps(result.to_json()))
     else:
         _print(result)
@@ -100,6 +102,9 @@ def _print(result: RunResult) -> None:
         print_table,
     )
 
+    # Before all else: whoever reads one line only should read this one.
+    if result.slower is not None:
+        click.echo(f"{result.slower}\n")
     print_table(OPERATOR_HEADER, operator_rows(result.operators))
     legend = operator_legend(result.operators)
     if legend:
@@ -119,7 +124,8 @@ def _print(result: RunResult) -> None:
                     f"{variant.failure}",
                     err=True,
                 )
-        if operator.tuned_seconds is None:
+        # Of a delivered network it is told above what it has in their place.
+        if operator.tuned_seconds is None and not result.network.delivered:
             click.echo(f"{operator.name}: no configuration gave a valid result", err=True)
 
 

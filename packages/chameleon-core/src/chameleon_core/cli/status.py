@@ -30,6 +30,9 @@ def command(folder: Path, as_json: bool) -> None:
     from chameleon_core.cli.results_table import duration, failures, print_table  # noqa: PLC0415
 
     click.echo(f"{value['run']}: {value['state']}, {value['seconds']:.1f} s, {value['target']}")
+    missed = [task["name"] for task in value["operators"] if not task["measurements"]]
+    if missed and value["state"] != "running":
+        click.echo(f"never measured: {', '.join(missed)}")
     rows = [
         (
             task["name"],

@@ -11,6 +11,8 @@ from chameleon_core.events.records import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    CheckFinished,
+    CheckStarted,
     ComparisonStarted,
     Event,
     Measured,
@@ -23,6 +25,8 @@ from chameleon_core.plugins.hookspecs import PROJECT, EventHooks
 log = structlog.get_logger()
 
 _HOOKS: dict[type, str] = {
+    CheckStarted: "chameleon_check_started",
+    CheckFinished: "chameleon_check_finished",
     RunStarted: "chameleon_run_started",
     BatchProposed: "chameleon_batch_proposed",
     Measured: "chameleon_measured",

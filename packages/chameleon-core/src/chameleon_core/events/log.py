@@ -12,6 +12,8 @@ from chameleon_core.events.records import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    CheckFinished,
+    CheckStarted,
     ComparisonStarted,
     Event,
     RunFinished,
@@ -36,6 +38,16 @@ class EventLog:
         line = json.dumps({"at": time.time(), "event": name, **attrs.asdict(event)}, default=str)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
+
+    @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:
+        """See ``EventHooks``."""
+        self._append(event)
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        self._append(event)
 
     @hookimpl
     def chameleon_run_started(self, event: RunStarted) -> None:

@@ -21,7 +21,7 @@ class TaskSummary:
         measured: configurations measured, failures included, in this and earlier processes.
         failed: failures by kind.
         best_seconds: lowest cost so far in seconds, or None where nothing succeeded.
-        target_measurements: where the budget ends it at the latest.
+        target_measurements: where the budget ends it at the latest; None for no such limit.
     """
 
     name: str
@@ -29,12 +29,36 @@ class TaskSummary:
     measured: int = 0
     failed: Mapping[str, int] = attrs.field(factory=dict)
     best_seconds: float | None = None
-    target_measurements: int = 0
+    target_measurements: int | None = 0
 
     @property
     def gflops(self) -> float | None:
         """Speed of the best configuration in GFLOP/s."""
         return self.flop / self.best_seconds / 1e9 if self.best_seconds else None
+
+
+@attrs.frozen(kw_only=True)
+class CheckStarted:
+    """What is to be delivered at the end is tried once, before anything is measured.
+
+    Attributes:
+        folder: the run folder.
+    """
+
+    folder: str
+
+
+@attrs.frozen(kw_only=True)
+class CheckFinished:
+    """What is to be delivered can be.
+
+    Attributes:
+        seconds: wall-clock that it took to find out.
+        found: what the frontend found.
+    """
+
+    seconds: float
+    found: Mapping[str, Any]
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +70,7 @@ class RunStarted:
         seed: the run's seed.
         tasks: the tasks with what the store already holds of them.
         batch_size: configurations measured per round.
-        total_measurements: where the budget ends the run at the latest.
+        total_measurements: where the budget ends the run at the latest; None for no such limit.
         seconds_left: wall-clock in seconds that the budget leaves, or None for no limit.
         settled: what the frontend chose by measurement before it named the tasks, or None.
     """
@@ -55,7 +79,7 @@ class RunStarted:
     seed: int
     tasks: Sequence[TaskSummary]
     batch_size: int
-    total_measurements: int
+    total_measurements: int | None
     seconds_left: float | None = None
     settled: Mapping[str, Any] | None = None
 
@@ -184,7 +208,9 @@ class RunFinished:
 
 
 Event = (
-    RunStarted
+    CheckStarted
+    | CheckFinished
+    | RunStarted
     | BatchProposed
     | Measured
     | BatchMeasured

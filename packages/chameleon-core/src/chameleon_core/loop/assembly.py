@@ -52,11 +52,12 @@ def tasks_of(
     """
     target = target_of(pipeline) if target is None else target
     guard = guard_of(pipeline.model)
+    frontend = frontend or frontend_of(pipeline)
     with guard.call("name the tasks"):
-        tasks = list((frontend or frontend_of(pipeline)).tasks(target))
+        tasks = list(frontend.tasks(target))
     if not all(isinstance(task, Task) for task in tasks):
         raise guard.broken("returned something else than tasks")
-    if not tasks:
+    if not tasks and not delivers(frontend):
         raise ConfigError("the model has no operator to tune", hint="name one under 'model'")
     names: dict[str, str] = {}
     for task in tasks:
@@ -69,6 +70,11 @@ def tasks_of(
     if len({task.name for task in tasks}) < len(tasks):
         raise guard.broken("gave two tasks one name")
     return target, tasks
+
+
+def delivers(frontend: Frontend) -> bool:
+    """Whether a frontend makes something of its tasks at the end, such as a compiled network."""
+    return getattr(type(frontend), "deliver", Frontend.deliver) is not Frontend.deliver
 
 
 def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignSpace]:

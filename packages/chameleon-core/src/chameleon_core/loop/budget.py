@@ -25,20 +25,36 @@ class Spent:
 
 @attrs.frozen(kw_only=True)
 class Allowance:
-    """Applies a budget to one task or to all together, as its scope says."""
+    """Applies a budget to one task or to all together, as its scope says.
+
+    Attributes:
+        budget: the budget.
+        seconds_before: wall-clock in seconds that went by before the first task was tuned, on
+            choosing a layout, say; it is taken from what all tasks share.
+    """
 
     budget: Budget
+    seconds_before: float = 0.0
 
-    def measurements_left(self, task: Spent, everything: Sequence[Spent]) -> int:
-        """Configurations the task may still measure."""
-        return max(
-            0, self.budget.measurements - sum(s.measured for s in self._in(task, everything))
-        )
+    @property
+    def shared(self) -> bool:
+        """Whether all tasks spend the same budget."""
+        return self.budget.scope is Scope.NETWORK
+
+    def measurements_left(self, task: Spent, everything: Sequence[Spent]) -> int | None:
+        """Configurations the task may still measure; None for any number."""
+        if self.budget.measurements is None:
+            return None
+        spent = sum(one.measured for one in self._in(task, everything))
+        return max(0, self.budget.measurements - spent)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
         """Whether the wall-clock is spent."""
         limit = self.budget.wall_time
-        return limit is not None and sum(s.seconds for s in self._in(task, everything)) >= limit
+        if limit is None:
+            return False
+        spent = sum(one.seconds for one in self._in(task, everything))
+        return spent + (self.seconds_before if self.shared else 0.0) >= limit
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
         """Whether nothing better came for as many measurements as the budget's patience."""
@@ -56,18 +72,21 @@ class Allowance:
         """
         return self.budget.latency is not None and sum(seconds) <= self.budget.latency
 
-    def total_measurements(self, tasks: int) -> int:
-        """Where the budget ends a run of so many tasks at the latest."""
-        return self.budget.measurements * (tasks if self.budget.scope is Scope.TASK else 1)
+    def total_measurements(self, tasks: int) -> int | None:
+        """Where the budget ends a run of so many tasks at the latest; None where it does not."""
+        if self.budget.measurements is None:
+            return None
+        return self.budget.measurements * (1 if self.shared else tasks)
 
     def seconds_left(self, everything: Sequence[Spent]) -> float | None:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
         limit = self.budget.wall_time
         if limit is None:
             return None
-        if self.budget.scope is Scope.NETWORK:
-            return max(0.0, limit - sum(spent.seconds for spent in everything))
+        if self.shared:
+            spent_together = self.seconds_before + sum(spent.seconds for spent in everything)
+            return max(0.0, limit - spent_together)
         return sum(max(0.0, limit - spent.seconds) for spent in everything)
 
     def _in(self, task: Spent, everything: Sequence[Spent]) -> Sequence[Spent]:
-        return (task,) if self.budget.scope is Scope.TASK else everything
+        return everything if self.shared else (task,)

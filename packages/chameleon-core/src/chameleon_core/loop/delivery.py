@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
 import structlog
 
 from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.assembly import delivers
 from chameleon_core.loop.guard import Guard
+from chameleon_core.loop.measuring import plain
 from chameleon_core.loop.result import NetworkResult, OperatorResult
 from chameleon_core.loop.stages import guard_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Delivery, Frontend, SpaceProvider, Winner
 from chameleon_core.task import Task
 
@@ -23,7 +26,7 @@ def deliver(
     pipeline: ResolvedPipeline,
     frontend: Frontend,
     target: str,
-    operators: Iterable[OperatorResult],
+    operators: Sequence[OperatorResult],
     *,
     folder: Path,
     threads: int,
@@ -43,8 +46,9 @@ def deliver(
         seconds_before: wall-clock of the run until now.
     """
     guard = guard_of(pipeline.model)
-    if getattr(type(frontend), "deliver", Frontend.deliver) is Frontend.deliver:
+    if not delivers(frontend):
         return NetworkResult()
+    not_reached(operators)
     try:
         delivery = Delivery(
             target=target,
@@ -65,17 +69,48 @@ def deliver(
 
 
 def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
-    """The best configurations of the tasks that have one."""
-    return tuple(
-        Winner(
-            task=Task(**operator.task),
-            config=operator.config,
-            seconds=operator.tuned_seconds or operator.search_seconds or 0.0,
-            alternatives=operator.alternatives,
-        )
-        for operator in operators
-        if operator.config is not None
+    """The best configurations of the tasks that have one, first guesses of those not measured."""
+    found = (_winner(operator) for operator in operators)
+    return tuple(winner for winner in found if winner is not None)
+
+
+def _winner(operator: OperatorResult) -> Winner | None:
+    task = Task(**operator.task)
+    if operator.config is None:
+        return guessed(task, operator.guesses)
+    return Winner(
+        task=task,
+        config=operator.config,
+        seconds=operator.tuned_seconds or operator.search_seconds or 0.0,
+        alternatives=operator.alternatives,
     )
+
+
+def guessed(task: Task, guesses: Sequence[tuple[int, ...]]) -> Winner | None:
+    """What a task that was never measured is delivered with; None where nothing is recommended.
+
+    Args:
+        task: the task.
+        guesses: what ``guesses_of`` its space says.
+    """
+    return Winner(task=task, config=guesses[0], guesses=tuple(guesses[1:])) if guesses else None
+
+
+def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
+    """What a space recommends where nothing is known, the most promising first."""
+    return tuple(plain(space.start[space.legal(space.start)].tolist()))
+
+
+def not_reached(operators: Sequence[OperatorResult]) -> None:
+    """Say in the log how many operators the budget did not reach, if any."""
+    missed = [operator.name for operator in operators if not operator.measurements]
+    if missed:
+        log.info(
+            "operators that the budget did not reach get their first guesses, unmeasured",
+            count=len(missed),
+            of=len(operators),
+            operators=missed,
+        )
 
 
 def _provider(pipeline: ResolvedPipeline) -> SpaceProvider:

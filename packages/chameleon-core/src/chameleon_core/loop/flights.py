@@ -40,6 +40,18 @@ def tasks_at_once(wanted: AtOnce, *, lanes: int, batch_size: int, tasks: int) ->
     return max(1, min(wanted, tasks))
 
 
+def guesses_at_once(wanted: AtOnce, *, batch_size: int) -> int:
+    """How many tasks have their first guess in flight at the same time.
+
+    One configuration keeps no runner busy, so those of several tasks make up a batch.
+
+    Args:
+        wanted: ``tasks_at_once`` of the pipeline; a number holds for guesses as well.
+        batch_size: configurations per batch.
+    """
+    return batch_size if wanted == "auto" else wanted
+
+
 @attrs.define(kw_only=True, eq=False)
 class Flight:
     """A batch that was proposed and is not learnt yet.
@@ -229,4 +241,4 @@ def flights_of(measuring: Measuring, at_once: int, store: RecordStore) -> Flight
     )
 
 
-__all__ = ["Flight", "Flights", "flights_of", "tasks_at_once"]
+__all__ = ["Flight", "Flights", "flights_of", "guesses_at_once", "tasks_at_once"]

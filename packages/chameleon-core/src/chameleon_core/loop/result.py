@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ExitCode
+from chameleon_core.loop.verdicts import missed, slower
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.store import Spending
 
@@ -48,6 +49,7 @@ class OperatorResult:
             interleaved measurement.
         max_relative_error: of the winner's outputs, as ``Measurement`` has it; None where
             nothing was compared.
+        guesses: where nothing was measured, what the space recommends, the most promising first.
         measurements: configurations measured, failures included.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
@@ -64,6 +66,7 @@ class OperatorResult:
     best: Mapping[str, Any] | None = None
     search_seconds: float | None = None
     max_relative_error: float | None = None
+    guesses: tuple[tuple[int, ...], ...] = ()
     measurements: int = 0
     failed: Mapping[str, int] = attrs.field(factory=dict)
     failure: str | None = None
@@ -119,6 +122,7 @@ class OperatorResult:
             "max_relative_error": self.max_relative_error,
             "config": None if self.config is None else list(self.config),
             "alternatives": [list(config) for config in self.alternatives],
+            "guesses": [list(config) for config in self.guesses],
             "best": None if self.best is None else dict(self.best),
             "space": self.space,
             "fingerprint": self.fingerprint,
@@ -140,6 +144,7 @@ class OperatorResult:
             best=value["best"],
             search_seconds=value["search_seconds"],
             max_relative_error=value.get("max_relative_error"),
+            guesses=tuple(tuple(one) for one in value.get("guesses", ())),
             measurements=value["measurements"],
             failed=value["failed"],
             failure=value.get("failure"),  # folders of earlier versions have none
@@ -161,6 +166,10 @@ class NetworkResult:
             its folder, before anything was compared with it; None where none was delivered.
         kernels: where its time goes, the slowest first, each with ``name``, ``tuned``, ``calls``
             in one inference and ``seconds`` of all of them; empty where that is not known.
+        unmeasured: operators whose kernel in it was never timed, each with ``name``, ``kernel``
+            (``first guess``, ``another guess`` or ``default schedule``) and ``because``.
+        left_out: why it was not compared with something else that may run it, as half a sentence
+            by name.
         layout: of the images in it, with a sentence ``summary`` that says why; empty where the
             frontend says none.
         folder: where the compiled network is, or None where none was delivered.
@@ -173,14 +182,30 @@ class NetworkResult:
     max_relative_error: float | None = None
     delivered_seconds: float | None = None
     kernels: Sequence[Mapping[str, Any]] = ()
+    unmeasured: Sequence[Mapping[str, str]] = ()
+    left_out: Mapping[str, str] = attrs.field(factory=dict)
     layout: Mapping[str, Any] = attrs.field(factory=dict)
     folder: str | None = None
     failure: str | None = None
 
+    @property
+    def ratio(self) -> float | None:
+        """The fastest rival's time over ours: below 1 something else is faster."""
+        fastest = _fastest(self.rivals.values())
+        return fastest / self.latency_seconds if fastest and self.latency_seconds else None
+
+    @property
+    def delivered(self) -> bool:
+        """Whether a verified network is in its folder."""
+        return self.folder is not None and self.failure is None
+
     def to_json(self) -> dict[str, Any]:
         """What ``run --json`` prints of the network; without the places of what there is not."""
         values = {**attrs.asdict(self), "kernels": [dict(kernel) for kernel in self.kernels]}
+        values["unmeasured"] = [dict(one) for one in self.unmeasured]
+        values["ratio"] = self.ratio
         optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
+        optional |= {"unmeasured", "left_out", "ratio"}
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod
@@ -214,27 +239,20 @@ class RunResult:
 
     @property
     def missed(self) -> list[str]:
-        """A sentence for every operator that misses the pipeline's requirement."""
-        if self.require is None:
-            return []
-        sentences = []
-        for operator in self.operators:
-            other, tuned = operator.seconds_of(self.require.against), operator.tuned_seconds
-            asked = f"{self.require.min_ratio:g} times the speed of {self.require.against}"
-            if not (other and tuned):
-                sentences.append(f"{operator.name}: {asked} was asked for, but not both have times")
-            elif other / tuned < self.require.min_ratio:
-                sentences.append(f"{operator.name}: {other / tuned:.3f} instead of {asked}")
-        return sentences
+        """A sentence for every operator that misses the pipeline's requirement, or the network."""
+        return [] if self.require is None else missed(self.require, self.operators, self.network)
+
+    @property
+    def slower(self) -> str | None:
+        """That the network is slower than what is installed, and why; None where it is not."""
+        return slower(self.network, self.operators)
 
     @property
     def exit_code(self) -> ExitCode:
         """What the command ends with."""
-        if (
-            not self.operators
-            or any(operator.tuned_seconds is None for operator in self.operators)
-            or self.network.failure is not None
-        ):
+        # A verified network is a result, whatever kernels it has; without one they are.
+        kernels = self.operators and all(one.tuned_seconds is not None for one in self.operators)
+        if self.network.failure is not None or not (self.network.delivered or kernels):
             return ExitCode.NO_VALID_RESULT
         return ExitCode.THRESHOLD_MISSED if self.missed else ExitCode.OK
 
@@ -242,6 +260,7 @@ class RunResult:
         """What ``run --json`` prints."""
         return {
             "run": str(self.folder),
+            **({} if self.slower is None else {"slower": self.slower}),
             "seconds": self.seconds,
             "operators": [operator.to_json() for operator in self.operators],
             "network": self.network.to_json(),

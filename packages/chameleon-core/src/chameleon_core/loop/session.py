@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -11,6 +11,7 @@ from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
 from chameleon_core.events.bus import EventBus
 from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import frontend_of, spaces_of, target_of, tasks_of
+from chameleon_core.loop.checking import check
 from chameleon_core.loop.comparison import (
     Rivals,
     alternatives,
@@ -21,12 +22,12 @@ from chameleon_core.loop.comparison import (
     variants,
     winner,
 )
-from chameleon_core.loop.delivery import deliver
-from chameleon_core.loop.flights import flights_of, tasks_at_once
+from chameleon_core.loop.delivery import deliver, guesses_of
+from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
-from chameleon_core.loop.settling import settled
+from chameleon_core.loop.settling import settled, settling_seconds
 from chameleon_core.loop.stages import SearchStages, generator
 from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.loop.tuner import TaskTuner
@@ -76,6 +77,7 @@ class Session:
         self._frontend = frontend_of(pipeline)
         self._target = target_of(pipeline)
         folder.claim_target(self._target)
+        self._check()
         self._settled = settled(
             pipeline,
             self._frontend,
@@ -107,7 +109,25 @@ class Session:
             at_once=self._at_once,
             interruption=interruption,
             publish=bus.publish,
+            seconds_before=settling_seconds(self._store),
         )
+
+    def _check(self) -> None:
+        """Refuse what cannot be delivered; recorded times say nothing of what can be, here."""
+        runner = self._runner.get()
+        if not runner.live:
+            return
+        # What it compiles is thrown away, so the first signal ends it.
+        with self._interruption.at_once():
+            check(
+                self._pipeline,
+                self._frontend,
+                self._target,
+                folder=str(self._folder.path),
+                threads=int(runner.describe().get("threads") or 1),
+                store=self._store,
+                publish=self._bus.publish,
+            )
 
     def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
         pipeline = self._pipeline
@@ -147,13 +167,17 @@ class Session:
                 seed=pipeline.seed,
                 tasks=[run.summary(pipeline.budget.measurements) for run in self._runs],
                 batch_size=self._batch_size,
-                total_measurements=self._tuning.total_measurements,
+                total_measurements=self._tuning.total_measurements if self._runs else 0,
                 seconds_left=self._tuning.seconds_left,
                 settled=self._settled,
             )
         )
         try:
             measuring = Measuring(runner=self._runner, interruption=self._interruption)
+            few = guesses_at_once(pipeline.budget.tasks_at_once, batch_size=self._batch_size)
+            with flights_of(measuring, few, self._store) as flights:
+                for _ in self._tuning.first_guesses(flights, at_once=few):
+                    self._store.set_fact("seconds", self.seconds)
             with flights_of(measuring, self._at_once, self._store) as flights:
                 for _ in self._tuning.rounds(flights):
                     self._store.set_fact("seconds", self.seconds)
@@ -199,6 +223,7 @@ class Session:
             best=None if config is None else run.space.decode(config),
             search_seconds=None if found is None else found.cost,
             max_relative_error=None if found is None else found.max_relative_error,
+            guesses=() if run.measurements else guesses_of(run.space),
             measurements=len(run.measurements),
             failed=run.failed,
             failure=run.failure,
@@ -225,7 +250,7 @@ class Session:
         self._store.set_comparison(run.row, made)
         return made
 
-    def _deliver(self, operators: Iterable[OperatorResult]) -> NetworkResult:
+    def _deliver(self, operators: Sequence[OperatorResult]) -> NetworkResult:
         self._interruption.check()
         if not self._runner.get().live:
             return NetworkResult()  # recorded times say nothing of what would be compiled here

@@ -10,13 +10,19 @@ from chameleon_core.loop.assembly import spaces_of
 from chameleon_core.loop.comparison import stage_ref
 from chameleon_core.loop.measuring import Measuring, plain
 from chameleon_core.loop.stages import guard_of
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline, Scope
 from chameleon_core.stages import Frontend, MeasureJob, Trials
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 _SETTLED = "model"
 """Name of the fact in the run's store."""
+
+_SECONDS = "settling_seconds"
+"""Name of the fact that says how long choosing took."""
+
+SHARE = 0.2
+"""Of the wall-clock that all tasks share, what choosing between them may take."""
 
 
 def settled(
@@ -47,14 +53,21 @@ def settled(
     if kept is not None:
         return kept
     guard = guard_of(pipeline.model)
+    trials = _RunnerTrials(pipeline, target, measuring)
     with guard.call("settle what its tasks depend on"):
-        found = frontend.settle(_RunnerTrials(pipeline, target, measuring))
+        found = frontend.settle(trials)
+    store.set_fact(_SECONDS, trials.spent)
     if found is None:
         return None
     if not isinstance(found, dict):
         raise guard.broken(f"settled on a {type(found).__name__} instead of a mapping")
     store.set_fact(_SETTLED, found)
     return found
+
+
+def settling_seconds(store: RecordStore) -> float:
+    """Wall-clock in seconds of what was measured to settle on something; 0 where nothing was."""
+    return float(store.fact(_SECONDS) or 0.0)
 
 
 def recalled(
@@ -78,11 +91,19 @@ def recalled(
 
 
 class _RunnerTrials(Trials):
-    """Measurements by the run's runner; none of them is kept."""
+    """Measurements by the run's runner; none of them is kept.
+
+    Attributes:
+        spent: wall-clock in seconds that they have taken.
+    """
 
     def __init__(self, pipeline: ResolvedPipeline, target: str, measuring: Measuring) -> None:
         self.target = target
         self.live = measuring.live
+        budget = pipeline.budget
+        shared = budget.wall_time is not None and budget.scope is Scope.NETWORK
+        self.seconds = SHARE * budget.wall_time if shared and budget.wall_time else math.inf
+        self.spent = 0.0
         self._pipeline = pipeline
         self._measuring = measuring
 
@@ -102,5 +123,7 @@ class _RunnerTrials(Trials):
             configs=configs,
             best_seconds=rival_seconds,
         )
+        started = self._measuring.runner.now()
         best = min(measurement.cost for measurement in self._measuring.measure(job))
+        self.spent += self._measuring.runner.now() - started
         return best if math.isfinite(best) else None

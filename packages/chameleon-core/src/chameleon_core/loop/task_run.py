@@ -104,11 +104,11 @@ class TaskRun:
             in_flight=self.in_flight > 0,
         )
 
-    def summary(self, limit: int) -> TaskSummary:
+    def summary(self, limit: int | None) -> TaskSummary:
         """What listeners see: everything on disk, replayed yet or not.
 
         Args:
-            limit: where the budget ends the task at the latest.
+            limit: where the budget ends the task at the latest, or None.
         """
         return TaskSummary(
             name=self.task.name,
@@ -140,9 +140,15 @@ class TaskRun:
 
     # -- one round ----------------------------------------------------------------------------
 
-    def propose(self, limit: int) -> Batch:
-        """Ask the tuner for at most ``limit`` configurations."""
-        configs = plain(self.tuner.ask(limit).tolist())
+    def propose(self, limit: int | None) -> Batch:
+        """Ask the tuner for at most ``limit`` configurations; for a whole batch where None."""
+        return self._split(plain(self.tuner.ask(limit).tolist()))
+
+    def guess(self) -> Batch:
+        """Ask the tuner for one configuration that needs no search (``TaskTuner.guess``)."""
+        return self._split(plain(self.tuner.guess().tolist()))
+
+    def _split(self, configs: list[Config]) -> Batch:
         missing = tuple(config for config in configs if config not in self._known)
         return Batch(configs=tuple(configs), missing=missing, known=len(configs) - len(missing))
 
@@ -195,12 +201,12 @@ class TaskRun:
         self.tuner.tell(told)
         self._history.append(self.tuner.best_cost)
 
-    def end(self, batch: Batch, *, limit: int, seconds: float, learn_seconds: float) -> None:
+    def end(self, batch: Batch, *, limit: int | None, seconds: float, learn_seconds: float) -> None:
         """Announce that a batch was measured and learnt.
 
         Args:
             batch: the batch.
-            limit: where the budget ends the task at the latest.
+            limit: where the budget ends the task at the latest, or None.
             seconds: wall-clock of measuring it.
             learn_seconds: wall-clock of learning it.
         """

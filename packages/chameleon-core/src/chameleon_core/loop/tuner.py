@@ -34,7 +34,7 @@ class TaskTuner:
         visited: the same as identities.
         best: the fastest of them, the earliest proposed of equals; None where none succeeded.
         best_cost: its cost in seconds; infinity where there is none.
-        rounds: batches told.
+        rounds: batches told, guesses among them.
         steps: search steps of the explorer for the last batch.
         converged: the step of these after which the best surrogate score rose no more.
         score: that surrogate score, or None where no trained cost model guided the walk.
@@ -64,6 +64,8 @@ class TaskTuner:
         self._plan_size = plan_size or PLAN_FACTOR * batch_size
         self._asked: Configs | None = None
         self._suggested: list[tuple[int, ...]] = []
+        self._batches = 0
+        self._guessing = False
 
     def suggest(self, config: tuple[int, ...]) -> None:
         """Measure a configuration with the next batch, which gets no longer by it.
@@ -72,6 +74,31 @@ class TaskTuner:
         that are no legal configurations of the space, or were measured, are forgotten.
         """
         self._suggested.insert(0, config)
+
+    def guess(self) -> Configs:
+        """One configuration that needs no search: what was suggested last, else a first guess.
+
+        It is told as a batch is, but it is none: the first batch is still to come, and the search
+        stages learn of the guess with that. So it costs no more than its measurement.
+
+        Returns:
+            Shape (1, knobs); (0, knobs) where all of the space's first guesses were measured.
+        """
+        self._expect_nothing()
+        found = self.guesses[:1]
+        self._guessing = bool(len(found))
+        self._asked = found if len(found) else None
+        return found
+
+    @property
+    def guesses(self) -> Configs:
+        """What ``guess`` has left to return, in its order, shape (n, knobs)."""
+        suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
+        return self._joined(self._joined(suggested[:0], suggested), self.space.start)
+
+    def _expect_nothing(self) -> None:
+        if self._asked is not None:
+            raise RuntimeError("tell the measurements of the last batch before asking again")
 
     def ask(self, limit: int | None = None) -> Configs:
         """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
@@ -88,9 +115,8 @@ class TaskTuner:
         Returns:
             Shape (n, knobs).
         """
-        if self._asked is not None:
-            raise RuntimeError("tell the measurements of the last batch before asking again")
-        if self.rounds == 0 and self.stages.score is None:
+        self._expect_nothing()
+        if self._batches == 0 and self.stages.score is None:
             start = self.space.distinct(self.space.start)
             batch = start[self.space.legal(start) & self.visited.fresh(start)][: self._batch_size]
             wanted = self._batch_size
@@ -128,13 +154,25 @@ class TaskTuner:
         self._asked = None
         self.rounds += 1
         # Proposal order, not arrival order: arrival depends on the clock.
-        self._learn([told[config] for config in asked if config in told])
+        known = [told[config] for config in asked if config in told]
+        if self._guessing:
+            self._guessing = False
+            self._note(known)
+        else:
+            self._batches += 1
+            self._learn(known)
 
     def adopt(self, measurements: Sequence[Measurement]) -> None:
         """Learn measurements of configurations that were never asked for (an older run's)."""
         self._learn(measurements)
 
     def _learn(self, measurements: Sequence[Measurement]) -> None:
+        if measurements:
+            self._note(measurements)
+            self.stages.learn(Observations.of(self.space, self.measurements))
+
+    def _note(self, measurements: Sequence[Measurement]) -> None:
+        """Keep measurements without having the search stages learn them."""
         if not measurements:
             return
         self.measurements.extend(measurements)
@@ -143,7 +181,6 @@ class TaskTuner:
             if cost < self.best_cost:
                 self.best, self.best_cost = measurement, cost
         self.visited.add(np.array([m.config for m in measurements], np.int32))
-        self.stages.learn(Observations.of(self.space, self.measurements))
 
     def _with_suggestions(self, batch: Configs) -> Configs:
         """The batch with what was suggested first, and no longer than it was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -18,6 +19,9 @@ from chameleon_core.loop.task_run import Batch, TaskRun
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.schedulers import Scheduler, SchedulerContext
 
+GUESSES = 3
+"""First guesses measured of a task at most where they fail, before it has a batch."""
+
 
 class Tuning:
     """Gives batches to the tasks of a run, as its scheduler and its budget say.
@@ -29,6 +33,7 @@ class Tuning:
         at_once: tasks that have a batch in flight at the same time, at most.
         interruption: the request to stop.
         publish: tells an event.
+        seconds_before: ``Allowance.seconds_before``.
     """
 
     def __init__(
@@ -40,9 +45,10 @@ class Tuning:
         at_once: int,
         interruption: Interruption,
         publish: Callable[[Event], None],
+        seconds_before: float = 0.0,
     ) -> None:
         self._runs = runs
-        self._allowance = Allowance(budget=pipeline.budget)
+        self._allowance = Allowance(budget=pipeline.budget, seconds_before=seconds_before)
         self._at_once = at_once
         self._interruption = interruption
         self._publish = publish
@@ -58,8 +64,8 @@ class Tuning:
             )
 
     @property
-    def total_measurements(self) -> int:
-        """Where the budget ends the run at the latest."""
+    def total_measurements(self) -> int | None:
+        """Where the budget ends the run at the latest; None where it limits the time alone."""
         return self._allowance.total_measurements(len(self._runs))
 
     @property
@@ -85,7 +91,7 @@ class Tuning:
                 chosen = self._next() if len(flights) < self._at_once else None
                 if chosen is not None:
                     self._interruption.check()
-                    self._begin(chosen, flights)
+                    self._begin(chosen, partial(chosen.propose, self._left(chosen)), flights)
                 elif len(flights):
                     yield from self._finish(flights.first(), flights)
                 else:
@@ -94,6 +100,50 @@ class Tuning:
         except RunInterrupted:
             flights.drain()
             raise
+
+    def first_guesses(self, flights: Flights, *, at_once: int) -> Iterator[TaskRun]:
+        """Have one configuration of every task measured before any of them has a batch.
+
+        Where tasks share a budget, it may be spent before each of them had a batch. So the ones
+        with most of the network's work come first, each with what its space recommends; where that
+        fails, with the next guess, once all others had one. Nothing is searched and nothing
+        learnt, so that the order in which the measurements arrive makes no difference.
+
+        Args:
+            flights: has guesses measured; at its end nothing is in flight.
+            at_once: guesses in flight at the same time.
+
+        Raises:
+            RunInterrupted: the run was asked to stop; what was measured is saved.
+            PluginError: a plugin breaks its contract.
+        """
+        if not self._allowance.shared or len(self._runs) == 1:
+            return
+        heaviest = sorted(self._runs, key=lambda run: -run.task.weight * run.task.flop)
+        try:
+            for _ in range(GUESSES):
+                yield from self._guesses(
+                    deque(run for run in heaviest if run.tuner.best is None), flights, at_once
+                )
+        except RunInterrupted:
+            flights.drain()
+            raise
+        for run in heaviest:
+            self._siblings.share(run)
+
+    def _guesses(
+        self, waiting: deque[TaskRun], flights: Flights, at_once: int
+    ) -> Iterator[TaskRun]:
+        while waiting or len(flights):
+            if waiting and len(flights) < at_once and self._lasts_for(1 + len(flights)):
+                run = waiting.popleft()
+                if run.ended is None:
+                    self._end_if_spent(run)
+                if run.ended is None and len(run.tuner.guesses):
+                    self._interruption.check()
+                    self._begin(run, run.guess, flights)
+            else:
+                yield from self._finish(flights.first(), flights, share=False)
 
     def _next(self) -> TaskRun | None:
         """The task that gets the next batch; None where none is to have one now."""
@@ -109,10 +159,9 @@ class Tuning:
             raise self._guard.broken(f"chose task {index!r}, which does not exist or is done")
         return None if states[index].in_flight else self._runs[index]
 
-    def _begin(self, run: TaskRun, flights: Flights) -> None:
+    def _begin(self, run: TaskRun, propose: Callable[[], Batch], flights: Flights) -> None:
         """Have a task's next batch measured, or end it where there is none."""
-        left = self._allowance.measurements_left(self._spent(run), self._everything())
-        batch, seconds = flights.search(partial(run.propose, left))
+        batch, seconds = flights.search(propose)
         if not batch.configs:
             run.adopt_leftovers()
             self._end(run, "the space is exhausted")
@@ -127,8 +176,8 @@ class Tuning:
         else:
             self._siblings.share(run)
 
-    def _finish(self, flight: Flight, flights: Flights) -> Iterator[TaskRun]:
-        """Learn a complete batch."""
+    def _finish(self, flight: Flight, flights: Flights, *, share: bool = True) -> Iterator[TaskRun]:
+        """Learn a complete batch, and tell the siblings of it."""
         run = flight.run
         seconds = flights.learn(flight)
         if flight.job is not None:
@@ -138,13 +187,16 @@ class Tuning:
                 seconds=flight.seconds,
                 learn_seconds=seconds,
             )
-        self._siblings.share(run)
+        if share:
+            self._siblings.share(run)
         if flight.job is not None:
             yield run
 
     def _within_budget(self, run: TaskRun, batch: Batch) -> Batch:
         """The batch without what adopted measurements have used up of the budget."""
-        left = self._allowance.measurements_left(self._spent(run), self._everything())
+        left = self._left(run)
+        if left is None:
+            return batch
         return attrs.evolve(batch, missing=batch.missing[: max(0, left - batch.known)])
 
     def _end_those_that_may(self) -> None:
@@ -157,7 +209,7 @@ class Tuning:
             self._end_all("the target latency is reached")
 
     def _end_if_spent(self, run: TaskRun) -> None:
-        if not self._allowance.measurements_left(self._spent(run), self._everything()):
+        if self._left(run) == 0:
             self._end(run, "the measurement budget is spent")
         elif self._allowance.out_of_patience(run.tuner.measurements):
             self._end(run, "nothing better came for as long as the budget's patience")
@@ -171,9 +223,22 @@ class Tuning:
         run.ended = reason
         self._publish(TaskFinished(task=run.summary(self._limit(run)), reason=reason))
 
-    def _limit(self, run: TaskRun) -> int:
-        left = self._allowance.measurements_left(self._spent(run), self._everything())
-        return self._spent(run).measured + left
+    def _limit(self, run: TaskRun) -> int | None:
+        left = self._left(run)
+        return None if left is None else self._spent(run).measured + left
+
+    def _left(self, run: TaskRun) -> int | None:
+        return self._allowance.measurements_left(self._spent(run), self._everything())
+
+    def _lasts_for(self, count: int) -> bool:
+        """Whether the wall-clock lasts for so many measurements side by side, as far as is known.
+
+        One alone may always be tried.
+        """
+        left, done = self.seconds_left, sum(len(run.tuner.measurements) for run in self._runs)
+        if count == 1 or left is None or not done:
+            return True
+        return count * sum(run.spending.total for run in self._runs) <= left * done
 
     @staticmethod
     def _spent(run: TaskRun) -> Spent:

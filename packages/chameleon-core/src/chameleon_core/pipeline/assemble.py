@@ -234,7 +234,7 @@ class Assembler:
     def _requirement(self, baselines: list[Any]) -> Requirement | None:
         require: Requirement | None = self._section("require", Requirement)
         names = [spec.name for spec in baselines if spec is not None]
-        if require is not None and require.against not in names:
+        if require is not None and require.against and require.against not in names:
             node = self._root.get("require")
             mark = ((node and node.get("against")) or self._root).mark
             self._say(

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import LIMITS, ResolvedPipeline
 from chameleon_core.pipeline.yaml import dump_yaml, parse_value
 from chameleon_core.plugins.registry import Registry
 
@@ -93,7 +93,10 @@ def merge(weak: Section, strong: Section) -> Section:
         if below is not None and key in STAGES:
             node = _merged_stage(below.node, node)
         elif below is not None and key in _MERGED and below.node.is_mapping and node.is_mapping:
-            node = Node(value={**below.node.value, **node.value}, mark=node.mark)
+            kept = (
+                _unlimited(below.node.value) if set(LIMITS) & set(node.value) else below.node.value
+            )
+            node = Node(value={**kept, **node.value}, mark=node.mark)
         result[key] = Item(key_mark=item.key_mark, node=node)
     return result
 
@@ -118,6 +121,11 @@ def _merged_stage(weak: Node, strong: Node) -> Node:
     for section in sections:
         value |= section
     return Node(value=value, mark=strong.mark)
+
+
+def _unlimited(budget: Section) -> Section:
+    """A weaker budget beneath one that names a limit: that one is meant, and no other."""
+    return {key: item for key, item in budget.items() if key not in LIMITS}
 
 
 def _name(stage: Node) -> Node | None:

@@ -32,13 +32,20 @@ def _auto_or_positive(_: object, attribute: attrs.Attribute[AtOnce], value: AtOn
         raise ValueError(f"'{attribute.name}' must be 'auto' or at least 1, not {value!r}")
 
 
+LIMITS = ("measurements", "wall_time")
+"""What a budget limits: who names one of them means that one, and no default of the other."""
+
+_MEASUREMENTS = 256
+
+
 @attrs.frozen(kw_only=True)
 class Budget:
     """How much a run may spend. It ends at whichever limit comes first.
 
     Attributes:
-        measurements: configurations measured at most.
         wall_time: wall-clock in seconds, or None for no limit.
+        measurements: configurations measured at most, or None for no limit; 256 unless there is
+            a limit on the wall-clock.
         batch_size: configurations measured per round, or None for what suits the runner.
         plan_size: candidates asked of the explorer per round, from which the sampler keeps a
             batch, or None for eight batches.
@@ -51,15 +58,17 @@ class Budget:
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
     """
 
-    measurements: int = attrs.field(
-        default=256,
-        validator=attrs.validators.ge(1),
-        metadata={"help": "configurations measured at most"},
-    )
     wall_time: float | None = attrs.field(
         default=None,
         validator=attrs.validators.optional(attrs.validators.gt(0.0)),
         metadata={"duration": True, "help": "wall-clock limit, such as 20m"},
+    )
+    measurements: int | None = attrs.field(
+        default=attrs.Factory(
+            lambda self: _MEASUREMENTS if self.wall_time is None else None, takes_self=True
+        ),
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={"help": "configurations measured at most; null for no limit"},
     )
     batch_size: int | None = attrs.field(
         default=None,
@@ -93,22 +102,42 @@ class Budget:
         default=Scope.TASK, metadata={"help": "what the limits hold for: task or network"}
     )
 
+    def __attrs_post_init__(self) -> None:
+        if self.measurements is None and self.wall_time is None and self.patience is None:
+            raise ValueError(
+                "a budget without an end; name 'measurements', 'wall_time' or 'patience'"
+            )
+
 
 @attrs.frozen(kw_only=True)
 class Requirement:
     """A result the run must reach; where it does not, the command exits with code 5.
 
     Attributes:
+        network_ratio: smallest accepted speed of the delivered network relative to the fastest of
+            what else runs it here (rival's seconds over its own), or None.
         min_ratio: smallest accepted speed of every tuned operator relative to the baseline's
-            (baseline seconds over tuned seconds).
-        against: name of the baseline.
+            (baseline seconds over tuned seconds), or None.
+        against: name of the baseline; needed with ``min_ratio``, and not without.
     """
 
-    min_ratio: float = attrs.field(
-        validator=attrs.validators.gt(0.0),
+    network_ratio: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
+        metadata={"help": "smallest accepted speed of the network relative to the fastest rival"},
+    )
+    min_ratio: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.gt(0.0)),
         metadata={"help": "smallest accepted speed relative to the baseline"},
     )
-    against: str = attrs.field(metadata={"help": "name of the baseline"})
+    against: str | None = attrs.field(default=None, metadata={"help": "name of the baseline"})
+
+    def __attrs_post_init__(self) -> None:
+        if (self.min_ratio is None) != (self.against is None):
+            raise ValueError("'min_ratio' and 'against' belong together")
+        if self.min_ratio is None and self.network_ratio is None:
+            raise ValueError("asks for nothing; name 'network_ratio', or 'min_ratio' and 'against'")
 
 
 @attrs.frozen(kw_only=True)

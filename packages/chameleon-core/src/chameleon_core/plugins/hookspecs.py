@@ -10,6 +10,8 @@ from chameleon_core.events.records import (
     BatchMeasured,
     BatchProposed,
     BestImproved,
+    CheckFinished,
+    CheckStarted,
     ComparisonStarted,
     Measured,
     RunFinished,
@@ -98,6 +100,14 @@ class EventHooks:
     One that raises is logged and switched off for the rest of the run. They are called in the
     process and thread of the search, so they should be quick.
     """
+
+    @hookspec
+    def chameleon_check_started(self, event: CheckStarted) -> None:
+        """What is to be delivered is tried once, before there are tasks."""
+
+    @hookspec
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """What is to be delivered can be."""
 
     @hookspec
     def chameleon_run_started(self, event: RunStarted) -> None:

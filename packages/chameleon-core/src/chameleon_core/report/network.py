@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
+from typing import Any
 
+from chameleon_core.loop.verdicts import left_out_lines, unmeasured_lines
 from chameleon_core.pages import in_seconds, raw_table
 from chameleon_core.report.collect import RunRecord, TaskRecord
 from chameleon_core.report.drawing import bar
@@ -32,6 +34,8 @@ def network_part(record: RunRecord) -> Iterator[str]:
     if network.layout:
         words.append(f"Layout: {escape(str(network.layout['summary']))}.")
     yield f"<p>{' '.join(words)}</p>"
+    for line in (*unmeasured_lines(network), *left_out_lines(network)):
+        yield f"<p>{escape(line)}</p>"
     if network.latency_seconds is not None:
         yield _against(record, network.latency_seconds)
     if network.kernels:
@@ -63,6 +67,7 @@ def _kernels(record: RunRecord) -> Iterator[str]:
     total = sum(kernel["seconds"] for kernel in kernels)
     tuned = sum(kernel["seconds"] for kernel in kernels if kernel["tuned"])
     tasks = {one.task.name: one for one in record.tasks}
+    unmeasured = {one["name"]: one["kernel"] for one in record.network.unmeasured}
     yield "<h3>Where the time goes</h3>"
     yield (
         f"<p class=note>{in_seconds(total)} in all, {tuned / total:.1%} of it in tuned kernels. "
@@ -76,7 +81,7 @@ def _kernels(record: RunRecord) -> Iterator[str]:
         rows.append(
             (
                 escape(kernel["name"]),
-                "tuned" if kernel["tuned"] else "not tuned",
+                _state(kernel, unmeasured),
                 str(calls),
                 in_seconds(seconds),
                 f"{seconds / total:.1%}",
@@ -88,6 +93,12 @@ def _kernels(record: RunRecord) -> Iterator[str]:
         )
     header = ("kernel", "", "calls", "in place", "share", "", "GFLOP/s", "alone", "first guess")
     yield raw_table(header, rows)
+
+
+def _state(kernel: Mapping[str, Any], unmeasured: Mapping[str, str]) -> str:
+    if kernel["name"] in unmeasured:
+        return f"{unmeasured[kernel['name']]}, not measured"
+    return "tuned" if kernel["tuned"] else "not tuned"
 
 
 def _speed(task: TaskRecord | None, calls: int, seconds: float) -> str:

@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 
+from chameleon_core.loop.verdicts import slower
 from chameleon_core.pages import document, in_seconds, raw_table, table
 from chameleon_core.report.collect import RunRecord, TaskRecord, network_seconds
 from chameleon_core.report.drawing import Level, bar, legend, steps_figure, strip_figure
@@ -40,6 +41,9 @@ def _head(record: RunRecord) -> Iterator[str]:
     measured = sum(one.operator.measurements for one in record.tasks)
     state = "finished" if record.finished else "not finished; this is what is known so far"
     yield f"<h1>{escape(record.folder.name)}</h1>"
+    behind = slower(record.network, [one.operator for one in record.tasks])
+    if behind is not None:
+        yield f"<p><b>{escape(behind)}</b></p>"
     yield (
         f"<p>{len(record.tasks)} operators, {measured} measurements, {record.seconds:.1f} s: "
         f"{state}.</p>"

@@ -35,19 +35,27 @@ class TargetResolver(ABC):
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task.
+    """The best configuration of a task, or the first guess where none of it was measured.
 
     Attributes:
         task: the task.
         config: knob indices, of the space that the pipeline names.
-        seconds: its time in the final comparison, or in the search where there was none.
+        seconds: its time in the final comparison, or in the search where there was none; None
+            for a guess, which nobody has built, checked or timed yet.
         alternatives: other configurations that were nearly as fast when measured alone.
+        guesses: of a guess the space's further ones, the most promising first.
     """
 
     task: Task
     config: tuple[int, ...]
-    seconds: float
+    seconds: float | None = None
     alternatives: tuple[tuple[int, ...], ...] = ()
+    guesses: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """Whether it was built, checked and timed."""
+        return self.seconds is not None
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -56,7 +64,8 @@ class Delivery:
 
     Attributes:
         target: the resolved target.
-        winners: the best configuration of every task that has one.
+        winners: the best configuration of every task that has one; where a task was never
+            measured, its first guess.
         space: what they are configurations of.
         folder: where the result goes; it may hold an earlier one.
         threads: that kernels were measured with.
@@ -71,6 +80,31 @@ class Delivery:
 
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
+
+    def check(
+        self,
+        target: str,  # noqa: ARG002 - optional hook
+        threads: int,  # noqa: ARG002
+        earlier: Mapping[str, Any] | None,  # noqa: ARG002
+    ) -> dict[str, Any] | None:
+        """Refuse what cannot be delivered, before anything is measured.
+
+        Called first of all when a run begins, where the runner measures on a real device. What
+        comes back is kept in the run folder, and given as ``earlier`` where the run is continued,
+        which then need not be checked again.
+
+        Args:
+            target: the resolved target.
+            threads: that kernels are measured with.
+            earlier: what this method returned when the run was begun, or None.
+
+        Returns:
+            JSON values with a sentence under ``summary``, or None where nothing was checked.
+
+        Raises:
+            ChameleonError: it cannot be delivered; says which part of it, and what to do.
+        """
+        return None
 
     def settle(self, trials: Trials) -> dict[str, Any] | None:  # noqa: ARG002 - optional hook
         """Choose by measurement what the tasks depend on, such as the layout of a network.
@@ -91,6 +125,8 @@ class Frontend(ABC):
     def tasks(self, target: str) -> list[Task]:
         """The tasks, with unique names, for a resolved target.
 
+        None at all is an answer for a frontend that delivers: there is nothing to tune in it.
+
         Raises:
             ConfigError: an operator cannot be what it says (shapes that do not fit, say).
         """
@@ -104,7 +140,8 @@ class Frontend(ABC):
             For ``network`` of the run's result, or None where there is nothing to deliver:
             ``latency_seconds``, ``untuned_seconds``, ``rivals`` (name to seconds) and
             ``max_relative_error``, each null where it does not apply; ``kernels``, where its
-            time goes (see ``NetworkResult``); ``delivered_seconds``, from the call of this method
+            time goes, ``unmeasured`` and ``left_out`` (see ``NetworkResult``);
+            ``delivered_seconds``, from the call of this method
             until the result was in the folder; ``failure``, a sentence, where nothing was
             delivered; and more, as JSON values.
 

@@ -38,13 +38,13 @@ class Rival(ABC):
 
     @abstractmethod
     def tune(
-        self, task: Task, *, measurements: int, wall_seconds: float | None, seed: int
+        self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
     ) -> RivalTrace:
         """Tune a task until a limit is reached.
 
         Args:
             task: the task.
-            measurements: configurations it may measure.
+            measurements: configurations it may measure, or None for any number.
             wall_seconds: wall-clock in seconds after which it stops, its start included, or None.
             seed: of its search.
 

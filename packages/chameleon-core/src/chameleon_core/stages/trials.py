@@ -13,10 +13,12 @@ class Trials(ABC):
     Attributes:
         target: the resolved target.
         live: as in ``Runner``; where it is False there is nothing to be learnt about hardware.
+        seconds: wall-clock in seconds that the choice should not exceed; infinity for no limit.
     """
 
     target: str
     live: bool
+    seconds: float = float("inf")
 
     @abstractmethod
     def best_seconds(

@@ -239,13 +239,13 @@ class SyntheticRival(Rival):
         self,
         task: Task,
         *,
-        measurements: int,
+        measurements: int | None,
         wall_seconds: float | None,  # noqa: ARG002
         seed: int,
     ) -> RivalTrace:
         return RivalTrace(
             at_seconds=(1.0, 2.0),
-            measurements=(1, measurements),
+            measurements=(1, measurements or 1),
             best_seconds=(BASELINE_SECONDS, 1e-3),
             final_seconds=1e-3,
             details={"seed": seed, "task": task.name},

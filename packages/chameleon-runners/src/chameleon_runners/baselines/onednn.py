@@ -19,8 +19,13 @@ from chameleon_core.task import Task
 VARIANTS: dict[str, tuple[str, ...]] = {
     # "packed" keeps the weights in the layout oneDNN likes best, as Inductor does when it
     # freezes a network; it is usually the fastest, but not for every shape.
+    # torch has no channels last of one spatial axis, and packs no weights for it.
+    "conv1d": ("ncw",),
     "conv2d": ("nchw", "nhwc", "packed"),
+    "conv3d": ("ncdhw", "ndhwc", "packed"),
+    "depthwise_conv1d": ("ncw",),
     "depthwise_conv2d": ("nchw", "nhwc", "packed"),
+    "depthwise_conv3d": ("ncdhw", "ndhwc", "packed"),
     "dense": ("linear", "packed"),
     "batch_matmul": ("bmm",),
 }

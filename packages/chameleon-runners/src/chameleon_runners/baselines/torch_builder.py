@@ -8,7 +8,8 @@ import torch
 from chameleon_core.stages import Arrays, Builder, Kernel
 from chameleon_core.task import Task
 from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DepthwiseConv2dSpec
+from chameleon_tvm.operators.layouts import channels_last
+from chameleon_tvm.operators.specs import CONVOLUTIONS, BatchMatmulSpec, convolution_of
 from torch.nn import functional
 
 from chameleon_runners.baselines.torch_kernel import Tensors, TorchKernel
@@ -56,25 +57,31 @@ def torch_function(task: Task, variant: str) -> tuple[Run, Pack]:
     return _KINDS[task.operator](task, variant)
 
 
-def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous(memory_format=torch.channels_last)
+_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+"""Memory formats by the number of spatial axes."""
 
 
 def _convolution(task: Task, variant: str) -> tuple[Run, Pack]:
-    depthwise = task.operator == DepthwiseConv2dSpec.kind
-    spec = DepthwiseConv2dSpec.of(task) if depthwise else Conv2dSpec.of(task)
-    top, left, bottom, right = spec.pads
+    spec = convolution_of(task)
+    rank = spec.rank
+    before, after = spec.pads[:rank], spec.pads[rank:]
     # PyTorch pads both sides alike; what differs has to be padded in a step of its own, which
     # a user would have to pay for as well.
-    even = (top, left) == (bottom, right)
-    padding = [top, left] if even else [0, 0]
+    even = before == after
+    padding = list(before) if even else [0] * rank
+    # Sides of the last axis come first there.
+    sides = [side for axis in range(rank - 1, -1, -1) for side in (before[axis], after[axis])]
     stride, dilation, groups = list(spec.strides), list(spec.dilations), spec.group_count
+    convolve: Run = getattr(functional, f"conv{rank}d")
 
     def padded(data: torch.Tensor) -> torch.Tensor:
-        return data if even else functional.pad(data, (left, right, top, bottom))
+        return data if even else functional.pad(data, sides)
+
+    def last(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.contiguous(memory_format=_LAST[rank])
 
     def plain(data: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        return functional.conv2d(padded(data), weights, None, stride, padding, dilation, groups)
+        return convolve(padded(data), weights, None, stride, padding, dilation, groups)
 
     def prepacked(data: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = torch.ops.mkldnn._convolution_pointwise(  # noqa: SLF001 - no other
@@ -84,15 +91,15 @@ def _convolution(task: Task, variant: str) -> tuple[Run, Pack]:
 
     def reorder(data: torch.Tensor, weights: torch.Tensor) -> Tensors:
         shape = list(padded(data).shape)
-        packed = torch.ops.aten.mkldnn_reorder_conv2d_weight(
+        packed = getattr(torch.ops.aten, f"mkldnn_reorder_conv{rank}d_weight")(
             weights.to_mkldnn(), padding, stride, dilation, groups, shape
         )
-        return _channels_last(data), packed
+        return last(data), packed
 
     if variant == "packed":
         return prepacked, reorder
-    if variant == "nhwc":
-        return plain, lambda data, weights: (_channels_last(data), _channels_last(weights))
+    if variant == channels_last(rank).lower():
+        return plain, lambda data, weights: (last(data), last(weights))
     return plain, lambda data, weights: (data, weights)
 
 
@@ -124,8 +131,7 @@ def _batch_matmul(task: Task, variant: str) -> tuple[Run, Pack]:
 
 
 _KINDS: dict[str, Callable[[Task, str], tuple[Run, Pack]]] = {
-    "conv2d": _convolution,
-    "depthwise_conv2d": _convolution,
+    **dict.fromkeys(CONVOLUTIONS, _convolution),
     "dense": _dense,
     "batch_matmul": _batch_matmul,
 }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from chameleon_tvm.graph.latency import Rounds
 
 OURS = "network"
+_FAILED = "it does not run here; the log above says why"
 
 
 @click.command("bench-network")
@@ -54,7 +55,13 @@ def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> Non
     _check(names, frontend)
     inputs = frontend.samples(np.random.default_rng(0))
     times = _timed(frontend, delivered, names, inputs, threads=threads, rounds=rounds)
-    summary = {"run": str(folder.absolute()), "threads": threads, **_summary(times)}
+    absent = {} if rivals is not None else dict(frontend.left_out)
+    summary = {
+        "run": str(folder.absolute()),
+        "threads": threads,
+        **_summary(times),
+        "left_out": absent | {name: _FAILED for name in names if not times.get(name)},
+    }
     if as_json:
         click.echo(json.dumps(summary))
     else:
@@ -133,5 +140,7 @@ def _show(summary: dict[str, Any]) -> None:
         for name, one in summary["contenders"].items()
     ]
     print_table(("network", "median", "95 % interval", "turns"), rows)
+    for name, why in summary["left_out"].items():
+        click.echo(f"{name} left out: {why}")
     if summary["ratio"] is not None:
         click.echo(f"{summary['ratio']:.2f} times as fast as the best of the others")

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def command(folder: Path, output: Path | None, as_json: bool) -> None:
     """Compile, verify and time the network of folder RUN with the best it has measured.
 
-    Nothing is tuned. Of a run that has not ended, operators without a measurement are compiled
-    as TVM would.
+    Nothing is tuned. Operators that were never measured get their first guess.
     """
     from chameleon_core.cli.results_table import print_network  # noqa: PLC0415 - --help is quick
     from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
+    from chameleon_core.loop.verdicts import slower  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import pipeline_of  # noqa: PLC0415
@@ -41,6 +41,9 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:
+        behind = slower(result, ())
+        if behind is not None:
+            click.echo(behind)
         print_network(result)
     if result.failure is not None:
         error = ChameleonError(result.failure, hint="See the log above for the reason.")
@@ -52,13 +55,19 @@ def _compiled(store: RecordStore, pipeline: ResolvedPipeline, output: Path) -> N
     from chameleon_core.loop.result import NetworkResult  # noqa: PLC0415
     from chameleon_core.stages import Delivery  # noqa: PLC0415
 
-    from chameleon_tvm.commands.runs import network_of, threads_of, winners_of  # noqa: PLC0415
+    from chameleon_tvm.commands.runs import (  # noqa: PLC0415
+        guesses_for,
+        network_of,
+        threads_of,
+        winners_of,
+    )
 
+    space = pipeline.space.create()
     delivered = network_of(pipeline, store).deliver(
         Delivery(
             target=str(store.fact("target")),
-            winners=winners_of(store),
-            space=pipeline.space.create(),
+            winners=(*winners_of(store), *guesses_for(store, space)),
+            space=space,
             folder=output,
             threads=threads_of(store),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chameleon_core.pipeline.schema import ResolvedPipeline
-    from chameleon_core.stages import Winner
+    from chameleon_core.stages import SpaceProvider, Winner
     from chameleon_core.store import RecordStore
 
     from chameleon_tvm.frontends.networks import NetworkFrontend
@@ -56,6 +56,20 @@ def network_of(pipeline: ResolvedPipeline, store: RecordStore) -> NetworkFronten
 def threads_of(store: RecordStore) -> int:
     """Threads that the kernels of a run were measured with."""
     return int((store.fact("runner") or {}).get("threads") or 1)
+
+
+def guesses_for(store: RecordStore, space: SpaceProvider) -> tuple[Winner, ...]:
+    """The first guess of every task that was never measured.
+
+    Args:
+        store: the run's records.
+        space: made from the pipeline's.
+    """
+    from chameleon_core.loop.delivery import guessed, guesses_of  # noqa: PLC0415
+
+    unmeasured = [stored.task for stored in store.tasks() if not store.measurements(stored.id)]
+    found = (guessed(task, guesses_of(space.design_space(task))) for task in unmeasured)
+    return tuple(winner for winner in found if winner is not None)
 
 
 def winners_of(store: RecordStore) -> tuple[Winner, ...]:

@@ -11,12 +11,14 @@ import attrs
 import structlog
 from chameleon_core.stages import Trials
 
-from chameleon_tvm.operators.specs import Conv2dSpec, DepthwiseConv2dSpec, OperatorSpec
+from chameleon_tvm.operators.layouts import with_rank
+from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
 
 log = structlog.get_logger()
 
 DEFAULT, OTHER = "NHWC", "NCHW"
-"""Where nothing is measured, and what else there is."""
+"""Where nothing is measured, and what else there is: channels last and first, of one and three
+spatial axes as well."""
 
 GUESSES = 2
 """First guesses measured of a convolution in each layout: one of each of two algorithms."""
@@ -30,8 +32,6 @@ CLEAR, LEAST = 1.3, 2
 
 MARGIN = 0.05
 """How much faster the other layout has to be: first guesses tell no smaller differences."""
-
-Convolution = Conv2dSpec | DepthwiseConv2dSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -76,6 +76,9 @@ class LayoutChoice:
 def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
     """The faster layout for a network.
 
+    Only the convolution with the most work is sure to be measured, others where a small budget
+    leaves time for them.
+
     Args:
         specs: its operators in the default layout, weighted.
         trials: measures.
@@ -89,7 +92,12 @@ def choose(specs: Sequence[OperatorSpec], trials: Trials) -> LayoutChoice:
     work = sum(_work(group) for group in groups)
     done, measured = 0.0, 0
     seconds = {DEFAULT: 0.0, OTHER: 0.0}
-    for group in groups[:MOST]:
+    for place, group in enumerate(groups[:MOST]):
+        # What one more convolution takes is not known before it is measured; the first one is the
+        # heaviest, so that the others should take no longer.
+        passed = time.perf_counter() - started
+        if place and passed * (place + 1) / place > trials.seconds:
+            break
         found = _seconds(group, trials)
         if found is not None:
             measured += 1
@@ -120,11 +128,11 @@ def _ratio(seconds: Mapping[str, float]) -> float:
     return max(seconds.values()) / min(seconds.values())
 
 
-def _by_shape(specs: Sequence[OperatorSpec]) -> list[list[Convolution]]:
+def _by_shape(specs: Sequence[OperatorSpec]) -> list[list[ConvolutionSpec]]:
     """Convolutions that differ in nothing but what follows them, those with most work first."""
-    groups: dict[Convolution, list[Convolution]] = defaultdict(list)
+    groups: dict[ConvolutionSpec, list[ConvolutionSpec]] = defaultdict(list)
     for spec in specs:
-        if isinstance(spec, Convolution):
+        if isinstance(spec, ConvolutionSpec):
             bare = attrs.evolve(
                 spec, name="", weight=1, bias=False, residual=False, activation="none"
             )
@@ -132,15 +140,16 @@ def _by_shape(specs: Sequence[OperatorSpec]) -> list[list[Convolution]]:
     return sorted(groups.values(), key=_work, reverse=True)
 
 
-def _work(group: Sequence[Convolution]) -> float:
+def _work(group: Sequence[ConvolutionSpec]) -> float:
     """Floating-point operations of all occurrences."""
     return sum(spec.weight * spec.flop for spec in group)
 
 
-def _seconds(group: Sequence[Convolution], trials: Trials) -> dict[str, float] | None:
+def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, float] | None:
     """Seconds of all occurrences in each layout; None unless both have a time."""
     spec = group[0]
-    there = attrs.evolve(spec, name=f"{spec.name}_{OTHER}", layout=OTHER, output_layout=OTHER)
+    other = with_rank(OTHER, spec.rank)
+    there = attrs.evolve(spec, name=f"{spec.name}_{OTHER}", layout=other, output_layout=other)
     ours = trials.best_seconds(spec.task(spec.name, trials.target), GUESSES)
     if ours is None:
         return None

@@ -28,6 +28,13 @@ class NetworkOptions:
         default=True,
         metadata={"help": "time the compiled network against what else can run it here"},
     )
+    check: bool = attrs.field(
+        default=True,
+        metadata={
+            "help": "before anything is tuned compile the network and compare its answers with "
+            "the framework's"
+        },
+    )
     in_place: bool = attrs.field(
         default=False,
         metadata={

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import structlog
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from chameleon_tvm.frontends.running import (
     TORCH_FLOAT32,
     Network,
     installed,
+    left_out,
     onnx_bytes,
     onnx_session,
     openvino_network,
@@ -39,6 +41,7 @@ from chameleon_tvm.frontends.running import (
 )
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
+    example_tensors,
     exported,
     loaded,
     torch_module,
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
     from chameleon_tvm.operators.specs import OperatorSpec
 
 log = structlog.get_logger()
+
+_OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+"""What can run a network of torch."""
 
 
 class NetworkFrontend(Frontend):
@@ -69,10 +75,15 @@ class NetworkFrontend(Frontend):
             reason="as the pipeline says" if asked else "where nothing is measured",
         )
         self._prepared: dict[str, tuple[Any, list[Chain]]] = {}
+        self._checked: dict[str, Any] | None = None
+        self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
 
     @abstractmethod
-    def relax_module(self) -> Any:
+    def relax_module(self) -> tuple[Any, dict[str, str]]:
         """The network as a Relax ``IRModule`` with constant weights.
+
+        Returns:
+            The module, and for the name of each variable in it the place that it is from.
 
         Raises:
             ConfigError: it cannot be read; says where.
@@ -95,6 +106,11 @@ class NetworkFrontend(Frontend):
     def rivals(self) -> tuple[str, ...]:
         """What else can run the network here; the first one is the reference."""
 
+    @property
+    @abstractmethod
+    def left_out(self) -> Mapping[str, str]:
+        """What else could run the network, were it installed: what is missing, by name."""
+
     @abstractmethod
     def rival(self, name: str, threads: int) -> Network:
         """The network run by something else.
@@ -105,9 +121,21 @@ class NetworkFrontend(Frontend):
         """
 
     @cached_property
+    def _read(self) -> tuple[Any, dict[str, str]]:
+        return self.relax_module()
+
+    def read_ahead(self) -> None:
+        """Read what a compiler's crash cannot follow from, while another process waits for it."""
+
+    @property
     def imported(self) -> Any:
         """The network as its framework writes it; read once."""
-        return self.relax_module()
+        return self._read[0]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """For the name of each variable in ``imported`` the place that it is from."""
+        return self._read[1]
 
     @property
     def prepared(self) -> tuple[Any, list[Chain]]:
@@ -125,18 +153,51 @@ class NetworkFrontend(Frontend):
             self._prepared[layout] = module, chains_of(module)
         return self._prepared[layout]
 
-    def settle(self, trials: Trials) -> dict[str, Any] | None:
-        from chameleon_tvm.graph.prepare import LayoutError  # noqa: PLC0415 - needs TVM
+    def check(
+        self, target: str, threads: int, earlier: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        from chameleon_tvm.graph.checking import tried  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.targets import tvm_target  # noqa: PLC0415
 
+        if not self.options.check or tvm_target(target).kind.name != "llvm":
+            return None
+        auto = self.options.layout == AUTO
+        layouts = (DEFAULT, OTHER) if auto else (self.options.layout,)
+        self._tried = partial(tried, self, target=target, threads=threads)
+        self._checked = dict(self._tried(layouts) if earlier is None else earlier)
+        for layout, problem in self._checked["refused"].items():
+            log.warning("layout_refused", layout=layout, problem=problem)
+        return self._checked
+
+    def settle(self, trials: Trials) -> dict[str, Any] | None:
         if self.options.layout != AUTO:
             return None
-        try:
-            choice = choose(self._specs(), trials)
-        except LayoutError as error:
-            choice = LayoutChoice(layout=OTHER, reason=f"since {error}")
+        choice = self._chosen(trials)
         log.info("layout_chosen", layout=choice.layout, why=choice.summary)
         self.choice = choice
         return choice.to_json()
+
+    def _chosen(self, trials: Trials) -> LayoutChoice:
+        """The faster layout of those that the network can be delivered in."""
+        from chameleon_tvm.graph.prepare import LayoutError  # noqa: PLC0415 - needs TVM
+
+        known = (self._checked or {}).get("layout")
+        if known == OTHER:
+            return LayoutChoice(layout=OTHER, reason=f"since {DEFAULT} cannot be delivered")
+        try:
+            choice = choose(self._specs(), trials)
+        except LayoutError as error:
+            return LayoutChoice(layout=OTHER, reason=f"since {error}")
+        if known is not None and choice.layout == OTHER and self._tried is not None:
+            # Only the other one was tried so far.
+            try:
+                self._tried((OTHER,))
+            except ChameleonError as error:
+                log.warning("layout_refused", layout=OTHER, problem=str(error))
+                return attrs.evolve(
+                    choice, layout=DEFAULT, reason=f"since {OTHER} cannot be delivered"
+                )
+        return choice
 
     def recall(self, settled: Mapping[str, Any]) -> None:
         self.choice = LayoutChoice.from_json(settled)
@@ -147,9 +208,10 @@ class NetworkFrontend(Frontend):
 
         specs = self._specs()
         if not specs:
-            raise ConfigError(
-                "the network has no convolution and no matrix product in float32",
-                hint="Name the operators to tune under `model: {operators: [...]}`.",
+            log.warning(
+                "nothing_to_tune",
+                why="the network has no convolution and no matrix product in float32; it is "
+                "compiled with default schedules",
             )
         module, chains = self.prepared
         log.info("operators_left_to_the_compiler", **left_over(module, chains))
@@ -161,7 +223,11 @@ class NetworkFrontend(Frontend):
                     f"a {chain.spec.kind} that gives {list(shape_of(chain.last))}",
                     hint="What it computes could not be checked; mend the weights.",
                 )
-        return [spec.task(spec.name, target) for spec in specs]
+        return self.named_tasks(target)
+
+    def named_tasks(self, target: str) -> list[Task]:
+        """The same tasks without looking at the weights."""
+        return [spec.task(spec.name, target) for spec in self._specs()]
 
     def _specs(self) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
@@ -203,18 +269,24 @@ class ProgramFrontend(NetworkFrontend):
         log.info("half_precision_is_compiled_in_float32", network=self.half)
         return in_float32(self.program)
 
-    def relax_module(self) -> Any:
+    def read_ahead(self) -> None:
+        _ = self.float_program
+
+    def relax_module(self) -> tuple[Any, dict[str, str]]:
         return torch_module(self.float_program)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        positional, _ = self.float_program.example_inputs
-        made = [_like(example.numpy(), rng) for example in positional]
+        made = [_like(example.numpy(), rng) for example in example_tensors(self.float_program)]
         return made if self.half is None else rounded(made, self.half)
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        others = installed(TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+        others = installed(*_OF_TORCH)
         return others if self.half is None else (TORCH_FLOAT32, *others)
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return left_out(*_OF_TORCH)
 
     def rival(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
@@ -271,7 +343,7 @@ class OnnxFrontend(NetworkFrontend):
     def __init__(self, options: OnnxOptions) -> None:
         super().__init__(options)
 
-    def relax_module(self) -> Any:
+    def relax_module(self) -> tuple[Any, dict[str, str]]:
         return onnx_module(self.options.file, self.options.shapes)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
@@ -283,6 +355,10 @@ class OnnxFrontend(NetworkFrontend):
     @property
     def rivals(self) -> tuple[str, ...]:
         return (ONNXRUNTIME, *installed(OPENVINO))
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return left_out(OPENVINO)
 
     def rival(self, name: str, threads: int) -> Network:
         if name == OPENVINO:

@@ -8,13 +8,18 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 
+from chameleon_tvm.frontends.words import first_line
 
-def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> Any:
+
+def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, str]]:
     """The network of an ONNX file as a Relax module with constant weights.
 
     Args:
         file: the file.
         shapes: of inputs that the file leaves open, by name.
+
+    Returns:
+        The module, and for the name of each variable in it the node that it is of.
 
     Raises:
         ConfigError: there is no such file, it is no valid one, the shapes do not fit it, or TVM
@@ -30,23 +35,22 @@ def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> Any:
         ) from error
     except Exception as error:
         raise ConfigError(
-            f"{file} is no valid ONNX file: {_words(error)}",
+            f"{file} is no valid ONNX file: {first_line(error)}",
             hint="Check it with onnx.checker.check_model; it may be cut off.",
         ) from error
     _check_shapes(model, file, shapes)
     _check_types(model, file, onnx)
     try:
-        from tvm.relax.frontend.onnx import from_onnx  # noqa: PLC0415 - needs onnx
+        from chameleon_tvm.frontends.onnx_importing import imported  # noqa: PLC0415 - needs onnx
+        from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401 - without torch first
 
-        given = {name: list(shape) for name, shape in shapes.items()}
-        return from_onnx(model, shape_dict=given or None, keep_params_in_input=False)
+        return imported(model, shapes)
+    except ConfigError:
+        raise
     except Exception as error:
-        nodes = _nodes(model, str(error))
         raise ConfigError(
-            f"TVM cannot read {file}: {_words(error)}",
-            hint=f"It is about {', '.join(nodes)}."
-            if nodes
-            else "Fix open shapes under `shapes`; an operator may be unsupported.",
+            f"the compiler cannot read {file}: {first_line(error)}",
+            hint="Fix open shapes under `shapes`; onnx.shape_inference may tell more.",
         ) from error
 
 
@@ -90,14 +94,6 @@ def _check_types(model: Any, file: str, onnx: Any) -> None:
         )
 
 
-def _nodes(model: Any, message: str) -> list[str]:
-    """The nodes whose kind of operator an error's message names as unsupported."""
-    named = message.partition("not supported for frontend ONNX:")[2].replace(",", " ").split()
-    return [
-        f"node {node.name!r} ({node.op_type})" for node in model.graph.node if node.op_type in named
-    ]
-
-
 def _onnx() -> Any:
     try:
         import onnx  # noqa: PLC0415 - an extra
@@ -106,8 +102,3 @@ def _onnx() -> Any:
             "the package onnx is not installed", hint="Install chameleon-tuner-tvm[networks]."
         ) from error
     return onnx
-
-
-def _words(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -28,11 +28,20 @@ _NEEDS = {
 
 def installed(*names: str) -> tuple[str, ...]:
     """Those of the names that can run a network of torch here; nothing is imported."""
-    return tuple(
-        name
+    return tuple(name for name in names if not _lacking(name))
+
+
+def left_out(*names: str) -> dict[str, str]:
+    """Why those of the names that cannot run a network of torch here cannot, as half sentences."""
+    return {
+        name: f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed"
         for name in names
-        if all(importlib.util.find_spec(module) for module in _NEEDS.get(name, ()))
-    )
+        if (lacking := _lacking(name))
+    }
+
+
+def _lacking(name: str) -> list[str]:
+    return [one for one in _NEEDS.get(name, ()) if importlib.util.find_spec(one) is None]
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
@@ -47,8 +56,7 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     tree = importlib.import_module("torch.utils._pytree")
     torch.set_num_threads(threads)
     network = program.module()
-    positional, _ = program.example_inputs
-    dtypes = [example.dtype for example in positional]
+    examples, structure = tree.tree_flatten(program.example_inputs)
     if compiled:
         # Freezing is what lets it pack weights; it is off by default.
         inductor: Any = importlib.import_module("torch._inductor.config")
@@ -58,7 +66,13 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
             given = map(torch.from_numpy, inputs)
-            found = network(*(one.to(dtype) for one, dtype in zip(given, dtypes, strict=True)))
+            # What is no tensor, such as a flag, is what it was when the program was exported.
+            leaves = [
+                next(given).to(one.dtype) if isinstance(one, torch.Tensor) else one
+                for one in examples
+            ]
+            positional, keywords = tree.tree_unflatten(leaves, structure)
+            found = network(*positional, **keywords)
         # Some networks return an object of their library's, with names and things left out.
         leaves = tree.tree_leaves(found)
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

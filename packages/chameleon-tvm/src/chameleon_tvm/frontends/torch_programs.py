@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.sources import named_object
+
+log = structlog.get_logger()
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> Any:
@@ -58,15 +63,65 @@ def exported(source: str) -> Any:
             f"{source} returned a {type(network).__name__} instead of a torch module",
             hint="Return the torch module and a tuple of example inputs.",
         )
-    inputs = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    positional, keywords = _arguments(inputs)
     try:
         with torch.no_grad():
-            return torch.export.export(network.eval(), tuple(inputs))
+            program = torch.export.export(network.eval(), positional, keywords)
     except Exception as error:
         raise ConfigError(
-            f"torch cannot export the network of {source}: {_words(error)}",
-            hint="Try torch.export.export(module, inputs) by hand.",
+            f"torch cannot export the network of {source}: {first_line(error)}",
+            hint=_unexportable(error),
         ) from error
+    return _without_dropout(program)
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs by place and by name: a tensor, a sequence, a mapping, or a pair of both."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if not isinstance(inputs, tuple | list):
+        return (inputs,), {}
+    pair = 2
+    if len(inputs) == pair and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], dict):
+        return tuple(inputs[0]), inputs[1]
+    return tuple(inputs), {}
+
+
+def _unexportable(error: Exception) -> str:
+    """Where the code is that torch refuses, and what to do about it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    frames = [place for place, line in enumerate(lines) if line.startswith("File ")]
+    written = ""
+    if frames:
+        last = lines[frames[-1] : frames[-1] + 2]
+        written = f"It is about {', '.join(last)}. "
+    return (
+        f"{written}What the code does must not depend on the values of tensors: write such an "
+        "`if` with torch.where, or decide it outside of the network."
+    )
+
+
+def _without_dropout(program: Any) -> Any:
+    """The program with dropout that was exported for training left out, which is said."""
+    torch = _torch()
+    found = [
+        node
+        for node in program.graph.nodes
+        if node.op == "call_function"
+        and node.target is torch.ops.aten.dropout.default
+        and node.args[2]
+    ]
+    for node in found:
+        node.args = (*node.args[:2], False)
+    if found:
+        program.graph_module.recompile()
+        log.warning(
+            "dropout_left_out",
+            operators=len(found),
+            why="the network leaves out numbers at random, as in training; a delivered network "
+            "does not",
+        )
+    return program
 
 
 def loaded(file: str) -> Any:
@@ -77,60 +132,45 @@ def loaded(file: str) -> Any:
     """
     torch = _torch()
     try:
-        return torch.export.load(file)
+        return _without_dropout(torch.export.load(file))
     except Exception as error:
         raise ConfigError(
-            f"{file} is no program saved by torch.export: {_words(error)}",
+            f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
 
 
-def torch_module(program: Any) -> Any:
+def example_tensors(program: Any) -> list[Any]:
+    """The tensors among a program's example inputs, in the order of its placeholders."""
+    tree = importlib.import_module("torch.utils._pytree")
+    tensor = _torch().Tensor
+    return [one for one in tree.tree_leaves(program.example_inputs) if isinstance(one, tensor)]
+
+
+def torch_module(program: Any) -> tuple[Any, dict[str, str]]:
     """An exported program as a Relax module with constant weights.
 
+    Returns:
+        The module, and for the name of each variable in it the place that it is from.
+
     Raises:
-        ConfigError: TVM cannot read it; names the nodes to blame where it says which they are.
+        ConfigError: TVM cannot read it; names the operator to blame and its place.
     """
     from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401 - TVM without torch first
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from tvm.relax.frontend.torch import from_exported_program  # noqa: PLC0415
+        from chameleon_tvm.frontends.torch_lowering.importing import imported  # noqa: PLC0415
 
         try:
-            return from_exported_program(program, keep_params_as_input=False)
+            return imported(program)
+        except ConfigError:
+            raise
         except Exception as error:
             raise ConfigError(
-                f"TVM cannot read the network: {_words(error)}",
-                hint=_why_unreadable(program, str(error)),
+                f"the compiler cannot read the network: {first_line(error)}",
+                hint="Try torch.export.export(...).run_decompositions() by hand.",
             ) from error
-
-
-def _why_unreadable(program: Any, message: str) -> str:
-    """What may be the reason that TVM cannot read a program."""
-    places = _places(program, message)
-    if places:
-        return "; ".join(places)
-    dtypes = {str(value.dtype) for value in program.state_dict.values()}
-    if "torch.float64" in dtypes:
-        return "Its weights are torch.float64; return the module in float32 (`.float()`)."
-    return "An operator may be unsupported; the message names it."
-
-
-def _places(program: Any, message: str) -> list[str]:
-    """Where the operators of an exported program are that an error's message names."""
-    found = []
-    # The importer decomposes operators first; the message names what came of it.
-    for node in program.run_decompositions().graph_module.graph.nodes:
-        operator = getattr(node.target, "__name__", "")
-        if node.op != "call_function" or f"'{operator}'" not in message:
-            continue
-        modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
-        inside = f" in {modules[-1]}" if modules and modules[-1] else ""
-        frames = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
-        written = f", which is `{frames[-1]}`" if frames else ""
-        found.append(f"TVM has no operator for node {node.name} ({operator}){inside}{written}")
-    return found
 
 
 def _made(source: str) -> Any:
@@ -144,7 +184,7 @@ def _made(source: str) -> Any:
             return function()
     except Exception as error:
         raise ConfigError(
-            f"{source} failed: {_words(error)}",
+            f"{source} failed: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",
         ) from error
 
@@ -156,8 +196,3 @@ def _torch() -> Any:
         raise ConfigError(
             "torch is not installed", hint="Install chameleon-tuner-tvm[networks]."
         ) from error
-
-
-def _words(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

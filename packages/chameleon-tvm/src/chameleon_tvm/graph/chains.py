@@ -8,25 +8,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import numpy as np
-from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.attention_chains import attentions_of
+from chameleon_tvm.graph.constants import array_of, per_channel
+from chameleon_tvm.graph.matching_activations import activation_after
+from chameleon_tvm.graph.matching_convolutions import CONVOLUTION_RANKS, convolution_of, made_of
 from chameleon_tvm.graph.moves import axes_of, shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.layouts import channels_first, is_channels_last
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
-    Conv2dSpec,
+    ConvolutionSpec,
     DenseSpec,
-    DepthwiseConv2dSpec,
     FusedSpec,
+    GroupedSpec,
     OperatorSpec,
 )
 
 _MATRIX = 2
-_SIX = 6.0
-_TO_NHWC = (0, 2, 3, 1)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -36,7 +36,7 @@ class Chain:
     Attributes:
         spec: what the kernel computes; unnamed.
         inputs: expressions of the graph it reads: data, then for a batch of products the right
-            side, otherwise the residual where there is one.
+            side, otherwise the residual where there is one; for attention, the operator's own.
         constants: logical constants in the operator's order: weights, then the bias.
         members: the variables that the kernel replaces; the last one is what it computes.
     """
@@ -56,7 +56,8 @@ def chains_of(module: Any) -> list[Chain]:
     """The chains of a prepared network, in its order.
 
     A chain is a convolution or matrix product in float32, with the bias, the residual and the
-    activation that follow it and are used nowhere else.
+    activation that follow it and are used nowhere else, or an attention from the product of
+    queries and keys to that of weights and values.
 
     Args:
         module: what ``prepared`` returned.
@@ -79,13 +80,22 @@ class _Finder:
         self._taken: set[Any] = set()
 
     def chains(self) -> Iterator[Chain]:
+        attentions = {}
+        for found in attentions_of(self._bindings, self._values, self._users):
+            attentions[found.members[0]] = found
+            self._taken.update(found.members)
         for binding in self._bindings:
             value = binding.value
+            if binding.var in attentions:
+                found = attentions[binding.var]
+                yield Chain(spec=found.spec, inputs=found.inputs, members=found.members)
+            if binding.var in self._taken:
+                continue
             if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
                 continue
             name = str(value.op.name)
             made = None
-            if name == "relax.nn.conv2d":
+            if name in CONVOLUTION_RANKS:
                 made = _convolution(value)
             elif name == "relax.matmul":
                 made = _product(value)
@@ -100,21 +110,21 @@ class _Finder:
             yield chain
 
     def _with_move(self, chain: Chain) -> Chain:
-        """The chain reading images as they come, where they are put into NHWC for it alone."""
+        """The chain reading images as they come, moved to channels last for it alone."""
         spec, data = chain.spec, chain.inputs[0]
         move = self._values.get(data)
         if (
-            not isinstance(spec, Conv2dSpec)
-            or spec.layout != "NHWC"
+            not isinstance(spec, GroupedSpec)
+            or not is_channels_last(spec.layout)
             or not isinstance(move, relax.Call)
             or move.op != tvm.ir.Op.get("relax.permute_dims")
-            or axes_of(move) != _TO_NHWC
+            or axes_of(move) != (0, *range(2, spec.rank + 2), 1)
             or len(self._users[data]) != 1
         ):
             return chain
         return attrs.evolve(
             chain,
-            spec=attrs.evolve(spec, layout="NCHW", output_layout="NHWC"),
+            spec=attrs.evolve(spec, layout=channels_first(spec.rank), output_layout=spec.layout),
             inputs=(move.args[0],),
             members=(data, *chain.members),
         )
@@ -124,6 +134,11 @@ class _Finder:
         passed: list[Any] = []
         variable = chain.last
         while True:
+            found = activation_after(variable, self._users, self._values)
+            if found is not None and not self._taken.intersection(found.members):
+                members = (*chain.members, *passed, *found.members)
+                spec = attrs.evolve(chain.spec, activation=found.name)
+                return attrs.evolve(chain, spec=spec, members=members)
             user = self._only_user(variable)
             if user is None:
                 return chain
@@ -152,12 +167,7 @@ def _with(chain: Chain, call: Any, passed: list[Any]) -> Chain | None:
     """The chain with one more operator at its end, or None where it does not fit."""
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
-    if spec.activation != "none":
-        return None
     longer = attrs.evolve(chain, members=(*chain.members, *passed))
-    activation = _activation(call)
-    if activation is not None and activation in spec.activations:
-        return attrs.evolve(longer, spec=attrs.evolve(spec, activation=activation))
     if str(call.op.name) == "relax.add" and not spec.residual:
         return _with_sum(longer, spec, call)
     return None
@@ -178,62 +188,23 @@ def _with_sum(chain: Chain, spec: FusedSpec, call: Any) -> Chain | None:
     return attrs.evolve(chain, spec=attrs.evolve(spec, residual=True), inputs=inputs)
 
 
-def _activation(call: Any) -> str | None:
-    name = str(call.op.name).removeprefix("relax.nn.")
-    if name in {"relu", "relu6", "gelu"}:
-        return name
-    if name == "relax.clip":
-        low, high = (float(getattr(a, "value", math.nan)) for a in call.args[1:])
-        return "relu6" if (low, high) == (0.0, _SIX) else None
-    return None
-
-
 def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
     """A constant as one number per channel, or None where it is something else."""
-    channels = spec.output_channels
     rank = len(shape_of(call))
-    axis = 1 if getattr(spec, "output_layout", "") == "NCHW" else rank - 1
-    wanted = tuple(channels if place == axis else 1 for place in range(rank))
-    shape = (1,) * (rank - constant.ndim) + constant.shape
-    if shape == (1,) * rank:
-        return np.full(channels, constant.reshape(()), constant.dtype)
-    return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
+    first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
+    axis = 1 if first else rank - 1
+    return per_channel(constant, rank=rank, axis=axis, channels=spec.output_channels)
 
 
 _Made = tuple[OperatorSpec, tuple[Any, ...], tuple[NDArray[Any], ...]]
 
 
 def _convolution(call: Any) -> _Made | None:
-    at = call.attrs
-    layout, kernel_layout = str(at.data_layout), str(at.kernel_layout)
-    if (layout, kernel_layout) not in {("NCHW", "OIHW"), ("NHWC", "OHWI")}:
-        raise ConfigError(
-            f"a convolution has the layouts {layout} and {kernel_layout}",
-            hint="Import the network as its framework writes it, in NCHW and OIHW.",
-        )
-    data, weights = call.args
-    if _dtype(data) != "float32" or not isinstance(weights, tvm.ir.GenericConst):
+    found = convolution_of(call)
+    if found is None:
         return None
-    filters = array_of(weights)
-    shape = shape_of(data)
-    if layout == "NHWC":
-        filters = filters.transpose(0, 3, 1, 2)
-        shape = (shape[0], shape[3], shape[1], shape[2])
-    groups = int(at.groups)
-    common: dict[str, Any] = {
-        "input": shape,
-        "kernel": filters.shape[2:],
-        "stride": _numbers(at.strides),
-        "padding": _numbers(at.padding),
-        "dilation": _numbers(at.dilation),
-        "layout": layout,
-    }
-    spec: OperatorSpec
-    if groups == shape[1] and groups > 1:
-        spec = DepthwiseConv2dSpec(**common, multiplier=filters.shape[0] // groups)
-    else:
-        spec = Conv2dSpec(**common, filters=filters.shape[0], groups=groups)
-    return spec, (data,), (filters,)
+    spec, weights = made_of(found)
+    return spec, (call.args[0],), (weights,)
 
 
 def _product(call: Any) -> _Made | None:
@@ -241,9 +212,10 @@ def _product(call: Any) -> _Made | None:
     a, b = shape_of(left), shape_of(right)
     if _dtype(left) != "float32" or len(a) < _MATRIX or len(b) < _MATRIX:
         return None
-    if isinstance(right, tvm.ir.GenericConst) and len(b) == _MATRIX:
+    weights = _matrix(right) if isinstance(right, tvm.ir.GenericConst) else None
+    if weights is not None:
         sizes: dict[str, Any] = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
-        return DenseSpec(**sizes), (left,), (array_of(right).T,)
+        return DenseSpec(**sizes), (left,), (weights.T,)
     if a[:-2] != b[:-2] or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         return None  # broadcast, or a constant batch: no template of ours, and rare
     batch = math.prod(a[:-2])
@@ -251,9 +223,15 @@ def _product(call: Any) -> _Made | None:
     return BatchMatmulSpec(**sizes), (left, right), ()
 
 
+def _matrix(constant: Any) -> NDArray[Any] | None:
+    """A constant as one matrix, which may be repeated for every sample; None for a batch of them.
+
+    PyTorch writes a linear layer on permuted states of several samples as such a batch.
+    """
+    array = array_of(constant)
+    matrices = array.reshape(-1, *array.shape[-2:])
+    return matrices[0] if (matrices == matrices[:1]).all() else None
+
+
 def _dtype(argument: Any) -> str:
     return str(argument.ty.dtype)
-
-
-def _numbers(values: Any) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)

@@ -1,11 +1,13 @@
-"""A prepared network with its tuned kernels, compiled for Relax's virtual machine."""
+"""A prepared network with its tuned kernels, compiled to a call sequence or Relax bytecode."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
+import structlog
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
@@ -13,10 +15,18 @@ from chameleon_tvm.graph.defaults import OURS, with_default_schedules
 from chameleon_tvm.graph.kernels import ChainKernel, Kernels
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.sequence.calls import NotStatic, sequence_of
+from chameleon_tvm.graph.sequence.library import SequenceExecutable
+from chameleon_tvm.graph.sequence.marks import settled, with_marks
+from chameleon_tvm.graph.sequence.variants import with_variants
+from chameleon_tvm.graph.sequence.views import with_views
 from chameleon_tvm.lowering import PLAIN_LOOPS
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.lowered import LANES, loops_of
 from chameleon_tvm.spaces.template.emit import with_shapes
 from chameleon_tvm.targets import tvm_target
+
+log = structlog.get_logger()
 
 _PLAIN = "chameleon.plain_loops"
 _PIPELINE = "chameleon-network"
@@ -24,8 +34,23 @@ _OPAQUE = 8
 """``OpPatternKind``: nothing may be fused with it."""
 
 
-def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str) -> Any:
-    """A ``relax.Executable`` of the network.
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledNetwork:
+    """A network that can be written into a folder.
+
+    Attributes:
+        executable: has ``export_library``.
+        virtual_machine: why Relax's virtual machine runs it; None where nothing has to.
+    """
+
+    executable: Any
+    virtual_machine: str | None = None
+
+
+def compiled(
+    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
+) -> CompiledNetwork:
+    """The network for a target.
 
     Args:
         module: what ``prepared`` returned.
@@ -41,17 +66,44 @@ def compiled(module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
     ):
         module = with_kernels(module, chains, kernels.of)
         for one in (
-            # Exponentials as polynomials, which fit vectors; libm is called for each number.
-            passes.FastMathTransform(),
+            with_marks,
             passes.LegalizeOps(),
             passes.AnnotateTIROpPattern(),
+            settled,
             passes.FuseOps(),
             passes.FuseTIR(),
             passes.DeadCodeElimination(),
-            with_default_schedules,
+            relax.backend.DispatchSampling(),
+            relax.backend.DispatchSortScan(),
+            passes.LegalizeOps(),
+            passes.RewriteDataflowReshape(),
+            passes.DeadCodeElimination(),
         ):
             module = one(module)
-        return relax.build(module, resolved, tir_pipeline=_PIPELINE)
+        try:
+            return CompiledNetwork(executable=_call_sequence(module, target))
+        except NotStatic as reason:
+            log.info("network_needs_the_virtual_machine", because=str(reason))
+            module = with_default_schedules(module, target)
+            executable = relax.build(module, resolved, tir_pipeline=_PIPELINE)
+            return CompiledNetwork(executable=executable, virtual_machine=str(reason))
+
+
+def _call_sequence(module: Any, target: str) -> SequenceExecutable:
+    """The network as calls of kernels.
+
+    Raises:
+        NotStatic: it is more than that.
+    """
+    sequence = sequence_of(module)
+    functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    sequence, functions = with_views(sequence, functions)
+    sequence, functions = with_variants(sequence, functions)
+    named = {name: one.with_attr("global_symbol", name) for name, one in functions.items()}
+    # Strides of views decide on vectors, so that schedules come last.
+    kernels = with_default_schedules(tvm.IRModule(named), target)
+    library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=_PIPELINE)
+    return SequenceExecutable(kernels=library, sequence=sequence)
 
 
 def untuned(module: Any, target: str) -> Any:
@@ -111,7 +163,10 @@ class _Placer(relax.PyExprMutator):
         arguments: list[Any] = []
         for constant in kernel.arguments:
             if constant is None:
-                arguments.append(self.visit_expr(next(inputs)))
+                argument = self.visit_expr(next(inputs))
+                # A chain may ask for a value that the graph does not have yet.
+                computed = isinstance(argument, relax.Call)
+                arguments.append(self.builder_.emit(argument) if computed else argument)
             else:
                 arguments.append(relax.const(np.ascontiguousarray(constant)))
         shape = shape_of(binding.var)
@@ -148,7 +203,7 @@ class _Placer(relax.PyExprMutator):
             function = _shaped(kernel.function, shapes).without_attr("global_symbol")
             function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
             if kernel.plain_loops:
-                function = function.with_attr(_PLAIN, 1)
+                function = _in_block(function).with_attr(_PLAIN, 1)
             variable = self.builder_.add_func(function, f"tuned_{kernel.task}")
             self._functions[kernel.task, shapes] = variable
         return self._functions[kernel.task, shapes]
@@ -161,16 +216,29 @@ def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
     return made.with_attrs(dict(function.attrs))
 
 
+def _in_block(function: Any) -> Any:
+    """The function in a block of its own, as ``RewriteDataflowReshape`` wants all of one input."""
+    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
+    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))
+
+
+def _as_loops(function: Any) -> Any:
+    """A function that is loops in a block of its own, or becomes loops, as loops alone."""
+    if LANES in (function.attrs or {}):
+        return loops_of(function)
+    return function.with_body(function.body.block.body)
+
+
 def _network_pipeline() -> tuple[Any, Any, Any]:
-    """The short way for functions that are loops already, TVM's default for all others."""
+    """The short way for functions that are loops or become it, TVM's default for all others."""
     plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
     usual, _, _ = tirx.get_tir_pipeline("default")
 
     def both(module: Any, _context: Any) -> Any:
         marked = {
-            variable: function
+            variable: _as_loops(function)
             for variable, function in module.functions_items()
-            if _PLAIN in (function.attrs or {})
+            if any(name in (function.attrs or {}) for name in (_PLAIN, LANES))
         }
         others = {
             variable: function

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.graph.constant_operators import BINARY, UNARY, evaluate_other
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 Array = NDArray[Any]
@@ -24,6 +25,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "relax.maximum": np.maximum,
     "relax.minimum": np.minimum,
     "relax.power": np.power,
+    **BINARY,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.sqrt": np.sqrt,
@@ -31,7 +33,11 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.negative": np.negative,
     "relax.exp": np.exp,
     "relax.abs": np.abs,
+    **UNARY,
 }
+_TERNARY: dict[str, Callable[[Any, Any, Any], Any]] = {"relax.clip": np.clip}
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY, **_TERNARY}
+"""Operators that compute each number from those at its place."""
 
 
 def _reshaped(value: Array, call: Any) -> Array:
@@ -89,7 +95,8 @@ class _Folder(relax.PyExprMutator):
             super().visit_var_binding_(binding)
             return
         self._known[binding.var] = value
-        self._constants[binding.var] = relax.const(value)
+        # Without a type it would make 32 bits of integers of 64.
+        self._constants[binding.var] = relax.const(value, str(value.dtype))
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
@@ -117,12 +124,22 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
     """
     name = str(call.op.name)
     operands = [_constant(argument, known) for argument in call.args]
-    if name in _BINARY and all(operand is not None for operand in operands):
-        return np.asarray(_BINARY[name](*operands))
-    first = operands[0] if operands else None
-    if first is None or name not in _UNARY | _MOVES:
+    if name not in _ELEMENTWISE and name not in _MOVES:
+        return evaluate_other(call, lambda argument: _constant(argument, known))
+    if not operands or operands[0] is None:
         return None
-    return np.asarray(_UNARY[name](first) if name in _UNARY else _MOVES[name](first, call))
+    if name in _ELEMENTWISE and all(operand is not None for operand in operands):
+        return np.asarray(_ELEMENTWISE[name](*operands))
+    return np.asarray(_MOVES[name](operands[0], call)) if name in _MOVES else None
+
+
+def is_elementwise(value: Any) -> bool:
+    """Whether an expression is a call whose numbers ``evaluate`` computes place by place."""
+    return (
+        isinstance(value, relax.Call)
+        and isinstance(value.op, tvm.ir.Op)
+        and str(value.op.name) in _ELEMENTWISE
+    )
 
 
 def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
@@ -133,6 +150,25 @@ def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
     if isinstance(argument, tvm.tirx.FloatImm | tvm.tirx.IntImm):
         return np.asarray(argument.value, str(argument.ty))
     return None
+
+
+def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
+    """A constant operand as one number per channel; None where it is something else.
+
+    Args:
+        constant: what is broadcast to a tensor.
+        rank: number of the tensor's axes.
+        axis: of its channels.
+        channels: how many there are.
+
+    Returns:
+        Shape (channels,).
+    """
+    shape = (1,) * (rank - constant.ndim) + constant.shape
+    if shape == (1,) * rank:
+        return np.full(channels, constant.reshape(()), constant.dtype)
+    wanted = tuple(channels if place == axis else 1 for place in range(rank))
+    return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
 
 
 def array_of(constant: Any) -> Array:

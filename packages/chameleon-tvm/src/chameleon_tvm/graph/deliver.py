@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from chameleon_core.stages import Delivery
 
+from chameleon_tvm.graph.guesses import mended
 from chameleon_tvm.graph.making import Making
 from chameleon_tvm.graph.package import check_compiler, check_target, write_manifest
 from chameleon_tvm.graph.verify import SAMPLES, TOLERANCE
@@ -43,8 +44,10 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
         made = Making(frontend, delivery, stack)
         staged = made.best_in_place() if frontend.options.in_place else None
         if staged is None:
-            staged = made.compile(made.kernels, "network")
-        verdict = made.verdict(staged)
+            staged, verdict = made.tried(made.kernels, "network")
+        else:
+            verdict = made.verdict(staged)
+        staged, verdict = mended(made, staged, verdict)
         result: dict[str, Any] = {
             "latency_seconds": None,
             "untuned_seconds": None,
@@ -52,8 +55,9 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
             "max_relative_error": verdict.max_relative_error,
             "reference": made.reference.name,
             "layout": frontend.choice.to_json(),
+            "unmeasured": made.unmeasured(),
         }
-        if verdict.problem is not None:
+        if staged is None or verdict.problem is not None:
             return {**result, "failure": made.accuse(verdict)}
         manifest = made.manifest()
         manifest["verification"] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import attrs
@@ -14,9 +14,18 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.kernel import Program
 from chameleon_tvm.quick_tvm import tirx
 
 log = structlog.get_logger()
+
+
+def _next_guess(winner: Winner) -> Winner | None:
+    """The guess that comes after one that is not to be used; None where there is none left."""
+    if not winner.guesses:
+        return None
+    config, *further = winner.guesses
+    return attrs.evolve(winner, config=config, guesses=tuple(further))
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -46,7 +55,7 @@ class Kernels:
     """
 
     def __init__(self, winners: Mapping[str, Winner], space: SpaceProvider, target: str) -> None:
-        self._winners = winners
+        self._winners = dict(winners)
         self._space = space
         self._target = target
         self._builders: dict[str, TVMBuilder | None] = {}
@@ -78,6 +87,24 @@ class Kernels:
         made._builders = self._builders
         return made
 
+    def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
+        """The same kernels but for guesses that make room for the next ones.
+
+        Args:
+            keys: of tasks that were never measured.
+            give_up: have them no kernel at all, rather than the next guess where there is one.
+        """
+        winners = dict(self._winners)
+        for key in keys:
+            better = None if give_up else _next_guess(winners[key])
+            if better is None:
+                del winners[key]
+            else:
+                winners[key] = better
+        made = Kernels(winners, self._space, self._target)
+        made._builders = self._builders
+        return made
+
     @property
     def keys(self) -> list[str]:
         """Identities of the tasks that have a kernel."""
@@ -100,7 +127,9 @@ class Kernels:
         for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
             inputs[place] = np.ascontiguousarray(constant)
         builder.use(inputs)
-        program = builder.program(winner.config)
+        program = self._program(task.key, builder)
+        if program is None:
+            return None
         return ChainKernel(
             task=winner.task.name,
             function=program.function,
@@ -110,6 +139,21 @@ class Kernels:
             ),
             plain_loops=program.plain_loops,
         )
+
+    def _program(self, key: str, builder: TVMBuilder) -> Program | None:
+        """The program of a task's winner; of a guess that gives none, that of the next guess."""
+        while (winner := self._winners.get(key)) is not None:
+            try:
+                return builder.program(winner.config)
+            except Exception as error:
+                if winner.measured:
+                    raise
+                log.warning("guess_not_built", task=winner.task.name, problem=str(error))
+                self._winners.pop(key)
+                following = _next_guess(winner)
+                if following is not None:
+                    self._winners[key] = following
+        return None
 
     def _builder(self, task: Task) -> TVMBuilder | None:
         if task.key not in self._builders:

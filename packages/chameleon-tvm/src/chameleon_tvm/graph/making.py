@@ -15,6 +15,7 @@ from chameleon_core.stages import Delivery
 from chameleon_tvm.frontends.half_precision import ROUNDING
 from chameleon_tvm.frontends.running import TORCH
 from chameleon_tvm.graph.compile import compiled, untuned
+from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST
 from chameleon_tvm.graph.in_place import Trial, choices, fastest, seconds_in_place
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.latency import median_seconds
@@ -36,6 +37,21 @@ UNTUNED = "untuned"
 """Name of the network as TVM compiles it without a tuner."""
 
 
+_LONGEST = 200
+"""Letters of a library's own words that a sentence may hold."""
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong in one line: the first that says something, cut where it goes on for long.
+
+    Of a process that died the last words are what it died of.
+    """
+    words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
+    lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
+    told = lines[0] if lines else type(error).__name__
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}..."
+
+
 class Making:
     """The steps of one delivery.
 
@@ -43,6 +59,12 @@ class Making:
         frontend: the network.
         delivery: what to compile it with, and where to.
         stack: processes and temporary files end with it.
+
+    Attributes:
+        kernels: what it is compiled with.
+        replaced: why a guess was not used, by ``Task.key``.
+        left_out: why something that may run the network was not timed, by name.
+        reference: what has the right answers.
     """
 
     def __init__(
@@ -55,9 +77,12 @@ class Making:
         winners = {winner.task.key: winner for winner in delivery.winners}
         self.kernels = Kernels(winners, delivery.space, delivery.target)
         temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
+        self._virtual_machine: str | None = None
         self._scratch = Path(stack.enter_context(temporary))
         rng = np.random.default_rng(0)
         self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
+        self.replaced: dict[str, str] = {}
+        self.left_out = dict(frontend.left_out) if frontend.options.compare else {}
         self.reference = self._reference()
         self._expected = [self.reference.outputs(inputs) for inputs in self._samples]
         if not all(np.isfinite(array).all() for arrays in self._expected for array in arrays):
@@ -73,14 +98,39 @@ class Making:
         made = manifest_of(
             self._module, self._chains, self.kernels, delivery.target, delivery.threads
         )
-        return {**made, "layout": self._frontend.choice.to_json()}
+        return {
+            **made,
+            "layout": self._frontend.choice.to_json(),
+            "virtual_machine": self._virtual_machine,
+            "unmeasured": self.unmeasured(),
+        }
+
+    def unmeasured(self) -> list[dict[str, str]]:
+        """Operators whose kernel was never timed: ``NetworkResult.unmeasured``."""
+        given = {winner.task.key: winner for winner in self._delivery.winners}
+        found = []
+        for task in self._frontend.named_tasks(self._delivery.target):
+            chosen, first = self.kernels.winners.get(task.key), given.get(task.key)
+            if chosen is not None and chosen.measured:
+                continue
+            if chosen is None or first is None:
+                kernel = DEFAULT
+            else:
+                kernel = FIRST if chosen.config == first.config else ANOTHER
+            because = "it was not reached" if first is not None else "no measurement succeeded"
+            if first is not None and kernel != FIRST:
+                because += ", and its first guess gives no program"
+            because = self.replaced.get(task.key, because)
+            found.append({"name": task.name, "kernel": kernel, "because": because})
+        return found
 
     def compile(self, kernels: Kernels, name: str) -> Path:
         """The network with some kernels in a folder of its own."""
         log.info("compiling_network", kernels=len(kernels.keys), chains=len(self._chains))
-        executable = compiled(self._module, self._chains, kernels, self._delivery.target)
+        made = compiled(self._module, self._chains, kernels, self._delivery.target)
+        self._virtual_machine = made.virtual_machine
         folder = self._scratch / name
-        write_package(folder, executable, self.manifest())
+        write_package(folder, made.executable, self.manifest())
         return folder
 
     def best_in_place(self) -> Path | None:
@@ -111,6 +161,21 @@ class Making:
         better = fastest(trials, found)
         self.kernels = self.kernels.replaced(better)
         return None if better else trials[0].folder
+
+    def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, Verdict]:
+        """The network with some kernels, and whether it is right; it may fail to compile.
+
+        Raises:
+            Exception: it does not compile, and there is no guess among its kernels.
+        """
+        try:
+            folder = self.compile(kernels, name)
+        except Exception as error:
+            if all(winner.measured for winner in kernels.winners.values()):
+                raise
+            problem = f"it cannot be compiled: {one_line(error)}"
+            return None, Verdict(max_relative_error=None, problem=problem)
+        return folder, self.verdict(folder)
 
     def verdict(self, folder: Path) -> Verdict:
         """Whether the network of a folder gives the reference's answers, in its own process."""
@@ -156,8 +221,8 @@ class Making:
 
         def fails(keys: frozenset[str]) -> bool:
             others = frozenset(self.kernels.keys) - keys
-            folder = self.compile(self.kernels.without(others), "suspects")
-            return self.verdict(folder).problem is not None
+            _, found = self.tried(self.kernels.without(others), "suspects")
+            return found.problem is not None
 
         keys = guilty(self.kernels.keys, fails)
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
@@ -179,11 +244,15 @@ class Making:
         opened.append(self._opened(UNTUNED, self._untuned))
         processes += [one for one in opened if one is not None]
         seconds = median_seconds(processes, self._samples[0], threads=self._delivery.threads)
+        for name in self._frontend.rivals:
+            if name in seconds and not seconds[name]:
+                self.left_out[name] = "it failed while it was timed"
         rivals = {name: seconds[name] for name in self._frontend.rivals if seconds.get(name)}
         return {
             "latency_seconds": seconds["network"],
             "untuned_seconds": seconds.get(UNTUNED),
             "rivals": rivals,
+            "left_out": self.left_out,
         }
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
@@ -210,6 +279,8 @@ class Making:
             process: NetworkProcess = self._stack.enter_context(make(name))
         except ChameleonError as error:
             log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+            if name in self._frontend.rivals:
+                self.left_out[name] = one_line(error)
             return None
         return process
 

@@ -8,7 +8,7 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.relaxed import relax, tvm
 
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     f"relax.{name}"
     for name in (
         *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"),
@@ -60,7 +60,7 @@ class _Mover(relax.PyExprMutator):
             return self._permute(call.args[0], axes_of(call))
         if name in _RESHAPING:
             return self._reshape(call.args[0], shape_of(call))
-        if name in _ELEMENTWISE:
+        if name in ELEMENTWISE:
             return self._elementwise(call)
         return None
 

@@ -30,15 +30,19 @@ def specs_of(chains: Sequence[Chain]) -> list[OperatorSpec]:
 
 
 def left_over(module: Any, chains: Sequence[Chain]) -> dict[str, int]:
-    """How often each operator occurs that is in no chain."""
-    taken = {member for chain in chains for member in chain.members}
-    return dict(
-        Counter(
-            str(binding.value.op.name).removeprefix("relax.")
-            for block in module["main"].body.blocks
-            for binding in block.bindings
-            if isinstance(binding.value, relax.Call)
-            and isinstance(binding.value.op, tvm.ir.Op)
-            and binding.var not in taken
-        )
-    )
+    """How often each operator occurs that is in no chain, and that is still read then."""
+    function = module["main"]
+    bindings = [binding for block in function.body.blocks for binding in block.bindings]
+    placed = {chain.last: chain for chain in chains}
+    read = set(relax.analysis.free_vars(function.body.body))
+    names = []
+    for binding in reversed(bindings):
+        if binding.var not in read:
+            continue
+        chain = placed.get(binding.var)
+        for expression in (binding.value,) if chain is None else chain.inputs:
+            read.update(relax.analysis.free_vars(expression))
+        value = binding.value
+        if chain is None and isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
+            names.append(str(value.op.name).removeprefix("relax."))
+    return dict(Counter(reversed(names)))

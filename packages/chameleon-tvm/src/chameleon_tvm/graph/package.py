@@ -13,17 +13,15 @@ from typing import Any
 
 from chameleon_core.errors import TargetError
 
+from chameleon_tvm.cpus.features import host_features, used_features
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.operators import left_over
-from chameleon_tvm.quick_tvm import codegen
 from chameleon_tvm.targets import tvm_target
 
 MANIFEST = "manifest.json"
 MODULE = "network.so"
 _FORMAT = 1
-_FEATURES = ("avx", "avx2", "fma", "avx512f", "avx512vl", "avx512bw", "avx512dq", "sve", "neon")
-"""CPU features whose absence ends in an illegal instruction."""
 
 
 def check_compiler() -> None:
@@ -52,12 +50,7 @@ def check_target(target: str) -> None:
             f"whole networks are compiled for CPUs only, and the target is {resolved.kind.name!r}",
             hint="The tuned operators are in the run folder; `chameleon best` shows them.",
         )
-    host = tvm_target(json.dumps({"kind": "llvm", "mcpu": str(codegen.llvm_get_system_cpu())}))
-    lacking = [
-        one
-        for one in _FEATURES
-        if codegen.target_has_features(one, resolved) and not codegen.target_has_features(one, host)
-    ]
+    lacking = sorted(used_features(resolved) - host_features())
     if lacking:
         raise TargetError(
             f"the network cannot be verified here: this CPU lacks {', '.join(lacking)}",
@@ -70,7 +63,7 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
 
     Args:
         folder: made where it is missing.
-        executable: a ``relax.Executable``; weights are part of it.
+        executable: a ``relax.Executable`` or ``SequenceExecutable``; weights are part of it.
         manifest: what ``manifest_of`` made.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +100,7 @@ def manifest_of(
         "format": _FORMAT,
         "module": MODULE,
         "target": json.loads(target),
-        "cpu_features": [one for one in _FEATURES if codegen.target_has_features(one, resolved)],
+        "cpu_features": sorted(used_features(resolved)),
         "threads": threads,
         "inputs": [{"name": str(one.name), **_described(one)} for one in module["main"].params],
         "outputs": [_described(one) for one in _outputs(module["main"].ret_ty)],
@@ -125,6 +118,7 @@ def manifest_of(
                 "arguments": dict(winner.task.arguments),
                 "config": list(winner.config),
                 "seconds": winner.seconds,
+                "measured": winner.measured,
             }
             for key, winner in kernels.winners.items()
             if occurrences[key]

@@ -6,12 +6,17 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.graph.affine import with_folded_scales
 from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.lowering import lowered
+from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
+from chameleon_tvm.graph.pads import with_folded_pads
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.transposed import without_transposed
 
-_LAYOUTS = {"NHWC": ["NHWC", "OHWI"], "NCHW": None}
-"""Layouts of a whole graph, and what ``ConvertLayout`` calls them; None where nothing changes."""
+_LAYOUTS = ("NHWC", "NCHW")
+"""Layouts of a whole graph: channels last and first, of one and three spatial axes as well."""
 
 
 class LayoutError(ConfigError):
@@ -21,9 +26,10 @@ class LayoutError(ConfigError):
 def prepared(module: Any, layout: str) -> Any:
     """The network as it is tuned and compiled.
 
-    Batch normalisations become part of the convolutions before them, everything that follows from
-    constants alone is computed, and images get one layout through the whole graph, so that no
-    layout change is left between convolutions.
+    Batch normalisations, and what else scales and shifts channels, become part of the weights
+    before them, padding with zeros part of the convolution behind it, transposed convolutions
+    ordinary ones; everything that follows from constants alone is computed, and images get one
+    layout through the whole graph, so that no layout change is left between convolutions.
 
     Args:
         module: an ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
@@ -44,23 +50,33 @@ def prepared(module: Any, layout: str) -> Any:
     try:
         folded = _sequence(
             module,
+            lowered,
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
             passes.DecomposeOpsForInference(),
             passes.CanonicalizeBindings(),
             fold_constants,
+            with_folded_scales,
+            with_folded_pads,
         )
-        converted = _LAYOUTS[layout]
-        if converted is not None:
+        layouts = {
+            name: one
+            for name, one in channels_last_layouts().items()
+            if name in operators_in(folded)
+        }
+        # It breaks on some networks of other operators, where it has nothing to convert.
+        if layout == "NHWC" and layouts:
             folded = _sequence(
                 folded,
-                passes.ConvertLayout({"relax.nn.conv2d": converted}),
+                passes.ConvertLayout(layouts),
                 passes.Normalize(),
                 fold_constants,
             )
         return _sequence(
             folded,
+            passes.CanonicalizeBindings(),
+            without_transposed,
             passes.CanonicalizeBindings(),
             without_moves,
             passes.CanonicalizeBindings(),
@@ -71,6 +87,16 @@ def prepared(module: Any, layout: str) -> Any:
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
             hint="Try `layout: NCHW` in the model's section.",
         ) from error
+
+
+def operators_in(module: Any) -> set[str]:
+    """Names of the operators of a module's ``main``."""
+    return {
+        str(binding.value.op.name)
+        for block in module["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
+    }
 
 
 def _check_shape(parameter: Any) -> None:

@@ -174,9 +174,10 @@ def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) 
 def _header(winner: Winner, program: Program, constants: Collection[int]) -> list[str]:
     """Comments that say what a function is and what its parameters are."""
     task = winner.task
+    took = "not measured" if winner.seconds is None else f"{winner.seconds:.3e} s"
     lines = [
         f"# Operator {task.name} ({task.operator}), configuration {list(winner.config)},",
-        f"# {winner.seconds:.3e} s on {task.target}.",
+        f"# {took} on {task.target}.",
     ]
     if task.operator != "primfunc":  # that one's arguments are the whole function
         lines += [f"# {name}: {value}" for name, value in task.arguments.items()]

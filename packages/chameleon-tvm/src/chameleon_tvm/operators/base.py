@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from chameleon_tvm.quick_tvm import tvm
 
 OPERATORS = {
-    "conv2d": "chameleon_tvm.operators.convolution:Conv2d",
-    "depthwise_conv2d": "chameleon_tvm.operators.convolution:DepthwiseConv2d",
+    "conv1d": "chameleon_tvm.operators.convolution:Convolution",
+    "conv2d": "chameleon_tvm.operators.convolution:Convolution",
+    "conv3d": "chameleon_tvm.operators.convolution:Convolution",
+    "depthwise_conv1d": "chameleon_tvm.operators.convolution:Convolution",
+    "depthwise_conv2d": "chameleon_tvm.operators.convolution:Convolution",
+    "depthwise_conv3d": "chameleon_tvm.operators.convolution:Convolution",
     "dense": "chameleon_tvm.operators.matmul:Dense",
     "batch_matmul": "chameleon_tvm.operators.matmul:BatchMatmul",
+    "attention": "chameleon_tvm.operators.attention:Attention",
     "primfunc": "chameleon_tvm.operators.primfunc:PrimFuncOperator",
 }
 """Kinds of operators (``Task.operator``) and the classes that make them computable."""

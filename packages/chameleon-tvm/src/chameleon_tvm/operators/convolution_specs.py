@@ -1,6 +1,7 @@
 """What a pipeline file says about convolutions, checked, and the shapes that follow from it.
 
-Cheap to import: a pipeline file is checked without TVM or NumPy.
+One family serves one, two and three spatial axes. Cheap to import: a pipeline file is checked
+without TVM or NumPy.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from typing import Any, ClassVar
 import attrs
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.layouts import LAYOUT_HINT, channel_block
+from chameleon_tvm.operators.layouts import (
+    LAYOUT_HINT,
+    SPATIAL,
+    channel_block,
+    channels_first,
+    spatial_rank,
+)
 from chameleon_tvm.operators.spec import (
     HALVES,
     FusedSpec,
@@ -22,38 +29,58 @@ from chameleon_tvm.operators.spec import (
     positive,
 )
 
-Pair = int | tuple[int, int]
-Padding = int | tuple[int, int] | tuple[int, int, int, int]
+PerAxis = int | tuple[int, ...]
+"""One number for all spatial axes, or one for each."""
 
 
-def _pair(value: Any) -> Any:
-    return (value, value) if isinstance(value, int) else tuple(value)
+def _numbers(value: Any) -> Any:
+    return value if isinstance(value, int) else tuple(value)
 
 
-def _four(value: Any) -> Any:
-    if isinstance(value, int):
-        return (value,) * 4
-    return (*value, *value) if len(value) == 2 else tuple(value)  # noqa: PLR2004
+def _each(value: PerAxis, rank: int) -> tuple[int, ...]:
+    return (value,) * rank if isinstance(value, int) else value
+
+
+def _both_sides(value: PerAxis, rank: int) -> tuple[int, ...]:
+    numbers = _each(value, rank)
+    return numbers * 2 if len(numbers) == rank else numbers
 
 
 @attrs.frozen(kw_only=True)
-class _ConvolutionSpec(FusedSpec):
-    """What every convolution has; sizes are logical (N, C, H, W) whatever the layout."""
+class ConvolutionSpec(FusedSpec):
+    """What every convolution has; sizes are logical (N, C, spatial axes) whatever the layout.
 
-    input: tuple[int, int, int, int] = attrs.field(
-        converter=tuple, metadata=helped("input shape as [N, C, H, W], whatever the layout")
+    Spatial axes are in the order depth, height, width; fewer of them are the last ones.
+    """
+
+    rank: ClassVar[int]
+    """Number of spatial axes."""
+
+    input: tuple[int, ...] = attrs.field(
+        converter=tuple,
+        metadata=helped("input shape, channels second ([N, C, H, W]), whatever the layout"),
     )
-    kernel: Pair = attrs.field(converter=_pair, metadata=helped("filter height and width"))
-    stride: Pair = attrs.field(default=1, converter=_pair, metadata=helped("steps down, right"))
-    padding: Padding = attrs.field(
+    kernel: PerAxis = attrs.field(
+        converter=_numbers, metadata=helped("filter size, one number or one for each axis")
+    )
+    stride: PerAxis = attrs.field(
+        default=1, converter=_numbers, metadata=helped("steps along each axis")
+    )
+    padding: PerAxis = attrs.field(
         default=0,
-        converter=_four,
-        metadata=helped("one number, [height, width], or [top, left, bottom, right]"),
+        converter=_numbers,
+        metadata=helped(
+            "one number, one for each axis, or those before and those after "
+            "([top, left, bottom, right])"
+        ),
     )
-    dilation: Pair = attrs.field(
-        default=1, converter=_pair, metadata=helped("distance between taps down, right")
+    dilation: PerAxis = attrs.field(
+        default=1, converter=_numbers, metadata=helped("distance between taps along each axis")
     )
-    layout: str = attrs.field(default="NCHW", metadata=helped("input layout. " + LAYOUT_HINT))
+    layout: str = attrs.field(
+        default="",
+        metadata=helped("input layout; NCHW, NCW or NCDHW where missing. " + LAYOUT_HINT),
+    )
     output_layout: str = attrs.field(
         default="", metadata=helped("output layout; the input's where missing")
     )
@@ -64,14 +91,20 @@ class _ConvolutionSpec(FusedSpec):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        # One number and as many as there are axes are the same operator.
+        for name, value in (
+            ("kernel", self.kernel_size),
+            ("stride", self.strides),
+            ("padding", self.pads),
+            ("dilation", self.dilations),
+        ):
+            object.__setattr__(self, name, value)
+        if not self.layout:
+            object.__setattr__(self, "layout", channels_first(self.rank))
         if not self.output_layout:
             object.__setattr__(self, "output_layout", self.layout)
         self._check_dtype()
-        if len(self.input) != 4 or len(self.kernel_size) != 2 or len(self.pads) != 4:  # noqa: PLR2004
-            raise self.fail(
-                "input needs 4 numbers, kernel 2, padding 1, 2 or 4",
-                "Write input as [N, C, H, W] whatever the layout.",
-            )
+        self._check_lengths()
         positive(
             self,
             input=self.input,
@@ -84,10 +117,9 @@ class _ConvolutionSpec(FusedSpec):
         if any(pad < 0 for pad in self.pads):
             raise self.fail(f"padding {self.pads} is negative", "Give padding of at least 0.")
         if min(self.output_shape[2:]) < 1:
-            h, w = self.input[2:]
-            kh, kw = self.reach
+            covered, size = ("x".join(map(str, one)) for one in (self.reach, self.input[2:]))
             raise self.fail(
-                f"a filter that covers {kh}x{kw} does not fit into an input of {h}x{w} "
+                f"a filter that covers {covered} does not fit into an input of {size} "
                 f"with padding {self.pads}",
                 "Enlarge the input or the padding, or shrink kernel or dilation.",
             )
@@ -95,12 +127,32 @@ class _ConvolutionSpec(FusedSpec):
             (self.layout, self.input[1], "input"),
             (self.output_layout, self.output_channels, "output"),
         ):
-            block = channel_block(layout)
-            if block and channels % block:
-                raise self.fail(
-                    f"{channels} {what} channels do not divide into the blocks of {layout}",
-                    "Choose a block that divides them, or NCHW or NHWC.",
-                )
+            self._check_layout(layout, channels, what)
+
+    def _check_lengths(self) -> None:
+        """Refuse shapes of another number of axes."""
+        rank = self.rank
+        per_axis = (self.kernel_size, self.strides, self.dilations)
+        fits = len(self.input) == rank + 2 and len(self.pads) == 2 * rank
+        if not fits or any(len(sizes) != rank for sizes in per_axis):
+            raise self.fail(
+                f"input needs {rank + 2} numbers; kernel, stride and dilation 1 or {rank}; "
+                f"padding 1, {rank} or {2 * rank}",
+                f"Write input as [N, C, {', '.join(SPATIAL[-rank:])}] whatever the layout.",
+            )
+
+    def _check_layout(self, layout: str, channels: int, what: str) -> None:
+        """Refuse layouts that the input or the output cannot have."""
+        if spatial_rank(layout) != self.rank:
+            raise self.fail(
+                f"{layout} is no layout of {self.rank} spatial axes", f"Known ones: {LAYOUT_HINT}"
+            )
+        block = channel_block(layout)
+        if block and channels % block:
+            raise self.fail(
+                f"{channels} {what} channels do not divide into the blocks of {layout}",
+                "Choose a block that divides them, or channels first or last.",
+            )
 
     def _check_dtype(self) -> None:
         """Refuse element types that nothing here computes with."""
@@ -116,57 +168,59 @@ class _ConvolutionSpec(FusedSpec):
         """Number of groups."""
 
     @property
-    def kernel_size(self) -> tuple[int, int]:
-        """Filter height and width."""
-        return _pair(self.kernel)  # type: ignore[no-any-return]
+    def kernel_size(self) -> tuple[int, ...]:
+        """Filter size along each axis."""
+        return _each(self.kernel, self.rank)
 
     @property
-    def strides(self) -> tuple[int, int]:
-        """Steps down and right."""
-        return _pair(self.stride)  # type: ignore[no-any-return]
+    def strides(self) -> tuple[int, ...]:
+        """Steps along each axis."""
+        return _each(self.stride, self.rank)
 
     @property
-    def dilations(self) -> tuple[int, int]:
-        """Distances between taps, down and right."""
-        return _pair(self.dilation)  # type: ignore[no-any-return]
+    def dilations(self) -> tuple[int, ...]:
+        """Distances between taps along each axis."""
+        return _each(self.dilation, self.rank)
 
     @property
-    def pads(self) -> tuple[int, int, int, int]:
-        """Zeros added at the top, left, bottom, right."""
-        return _four(self.padding)  # type: ignore[no-any-return]
+    def pads(self) -> tuple[int, ...]:
+        """Zeros added before each axis, then those after each (top, left, bottom, right)."""
+        return _both_sides(self.padding, self.rank)
 
     @property
-    def reach(self) -> tuple[int, int]:
-        """Height and width that a dilated filter covers."""
-        (kh, kw), (dh, dw) = self.kernel_size, self.dilations
-        return ((kh - 1) * dh + 1, (kw - 1) * dw + 1)
+    def reach(self) -> tuple[int, ...]:
+        """What a dilated filter covers along each axis."""
+        sizes = zip(self.kernel_size, self.dilations, strict=True)
+        return tuple((kernel - 1) * dilation + 1 for kernel, dilation in sizes)
 
     @property
-    def output_shape(self) -> tuple[int, int, int, int]:
-        """The output's logical (N, C, H, W)."""
-        n, _, h, w = self.input
-        (kh, kw), (sh, sw), (top, left, bottom, right) = self.reach, self.strides, self.pads
-        height = (h + top + bottom - kh) // sh + 1
-        width = (w + left + right - kw) // sw + 1
-        return (n, self.output_channels, height, width)
+    def output_shape(self) -> tuple[int, ...]:
+        """The output's logical (N, C, spatial axes)."""
+        before, after = self.pads[: self.rank], self.pads[self.rank :]
+        spatial = (
+            (size + first + last - reach) // stride + 1
+            for size, first, last, reach, stride in zip(
+                self.input[2:], before, after, self.reach, self.strides, strict=True
+            )
+        )
+        return (self.input[0], self.output_channels, *spatial)
 
     @property
-    def filter_shape(self) -> tuple[int, int, int, int]:
-        """The weights' logical (output channels, input channels of a group, height, width)."""
+    def filter_shape(self) -> tuple[int, ...]:
+        """The weights' logical (output channels, input channels of a group, spatial axes)."""
         return (self.output_channels, self.input[1] // self.group_count, *self.kernel_size)
 
     @property
     def flop(self) -> float:
-        n, oc, oh, ow = self.output_shape
-        _, ic, kh, kw = self.filter_shape
-        return 2.0 * n * oc * oh * ow * ic * kh * kw
+        total = 2.0
+        for extent in (*self.output_shape, *self.filter_shape[1:]):
+            total *= extent
+        return total
 
 
 @attrs.frozen(kw_only=True)
-class Conv2dSpec(_ConvolutionSpec):
-    """A 2-D convolution (cross-correlation), possibly grouped."""
-
-    kind: ClassVar[str] = "conv2d"
+class GroupedSpec(ConvolutionSpec):
+    """A convolution (cross-correlation), possibly grouped."""
 
     filters: int = attrs.field(metadata=helped("number of output channels"))
     groups: int = attrs.field(default=1, metadata=helped("number of groups"))
@@ -180,13 +234,6 @@ class Conv2dSpec(_ConvolutionSpec):
                 "Choose a number of groups that divides both.",
             )
 
-    def _check_dtype(self) -> None:
-        float_type(self, self.dtype)
-
-    def task(self, name: str, target: str) -> Task:
-        on_gpu(self, self.dtype, target)
-        return super().task(name, target)
-
     @property
     def output_channels(self) -> int:
         return self.filters
@@ -197,10 +244,39 @@ class Conv2dSpec(_ConvolutionSpec):
 
 
 @attrs.frozen(kw_only=True)
-class DepthwiseConv2dSpec(_ConvolutionSpec):
-    """A convolution of every channel with filters of its own."""
+class Conv1dSpec(GroupedSpec):
+    """A 1-D convolution."""
 
-    kind: ClassVar[str] = "depthwise_conv2d"
+    kind: ClassVar[str] = "conv1d"
+    rank: ClassVar[int] = 1
+
+
+@attrs.frozen(kw_only=True)
+class Conv2dSpec(GroupedSpec):
+    """A 2-D convolution."""
+
+    kind: ClassVar[str] = "conv2d"
+    rank: ClassVar[int] = 2
+
+    def _check_dtype(self) -> None:
+        float_type(self, self.dtype)
+
+    def task(self, name: str, target: str) -> Task:
+        on_gpu(self, self.dtype, target)
+        return super().task(name, target)
+
+
+@attrs.frozen(kw_only=True)
+class Conv3dSpec(GroupedSpec):
+    """A 3-D convolution."""
+
+    kind: ClassVar[str] = "conv3d"
+    rank: ClassVar[int] = 3
+
+
+@attrs.frozen(kw_only=True)
+class DepthwiseSpec(ConvolutionSpec):
+    """A convolution of every channel with filters of its own."""
 
     multiplier: int = attrs.field(default=1, metadata=helped("output channels per input channel"))
 
@@ -213,4 +289,44 @@ class DepthwiseConv2dSpec(_ConvolutionSpec):
         return self.input[1]
 
 
-__all__ = ["Conv2dSpec", "DepthwiseConv2dSpec"]
+@attrs.frozen(kw_only=True)
+class DepthwiseConv1dSpec(DepthwiseSpec):
+    """A 1-D convolution of every channel."""
+
+    kind: ClassVar[str] = "depthwise_conv1d"
+    rank: ClassVar[int] = 1
+
+
+@attrs.frozen(kw_only=True)
+class DepthwiseConv2dSpec(DepthwiseSpec):
+    """A 2-D convolution of every channel."""
+
+    kind: ClassVar[str] = "depthwise_conv2d"
+    rank: ClassVar[int] = 2
+
+
+@attrs.frozen(kw_only=True)
+class DepthwiseConv3dSpec(DepthwiseSpec):
+    """A 3-D convolution of every channel."""
+
+    kind: ClassVar[str] = "depthwise_conv3d"
+    rank: ClassVar[int] = 3
+
+
+GROUPED: dict[int, type[GroupedSpec]] = {
+    spec.rank: spec for spec in (Conv1dSpec, Conv2dSpec, Conv3dSpec)
+}
+"""Convolutions by their number of spatial axes."""
+DEPTHWISE: dict[int, type[DepthwiseSpec]] = {
+    spec.rank: spec for spec in (DepthwiseConv1dSpec, DepthwiseConv2dSpec, DepthwiseConv3dSpec)
+}
+"""Depthwise convolutions by their number of spatial axes."""
+CONVOLUTIONS: dict[str, type[ConvolutionSpec]] = {
+    spec.kind: spec for spec in (*GROUPED.values(), *DEPTHWISE.values())
+}
+"""Every kind of convolution."""
+
+
+def convolution_of(task: Task) -> ConvolutionSpec:
+    """The specification that a convolution's task was made from."""
+    return CONVOLUTIONS[task.operator].of(task)

@@ -18,11 +18,25 @@ if TYPE_CHECKING:
 
 Exact = NDArray[np.float64]
 
+
+def _sigmoid(x: Exact) -> Exact:
+    # By the hyperbolic tangent, which never overflows.
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
 ARRAYS: dict[str, Callable[[Exact], Exact]] = {
     "none": lambda x: x,
     "relu": lambda x: np.maximum(x, 0.0),
     "relu6": lambda x: np.clip(x, 0.0, 6.0),
     "gelu": lambda x: 0.5 * x * (1.0 + np.vectorize(math.erf)(x / math.sqrt(2.0))),
+    "gelu_tanh": lambda x: (
+        0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+    ),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "tanh": np.tanh,
+    "hardsigmoid": lambda x: np.clip(x + 3.0, 0.0, 6.0) / 6.0,
+    "hardswish": lambda x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0,
 }
 """Activations of float64 arrays."""
 

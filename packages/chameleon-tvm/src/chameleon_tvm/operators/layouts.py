@@ -1,4 +1,7 @@
-"""Layouts of images, by name: cheap to import."""
+"""Layouts of images, by name: cheap to import.
+
+An image has one, two or three spatial axes: W, HW or DHW.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,76 @@ import re
 
 from chameleon_core.errors import ConfigError
 
-LAYOUT_HINT = "Layouts are NCHW, NHWC and blocked ones such as NCHW16c."
-_BLOCKED = re.compile(r"NCHW([1-9]\d*)c")
+LAYOUT_HINT = (
+    "Layouts are NCHW, NHWC and blocked ones such as NCHW16c; with one spatial axis NCW, NWC, "
+    "with three NCDHW, NDHWC."
+)
+SPATIAL = "DHW"
+"""Names of spatial axes; an image of fewer has the last ones."""
+_FIRST = re.compile(r"NC(D?HW|W)(?:([1-9]\d*)c)?")
+_LAST = re.compile(r"N(D?HW|W)C")
 
 
-def channel_block(layout: str) -> int:
-    """Channels per block of a blocked layout; 0 for NCHW and NHWC.
+def channels_first(rank: int) -> str:
+    """The layout with channels before the spatial axes.
+
+    Args:
+        rank: number of spatial axes.
+    """
+    return f"NC{SPATIAL[-rank:]}"
+
+
+def channels_last(rank: int) -> str:
+    """The layout with channels after the spatial axes.
+
+    Args:
+        rank: number of spatial axes.
+    """
+    return f"N{SPATIAL[-rank:]}C"
+
+
+def is_channels_last(layout: str) -> bool:
+    """Whether channels come after the spatial axes."""
+    return layout.endswith("C")
+
+
+def spatial_rank(layout: str) -> int:
+    """Number of spatial axes of a layout.
 
     Raises:
         ConfigError: no such layout.
     """
-    if layout in {"NCHW", "NHWC"}:
+    return len(_match(layout)[1])
+
+
+def with_rank(layout: str, rank: int) -> str:
+    """The layout that differs in its number of spatial axes alone."""
+    return layout.replace(_match(layout)[1], SPATIAL[-rank:])
+
+
+def channel_block(layout: str) -> int:
+    """Channels per block of a blocked layout; 0 for channels first and channels last.
+
+    Raises:
+        ConfigError: no such layout.
+    """
+    if is_channels_last(layout):
+        _match(layout)
         return 0
-    match = _BLOCKED.fullmatch(layout)
+    return int(_match(layout)[2] or 0)
+
+
+def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """The shape of an (N, C, spatial axes) array in a layout."""
+    n, c, *spatial = shape
+    if is_channels_last(layout):
+        return (n, *spatial, c)
+    block = channel_block(layout)
+    return (n, c // block, *spatial, block) if block else shape
+
+
+def _match(layout: str) -> re.Match[str]:
+    match = _LAST.fullmatch(layout) or _FIRST.fullmatch(layout)
     if match is None:
         raise ConfigError(f"{layout!r} is not a layout", hint=LAYOUT_HINT)
-    return int(match[1])
-
-
-def physical_shape(shape: tuple[int, int, int, int], layout: str) -> tuple[int, ...]:
-    """The shape of an (N, C, H, W) array in a layout."""
-    n, c, h, w = shape
-    if layout == "NCHW":
-        return shape
-    if layout == "NHWC":
-        return (n, h, w, c)
-    block = channel_block(layout)
-    return (n, c // block, h, w, block)
+    return match

@@ -11,7 +11,6 @@ import attrs
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.spec import (
-    ACTIVATIONS,
     HALVES,
     FusedSpec,
     OperatorSpec,
@@ -27,7 +26,6 @@ class DenseSpec(FusedSpec):
     """A matrix product with constant weights: (rows, features) x (units, features)^T."""
 
     kind: ClassVar[str] = "dense"
-    activations: ClassVar[tuple[str, ...]] = ACTIVATIONS
 
     input: tuple[int, int] = attrs.field(
         converter=tuple, metadata=helped("input shape as [rows, features]")

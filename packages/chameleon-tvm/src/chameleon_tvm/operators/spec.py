@@ -75,7 +75,10 @@ class OperatorSpec(ABC):
         return ConfigError(f"{self.kind} {self.name or '(unnamed)'}: {problem}", hint=hint)
 
 
-ACTIVATIONS = ("none", "relu", "relu6", "gelu")
+ACTIVATIONS = (
+    *("none", "relu", "relu6", "gelu", "gelu_tanh", "sigmoid", "silu", "tanh"),
+    *("hardsigmoid", "hardswish"),
+)
 """What may be applied to every output at the end (``gelu`` is the exact one, with erf)."""
 
 
@@ -85,8 +88,6 @@ class FusedSpec(OperatorSpec):
 
     The output is ``activation(sums + bias + residual)``.
     """
-
-    activations: ClassVar[tuple[str, ...]] = ("none", "relu", "relu6")
 
     dtype: str
     bias: bool = attrs.field(
@@ -104,15 +105,15 @@ class FusedSpec(OperatorSpec):
         default="none",
         metadata={
             "epilogue": True,
-            **helped("none, relu, relu6, or for dense gelu; after bias and residual"),
+            **helped("after bias and residual: one of " + ", ".join(ACTIVATIONS)),
         },
     )
 
     def __attrs_post_init__(self) -> None:
-        if self.activation not in self.activations:
+        if self.activation not in ACTIVATIONS:
             raise self.fail(
                 f"the activation {self.activation!r} is not supported",
-                f"Known ones here: {', '.join(self.activations)}.",
+                f"Known ones here: {', '.join(ACTIVATIONS)}.",
             )
 
     @property

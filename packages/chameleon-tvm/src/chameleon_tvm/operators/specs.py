@@ -10,23 +10,46 @@ from typing import ClassVar
 import attrs
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.convolution_specs import Conv2dSpec, DepthwiseConv2dSpec
+from chameleon_tvm.operators.attention_specs import AttentionSpec
+from chameleon_tvm.operators.convolution_specs import (
+    CONVOLUTIONS,
+    Conv1dSpec,
+    Conv2dSpec,
+    Conv3dSpec,
+    ConvolutionSpec,
+    DepthwiseConv1dSpec,
+    DepthwiseConv2dSpec,
+    DepthwiseConv3dSpec,
+    DepthwiseSpec,
+    GroupedSpec,
+    convolution_of,
+)
 from chameleon_tvm.operators.layouts import LAYOUT_HINT, channel_block, physical_shape
 from chameleon_tvm.operators.matmul_specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.operators.spec import ACTIVATIONS, FusedSpec, OperatorSpec, helped
 
 __all__ = [
     "ACTIVATIONS",
+    "CONVOLUTIONS",
     "LAYOUT_HINT",
     "OPERATOR_SPECS",
+    "AttentionSpec",
     "BatchMatmulSpec",
+    "Conv1dSpec",
     "Conv2dSpec",
+    "Conv3dSpec",
+    "ConvolutionSpec",
     "DenseSpec",
+    "DepthwiseConv1dSpec",
     "DepthwiseConv2dSpec",
+    "DepthwiseConv3dSpec",
+    "DepthwiseSpec",
     "FusedSpec",
+    "GroupedSpec",
     "OperatorSpec",
     "PrimFuncSpec",
     "channel_block",
+    "convolution_of",
     "physical_shape",
 ]
 
@@ -82,7 +105,7 @@ class PrimFuncSpec(OperatorSpec):
 
 
 OPERATOR_SPECS: dict[str, type[OperatorSpec]] = {
-    spec.kind: spec
-    for spec in (Conv2dSpec, DepthwiseConv2dSpec, DenseSpec, BatchMatmulSpec, PrimFuncSpec)
+    **CONVOLUTIONS,
+    **{spec.kind: spec for spec in (DenseSpec, BatchMatmulSpec, AttentionSpec, PrimFuncSpec)},
 }
 """What ``model: {operators: [{KIND: {...}}]}`` may name."""

@@ -11,6 +11,8 @@ from typing import Any
 import attrs
 from chameleon_core.errors import TargetError
 
+from chameleon_tvm.cpus.features import hidden_features, llvm_target, used_features
+from chameleon_tvm.cpus.naming import CpuName, native_name
 from chameleon_tvm.kernel import device_kind
 from chameleon_tvm.quick_tvm import Target, codegen, tvm
 from chameleon_tvm.remote.linking import architecture, host_triple
@@ -30,6 +32,7 @@ class ServerFacts:
         tvm: version of TVM.
         triple: LLVM's triple of its machine.
         cpu: LLVM's name of its processor.
+        mattr: features of it that the name does not imply (``+``) or implies in vain (``-``).
         llvm: major version of LLVM.
         gpu: name of the device, where it is no CPU.
         compute: compute capability of a CUDA device, such as ``9.0``.
@@ -38,6 +41,7 @@ class ServerFacts:
     tvm: str = ""
     triple: str = ""
     cpu: str = ""
+    mattr: tuple[str, ...] = ()
     llvm: int = 0
     gpu: str = ""
     compute: str = ""
@@ -65,6 +69,7 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
     told = tell(FACTS_FUNCTION)
     ours = json.loads(str(told)) if told is not None else {}
+    told_cpu = ours.get("cpu") or {"mcpu": tell("target.llvm_get_system_cpu") or ""}
     gpu = {}
     if kind != "cpu" and device.exist:
         gpu = {"gpu": str(device.device_name or "")}
@@ -73,7 +78,8 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
     return ServerFacts(
         tvm=str(ours.get("tvm", "")),
         triple=str(tell("target.llvm_get_system_triple") or ""),
-        cpu=str(tell("target.llvm_get_system_cpu") or ""),
+        cpu=str(told_cpu["mcpu"]),
+        mattr=tuple(told_cpu.get("mattr", ())),
         llvm=int(tell("target.llvm_version_major") or 0),
         **gpu,
     )
@@ -81,7 +87,7 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
 def own_facts() -> str:
     """What this process is, as JSON: the answer of ``FACTS_FUNCTION``."""
-    return json.dumps({"tvm": own_version()})
+    return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
 
 
 def own_version() -> str:
@@ -133,28 +139,29 @@ def _check_architecture(name: str, facts: ServerFacts, target: Target) -> None:
 
 def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
     """Vector instructions that the target has and the processor has not end the server."""
-    wanted = str(target.attrs.get("mcpu", ""))
-    if not (facts.cpu and facts.triple and wanted) or wanted == facts.cpu:
+    if not (facts.cpu and facts.triple) or facts.cpu in _UNKNOWN:
         return
     if not codegen.llvm_is_valid_cpu(facts.cpu, facts.triple):
         return
-    missing = sorted(_features(wanted, facts.triple) - _features(facts.cpu, facts.triple))
-    # Names of tuning habits stand among the features; those of instructions matter.
-    missing = [feature for feature in missing if feature.startswith(_VECTORS)]
+    mattr = frozenset(facts.mattr)
+    server = llvm_target(facts.cpu, triple=facts.triple, mattr=mattr)
+    missing = sorted(_instructions(target) - _instructions(server))
     if missing:
+        words = CpuName(mcpu=facts.cpu, mattr=facts.mattr).words()
         raise TargetError(
             f"{name} is a {facts.cpu}, which lacks what the target {_short(target)} uses: "
             f"{', '.join(missing)}",
-            hint=f"Write -mcpu={facts.cpu} in the target.",
+            hint=f"Write {words} in the target. TVM's own server goes by the model number, which "
+            "a virtual machine may change; `chameleon serve` goes by the processor's flags.",
         )
 
 
-_VECTORS = ("avx", "sse", "fma", "amx", "neon", "sve", "sme", "dotprod", "i8mm", "bf16", "fp16")
+_UNKNOWN = ("generic", "x86-64")
+"""What LLVM calls a processor that it does not know; the first function that runs there tells."""
 
 
-def _features(cpu: str, triple: str) -> set[str]:
-    target = Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
-    return {str(feature) for feature in codegen.llvm_get_cpu_features(target)}
+def _instructions(target: Target) -> frozenset[str]:
+    return used_features(target) | hidden_features(target)
 
 
 def _check_compute(name: str, facts: ServerFacts, target: Target) -> None:

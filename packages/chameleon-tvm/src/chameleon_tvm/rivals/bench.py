@@ -23,7 +23,7 @@ class MetaSchedule(Rival):
         self._options = options
 
     def tune(
-        self, task: Task, *, measurements: int, wall_seconds: float | None, seed: int
+        self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
     ) -> RivalTrace:
         """Tune a task; every point is the end of one of its batches.
 
@@ -43,7 +43,7 @@ class MetaSchedule(Rival):
             task,
             threads=self._options.threads or _cores(),
             wall_seconds=wall_seconds or 0.0,
-            trials=measurements,
+            trials=measurements or 0,
             as_shipped=self._options.as_shipped,
             seed=seed,
         )

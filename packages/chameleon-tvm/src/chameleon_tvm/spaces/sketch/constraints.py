@@ -10,7 +10,7 @@ import numpy as np
 from chameleon_core.space import Constraint, Knob, Values
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.sketch.cycles import FMA_LATENCY, FMA_UNITS, MANY_INSTRUCTIONS
+from chameleon_tvm.spaces.sketch.cycles import MANY_INSTRUCTIONS
 from chameleon_tvm.spaces.sketch.model import NestModel, merged_model
 from chameleon_tvm.spaces.sketch.nest import Nest
 from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
@@ -163,7 +163,7 @@ def _fitting_registers(model: NestModel) -> Predicate | None:
 
 def _busy_units(model: NestModel) -> Predicate | None:
     # Half as many independent sums as the units can have in flight run at half the peak.
-    least = FMA_LATENCY * FMA_UNITS // 2
+    least = model.info.fma_latency * model.info.fma_units // 2
     if model.spatial_points < least * model.lanes:
         return None
     return lambda values: model.accumulators(model.nest.extents(values)) >= least

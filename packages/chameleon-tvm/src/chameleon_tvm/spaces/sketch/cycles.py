@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FMA_LATENCY = 4
-"""Cycles until a fused multiply-add's result can be added to again, on today's CPUs."""
-FMA_UNITS = 2
-"""Vector multiply-adds, and vector loads, that today's CPUs start in a cycle."""
+from chameleon_tvm.targets import TargetInfo
+
 L2_BYTES_PER_CYCLE = 64.0
-L3_BYTES_PER_CYCLE = 16.0
-"""Sustained bytes per cycle and core from the second and third level: orders of magnitude."""
+"""Bytes per cycle and core from L2, whose transfers prefetching overlaps: an order of magnitude."""
 
 MANY_INSTRUCTIONS = 256
 """Vector multiply-adds in one unrolled block beyond which compilers do badly."""
@@ -31,7 +28,7 @@ SLOWER = 1.2
 
 
 def cycles_of(
-    found: Mapping[str, Any], *, iterations: int, lanes: int, cores: int, rewritten: bool
+    found: Mapping[str, Any], *, iterations: int, lanes: int, info: TargetInfo, rewritten: bool
 ) -> NDArray[np.float64]:
     """Estimated cycles per core.
 
@@ -39,15 +36,17 @@ def cycles_of(
         found: the quantities of ``NestModel``.
         iterations: multiply-adds of the whole operator.
         lanes: of a vector register.
-        cores: that share the work.
+        info: the target. A vector counts as one multiply-add of one unit, and as one load, also
+            where it takes two: what is compared here takes the same vectors.
         rewritten: see ``NestModel``.
     """
     accumulators = found["accumulators"]
-    step = np.maximum(np.maximum(accumulators, found["loads"]) / FMA_UNITS, float(FMA_LATENCY))
+    units = info.fma_units
+    step = np.maximum(np.maximum(accumulators, found["loads"]) / units, float(info.fma_latency))
     # Accumulators go to memory and back once per innermost run of reduction loops; stores
     # and loads overlap with arithmetic.
-    step = step + accumulators / found["reduction_in_registers"] / FMA_UNITS
-    step = step + found["registers_over"] / FMA_UNITS
+    step = step + accumulators / found["reduction_in_registers"] / units
+    step = step + found["registers_over"] / units
     for slow in (
         found["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
         found["instructions"] > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
@@ -62,7 +61,7 @@ def cycles_of(
     # Prefetching overlaps transfers with arithmetic: the slower of them counts, the others
     # in small part.
     near = found["traffic_l1"] / L2_BYTES_PER_CYCLE
-    far = found["traffic_l2"] / L3_BYTES_PER_CYCLE
+    far = found["traffic_l2"] / info.l3_bytes_per_cycle
     busy = np.maximum(np.maximum(cycles, near), far) + EXPOSED * (near + far)
-    cycles_per_core: NDArray[np.float64] = busy / (float(cores) * found["balance"])
+    cycles_per_core: NDArray[np.float64] = busy / (float(info.cores) * found["balance"])
     return cycles_per_core

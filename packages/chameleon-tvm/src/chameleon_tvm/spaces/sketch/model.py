@@ -67,7 +67,7 @@ class NestModel:
             found,
             iterations=math.prod(axis.extent for axis in self.nest.axes),
             lanes=self.lanes,
-            cores=self.info.cores,
+            info=self.info,
             rewritten=self.rewritten,
         )
         return {

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import (
-    Conv2dSpec,
-    DepthwiseConv2dSpec,
+    ConvolutionSpec,
     channel_block,
+    convolution_of,
     physical_shape,
 )
 from chameleon_tvm.quick_tvm import tirx
@@ -23,7 +25,14 @@ from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, j
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.finish import pack_bias
-from chameleon_tvm.spaces.template.geometry import Geometry, Tile, pack_weights
+from chameleon_tvm.spaces.template.geometry import (
+    Geometry,
+    OuterAxis,
+    Tile,
+    block_diagonal,
+    groups_per_vector,
+    pack_weights,
+)
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
 from chameleon_tvm.spaces.template.winograd import (
@@ -44,24 +53,46 @@ SMALLEST_CHANNEL_BLOCK = 8
 """Shorter blocks leave too little to do between two jumps to the next tap."""
 
 
-def geometry_of(spec: Conv2dSpec | DepthwiseConv2dSpec, lanes: int) -> Geometry:
+PLANE = 2
+"""Axes of a tile's positions: height and width."""
+
+
+def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:
     """The sizes of one convolution."""
-    n, oc, oh, ow = spec.output_shape
-    _, c, h, w = spec.input
+    axes = [
+        OuterAxis(size=size, out=out, kernel=kernel, stride=stride, dilation=dilation, pad=pad)
+        for size, out, kernel, stride, dilation, pad in zip(
+            spec.input[2:],
+            spec.output_shape[2:],
+            spec.kernel_size,
+            spec.strides,
+            spec.dilations,
+            spec.pads[: spec.rank],
+            strict=True,
+        )
+    ]
+    missing = max(0, PLANE - len(axes))
+    axes = [OuterAxis(size=1, out=1, kernel=1)] * missing + axes
+    *outer, rows, columns = axes
+    batch = spec.input[0]
+    layouts = {with_rank(layout, PLANE) for layout in (spec.layout, spec.output_layout)}
+    while layouts == {"NHWC"} and outer and outer[0].independent:
+        batch *= outer.pop(0).size
     return Geometry(
-        batch=n,
+        batch=batch,
         groups=spec.group_count,
-        ic=c // spec.group_count,
-        oc=oc // spec.group_count,
-        size=(h, w),
-        out=(oh, ow),
-        kernel=spec.kernel_size,
-        stride=spec.strides,
-        dilation=spec.dilations,
-        pads=spec.pads[:2],
-        layout=spec.layout,
-        out_layout=spec.output_layout,
+        ic=spec.input[1] // spec.group_count,
+        oc=spec.output_channels // spec.group_count,
+        size=(rows.size, columns.size),
+        out=(rows.out, columns.out),
+        kernel=(rows.kernel, columns.kernel),
+        stride=(rows.stride, columns.stride),
+        dilation=(rows.dilation, columns.dilation),
+        pads=(rows.pad, columns.pad),
+        layout=with_rank(spec.layout, PLANE),
+        out_layout=with_rank(spec.output_layout, PLANE),
         lanes=lanes,
+        outer=tuple(outer),
     )
 
 
@@ -78,14 +109,14 @@ def tile_of(values: Mapping[str, Any]) -> Tile:
     )
 
 
-def parameter_shapes(spec: Conv2dSpec | DepthwiseConv2dSpec) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
     """The physical shapes of a convolution's parameters that are not packed, by name."""
     out = physical_shape(spec.output_shape, spec.output_layout)
     return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
 
 
 def pack_constants(constants: Arrays, geometry: Geometry, tile: Tile) -> Arrays:
-    """(O, I, H, W) weights, and a bias if there is one, for one tile."""
+    """(O, I, spatial axes) weights, and a bias if there is one, for one tile."""
     weights, *rest = constants
     channels = max(geometry.oc, tile.vectors * geometry.lanes)
     packed = [pack_bias(bias, geometry.groups, channels) for bias in rest]
@@ -93,12 +124,22 @@ def pack_constants(constants: Arrays, geometry: Geometry, tile: Tile) -> Arrays:
 
 
 class ConvolutionTemplate(Template):
-    """Any convolution on an llvm target, grouped and dilated ones included."""
+    """Any convolution on an llvm target, of any rank, grouped and dilated ones included.
+
+    Groups too small to fill a vector are computed several at a time.
+    """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.info = target_info(task.target)
-        self.spec = Conv2dSpec.of(task)
-        self.geometry = geometry_of(self.spec, self.info.lanes(self.spec.dtype))
+        self.spec = convolution_of(task)
+        geometry = geometry_of(self.spec, self.info.lanes(self.spec.dtype))
+        self._together = groups_per_vector(geometry)
+        self.geometry = attrs.evolve(
+            geometry,
+            groups=geometry.groups // self._together,
+            ic=geometry.ic * self._together,
+            oc=geometry.oc * self._together,
+        )
         self.with_direct = DIRECT in options.algorithms
         self.winograd: tuple[str, ...] = ()
         self._transformed: dict[int, tuple[Array, Array]] = {}
@@ -130,9 +171,10 @@ class ConvolutionTemplate(Template):
         return emit.with_shapes(made.function(), parameter_shapes(self.spec))
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        if not _is_winograd(values):
-            return pack_constants(constants, self.geometry, tile_of(values))
         weights, *bias = constants
+        weights = block_diagonal(weights, self.spec.group_count, self._together)
+        if not _is_winograd(values):
+            return pack_constants([weights, *bias], self.geometry, tile_of(values))
         tile = winograd_tile_of(values)
         transformed = self._transform(weights, tile.out)
         return [pack_transformed(transformed, self.geometry, tile), *bias]
@@ -141,7 +183,8 @@ class ConvolutionTemplate(Template):
         """Transformed weights, kept: a tuner packs the same ones for every configuration."""
         kept = self._transformed.get(out)
         if kept is None or kept[0] is not weights:
-            kept = self._transformed[out] = (weights, transform_weights(weights, out))
+            planar = weights.reshape(*weights.shape[:2], *self.geometry.kernel)
+            kept = self._transformed[out] = (weights, transform_weights(planar, out))
         return kept[1]
 
 

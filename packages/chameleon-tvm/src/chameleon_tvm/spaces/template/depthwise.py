@@ -7,13 +7,12 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.errors import ConfigError
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.specs import DepthwiseConv2dSpec, channel_block
+from chameleon_tvm.operators.specs import DepthwiseSpec, channel_block, convolution_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.base import Template
@@ -25,6 +24,7 @@ from chameleon_tvm.spaces.template.conv2d import (
 )
 from chameleon_tvm.spaces.template.direct import DirectConvolution, Tap
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.place import Place
 from chameleon_tvm.spaces.template.staging import Input
@@ -33,35 +33,48 @@ from chameleon_tvm.targets import target_info
 
 
 class DepthwiseConvolution(DirectConvolution):
-    """Writes the function of one tile; ``geometry`` counts all channels as one group's."""
+    """Writes the function of one tile; ``geometry`` counts all channels as one group's.
+
+    Args:
+        geometry: the convolution, with as many input channels as there are output channels.
+        tile: the point of the design space.
+        spec: the operator.
+    """
+
+    def __init__(self, geometry: Geometry, tile: Tile, spec: DepthwiseSpec) -> None:
+        self.multiplier = spec.multiplier
+        # Whole vectors are loaded, which would reach beyond the input where its channels end.
+        copy = tile.copy or tile.vectors * geometry.lanes > geometry.ic
+        super().__init__(geometry, attrs.evolve(tile, copy=copy), spec)
 
     def _make_input(self) -> Input:
-        return Input(self.geometry, self.geometry.ic, lanes=self.geometry.lanes)
+        g = self.geometry
+        block = max(g.ic, self.output.block)
+        return Input(g, block, lanes=g.lanes, repeat=self.multiplier)
 
     def _make_weights(self) -> Buffer:
-        kh, kw = self.geometry.kernel
-        return emit.buffer("weights", (self.blocks, kh * kw, self.output.block))
+        return emit.buffer("weights", (self.blocks, self.geometry.taps, self.output.block))
 
     def _reduce(self, at: Place) -> Stmt:
         """Add every tap's products; columns of taps are straight-line code."""
         used = [rx for rx in range(self.geometry.kernel[1]) if at.valid[:, rx].any()]
-        start, extent = self._rows(at.y)
 
-        def row(ry: Expr) -> Stmt:
+        def row(rz: tuple[Expr, ...], ry: Expr) -> Stmt:
             return emit.sequence(
-                [self._multiply(at, (0, ry, rx), 0, at.valid[:, rx]) for rx in used]
+                [self._multiply(at, (0, rz, ry, rx), 0, at.valid[:, rx]) for rx in used]
             )
 
-        return emit.loop("ry", extent, row, start=start)
+        return self._tap_rows(at, row)
 
     def _multiply(self, at: Place, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
         g, tile, block = self.geometry, self.tile, self.output.block
         del c  # every channel is in a lane
-        _, ry, rx = tap
+        _, rz, ry, rx = tap
+        outer = self._outer(at, rz)
         first = emit.within(at.block, block, self.output.channels)
         statements = []
         for v in range(tile.vectors):
-            place = [at.block, ry * g.kernel[1] + rx, v * g.lanes]
+            place = [at.block, self._tap(tap), v * g.lanes]
             weight = emit.load(self.weights, place, g.lanes)
             for yi in range(tile.rows):
                 for xi in np.flatnonzero(used).tolist():
@@ -69,9 +82,9 @@ class DepthwiseConvolution(DirectConvolution):
                     column = (at.x + xi) * g.stride[1] + rx * g.dilation[1]
                     channel = first + v * g.lanes
                     if tile.copy:
-                        value = self.input.copied(at.n, 0, row, column, channel)
+                        value = self.input.copied(at.n, 0, outer, row, (column, channel))
                     else:
-                        value = self.input.in_place(at.n, channel, row, column)
+                        value = self.input.in_place(at.n, channel, outer, row, column)
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
                     total = emit.load(into, [0], g.lanes) + value * weight
                     statements.append(emit.store(into, [0], total, g.lanes))
@@ -79,27 +92,28 @@ class DepthwiseConvolution(DirectConvolution):
 
 
 class DepthwiseTemplate(Template):
-    """Depthwise convolutions with one filter per channel."""
+    """Depthwise convolutions of any rank.
+
+    Where the input has fewer channels than a vector, or each has several filters, its copy is
+    filled up with zeros, or repeats each channel, so that a lane of it is an output channel.
+    """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm
         self.info = target_info(task.target)
-        self.spec = spec = DepthwiseConv2dSpec.of(task)
-        lanes = self.info.lanes(spec.dtype)
-        channels = spec.input[1]
-        if spec.multiplier != 1 or channels < lanes:
-            raise ConfigError(
-                f"the depthwise template needs one filter per channel and at least {lanes} "
-                f"channels; task {task.name!r} has {spec.multiplier} and {channels}",
-                hint="Use `space: sketch` for it.",
-            )
-        geometry = geometry_of(spec, lanes)
+        spec = convolution_of(task)
+        if not isinstance(spec, DepthwiseSpec):
+            raise TypeError(f"{task.operator} is no depthwise convolution")
+        self.spec = spec
+        geometry = geometry_of(spec, self.info.lanes(spec.dtype))
+        channels = spec.output_channels
         self.geometry = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
 
     def space(self) -> DesignSpace:
         g = self.geometry
         size = channel_block(g.layout)
         vectors_fit = g.layout == "NHWC" or (size > 0 and size % g.lanes == 0)
+        vectors_fit &= self.spec.multiplier == 1 and g.ic >= g.lanes
         tiling = DepthwiseTiling(g, self.info, in_place=vectors_fit, channel_blocks=(g.ic,))
         return tiling.space()
 

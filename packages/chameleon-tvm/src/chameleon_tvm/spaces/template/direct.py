@@ -1,13 +1,14 @@
 """The register-tiled direct convolution as a TensorIR function.
 
-Loops: outer tiles (parallel, fused) | input-channel block, ry, rx, channel | rows and columns of
-the tile, vectors of output channels, the lane. The tile's sums stay in vector registers from
-the first tap to the last: each is a buffer of its own.
+Loops: outer tiles (parallel, fused) | input-channel block, taps of outer axes, ry, rx, channel |
+rows and columns of the tile, vectors of output channels, the lane. The tile's sums stay in vector
+registers from the first tap to the last: each is a buffer of its own.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,8 @@ from chameleon_tvm.spaces.template.place import Place
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.writing import Output
 
-Tap = tuple[Expr, Expr, Expr]
-"""Block of input channels, row and column of the filter."""
+Tap = tuple[Expr, tuple[Expr, ...], Expr, Expr]
+"""Block of input channels, and outer axes, row and column of the filter."""
 
 
 class DirectConvolution:
@@ -41,7 +42,7 @@ class DirectConvolution:
         self.input = self._make_input()
         g = geometry
         self.blocks = math.ceil(self.output.channels / self.output.block)
-        self.outer = g.ic // tile.channels
+        self.channel_blocks = g.ic // tile.channels
         self.weights = self._make_weights()
 
     def _make_input(self) -> Input:
@@ -49,8 +50,7 @@ class DirectConvolution:
 
     def _make_weights(self) -> Buffer:
         g = self.geometry
-        taps = g.kernel[0] * g.kernel[1] * g.ic
-        return emit.buffer("weights", (g.groups * self.blocks, taps, self.output.block))
+        return emit.buffer("weights", (g.groups * self.blocks, g.taps * g.ic, self.output.block))
 
     def function(self) -> tirx.PrimFunc:
         """The whole function: (data, packed weights, [packed bias], [residual], out)."""
@@ -63,30 +63,39 @@ class DirectConvolution:
     def _compute(self) -> Stmt:
         g, tile = self.geometry, self.tile
         down, across = math.ceil(g.out[0] / tile.rows), math.ceil(g.out[1] / tile.columns)
-        if tile.channels_outermost:
-            extents = (g.groups, self.blocks, g.batch, down, across)
-        else:
-            extents = (g.batch, down, across, g.groups, self.blocks)
+        positions = (g.batch, *(axis.out for axis in g.outer), down, across)
+        channels = (g.groups, self.blocks)
+        extents = channels + positions if tile.channels_outermost else positions + channels
 
         def one(index: Expr) -> Stmt:
             digits = emit.split(index, extents)
             if tile.channels_outermost:
-                group, block, n, yo, xo = digits
+                group, block, *position = digits
             else:
-                n, yo, xo, group, block = digits
-            return self._tile(n, group, block, yo, xo)
+                *position, group, block = digits
+            return self._tile(position, group, block)
 
         return emit.parallel("tile", math.prod(extents), one)
 
-    def _tile(self, n: Expr, group: Expr, block: Expr, yo: Expr, xo: Expr) -> Stmt:
+    def _tile(self, position: list[Expr], group: Expr, block: Expr) -> Stmt:
         g, tile = self.geometry, self.tile
+        n, *outer, yo, xo = position
         y = emit.within(yo, tile.rows, g.out[0])
         x = emit.within(xo, tile.columns, g.out[1])
         vectors = tile.rows * tile.columns * tile.vectors
         sums = emit.registers(vectors, g.lanes)
 
         def at(valid: NDArray[np.bool_]) -> Place:
-            return Place(n=n, group=group, block=block, y=y, x=x, sums=sums, valid=valid)
+            return Place(
+                n=n,
+                outer=tuple(outer),
+                group=group,
+                block=block,
+                y=y,
+                x=x,
+                sums=sums,
+                valid=valid,
+            )
 
         every = np.ones((tile.columns, g.kernel[1]), np.bool_)
         if tile.copy:
@@ -106,29 +115,40 @@ class DirectConvolution:
         g, tile = self.geometry, self.tile
         # Where the next tap's channels follow this one's in memory, a row is a single loop.
         contiguous = tile.copy or (g.layout == "NHWC" and g.groups == 1)
-        fused = contiguous and self.outer == 1 and g.dilation[1] == 1
+        fused = contiguous and self.channel_blocks == 1 and g.dilation[1] == 1
 
-        def taps(co: Expr, ry: Expr) -> Stmt:
-            return emit.sequence([run(co, ry, *one) for one in _runs(at.valid)])
+        def taps(co: Expr, rz: tuple[Expr, ...], ry: Expr) -> Stmt:
+            return emit.sequence([run(co, rz, ry, *one) for one in _runs(at.valid)])
 
-        def run(co: Expr, ry: Expr, first: int, count: int) -> Stmt:
+        def run(co: Expr, rz: tuple[Expr, ...], ry: Expr, first: int, count: int) -> Stmt:
             """Neighbouring taps of a row that the same columns of the tile use."""
             used = at.valid[:, first]
             if fused:
-                return self._channels(at, (co, ry, first), used, count * tile.channels)
+                return self._channels(at, (co, rz, ry, first), used, count * tile.channels)
             return emit.loop(
                 "rx",
                 count,
-                lambda rx: self._channels(at, (co, ry, rx), used, tile.channels),
+                lambda rx: self._channels(at, (co, rz, ry, rx), used, tile.channels),
                 start=first,
             )
 
-        start, extent = self._rows(at.y)
         return emit.loop(
             "co",
-            self.outer,
-            lambda co: emit.loop("ry", extent, lambda ry: taps(co, ry), start=start),
+            self.channel_blocks,
+            lambda co: self._tap_rows(at, lambda rz, ry: taps(co, rz, ry)),
         )
+
+    def _tap_rows(self, at: Place, body: Callable[[tuple[Expr, ...], Expr], Stmt]) -> Stmt:
+        """Loops over the filter's outer axes and rows, those in the padding left out."""
+
+        def nest(rz: tuple[Expr, ...]) -> Stmt:
+            if len(rz) == len(self.geometry.outer):
+                start, extent = self._rows(at.y)
+                return emit.loop("ry", extent, lambda ry: body(rz, ry), start=start)
+            start, extent = self._planes(at, len(rz))
+            return emit.loop("rz", extent, lambda tap: nest((*rz, tap)), start=start)
+
+        return nest(())
 
     def _channels(self, at: Place, tap: Tap, used: NDArray[np.bool_], extent: int) -> Stmt:
         """The innermost loop: channels of one tap, or of all taps of a row."""
@@ -142,33 +162,52 @@ class DirectConvolution:
     def _multiply(self, at: Place, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
         """The products of one channel of one tap."""
         g, tile = self.geometry, self.tile
-        co, ry, rx = tap
+        co, rz, ry, rx = tap
+        outer = self._outer(at, rz)
         columns = [self._weight(at, tap, c, v) for v in range(tile.vectors)]
         statements = []
         for yi in range(tile.rows):
             for xi in np.flatnonzero(used).tolist():
                 row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
                 column = (at.x + xi) * g.stride[1] + rx * g.dilation[1]
-                value = emit.splat(self._element(at, co, row, column, c), g.lanes)
+                element = self._element(at, co, outer, row, (column, c))
+                value = emit.splat(element, g.lanes)
                 for v, weight in enumerate(columns):
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
                     total = emit.load(into, [0], g.lanes) + value * weight
                     statements.append(emit.store(into, [0], total, g.lanes))
         return emit.sequence(statements)
 
-    def _element(self, at: Place, co: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
+    def _element(
+        self, at: Place, co: Expr, outer: list[Expr], row: Expr, place: tuple[Expr, Expr]
+    ) -> Expr:
+        """The input at a place of the padded planes; the last is a column and a channel."""
         g, tile = self.geometry, self.tile
         if tile.copy:
-            return self.input.copied(at.n, at.group * self.outer + co, row, column, c)
+            block = at.group * self.channel_blocks + co
+            return self.input.copied(at.n, block, outer, row, place)
+        column, c = place
         channel = at.group * g.ic + co * tile.channels + c
-        return self.input.in_place(at.n, channel, row, column)
+        return self.input.in_place(at.n, channel, outer, row, column)
+
+    def _outer(self, at: Place, rz: tuple[Expr, ...]) -> list[Expr]:
+        """Where a tap is in the input along each outer axis."""
+        return [
+            z * axis.stride + tap * axis.dilation - axis.pad
+            for z, tap, axis in zip(at.outer, rz, self.geometry.outer, strict=True)
+        ]
 
     def _weight(self, at: Place, tap: Tap, c: Expr, v: int) -> Expr:
         g = self.geometry
-        co, ry, rx = tap
-        row = ((co * g.kernel[0] + ry) * g.kernel[1] + rx) * self.tile.channels + c
+        row = emit.join((tap[0], self._tap(tap), c), (1, g.taps, self.tile.channels))
         place = [at.group * self.blocks + at.block, row, v * g.lanes]
         return emit.load(self.weights, place, g.lanes)
+
+    def _tap(self, tap: Tap) -> Expr:
+        """Number of a tap within the filter."""
+        g = self.geometry
+        _, rz, ry, rx = tap
+        return emit.join((*rz, ry, rx), (*(axis.kernel for axis in g.outer), *g.kernel))
 
     def _rows(self, y: Expr) -> tuple[Expr, Expr]:
         """First tap row and number of tap rows that fall inside the input."""
@@ -176,9 +215,29 @@ class DirectConvolution:
         (kh, _), (dh, _), (top, _) = g.kernel, g.dilation, g.pads
         if self.tile.copy or not g.padded[0]:
             return 0, kh
-        first = tirx.max(0, tirx.floordiv(top - y * g.stride[0] + dh - 1, dh))
-        end = tirx.min(kh, tirx.floordiv(g.size[0] + top - y * g.stride[0] + dh - 1, dh))
-        return first, tirx.max(0, end - first)
+        return _inside(top - y * g.stride[0], g.size[0], kh, dh)
+
+    def _planes(self, at: Place, place: int) -> tuple[Expr, Expr]:
+        """First tap and number of taps of an outer axis that fall inside the input."""
+        axis = self.geometry.outer[place]
+        if not axis.padded:
+            return 0, axis.kernel
+        before = axis.pad - at.outer[place] * axis.stride
+        return _inside(before, axis.size, axis.kernel, axis.dilation)
+
+
+def _inside(before: Expr, size: int, kernel: int, dilation: int) -> tuple[Expr, Expr]:
+    """First tap and number of taps that fall inside an axis.
+
+    Args:
+        before: how far before the axis the first tap is.
+        size: of the axis.
+        kernel: number of taps.
+        dilation: distance between them.
+    """
+    first = tirx.max(0, tirx.floordiv(before + dilation - 1, dilation))
+    end = tirx.min(kernel, tirx.floordiv(size + before + dilation - 1, dilation))
+    return first, tirx.max(0, end - first)
 
 
 def _runs(valid: NDArray[np.bool_]) -> list[tuple[int, int]]:

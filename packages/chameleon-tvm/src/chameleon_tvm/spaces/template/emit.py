@@ -112,6 +112,15 @@ def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
     return digits[::-1]
 
 
+def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
+    """The index of mixed-radix digits, outermost first: the inverse of ``split``."""
+    index: Expr = 0
+    for digit, extent in zip(digits, extents, strict=True):
+        # A whole zero in front would be an expression that TVM has to simplify away.
+        index = digit if isinstance(index, int) and index == 0 else index * extent + digit
+    return index
+
+
 def within(tile: Expr, size: int, extent: int) -> Expr:
     """Where a tile starts: the last one is moved back to end with its axis.
 

@@ -52,7 +52,7 @@ class Finish:
         """Biased sums with their residual, activated."""
         if self.residual is not None:
             sums = sums + emit.load(self.residual, place, lanes)
-        return activate(sums, self.activation, lanes)
+        return activate(sums, self.activation)
 
 
 def pack_bias(bias: NDArray[np.float32], groups: int, channels: int) -> NDArray[np.float32]:

@@ -10,8 +10,51 @@ from numpy.typing import NDArray
 
 
 @attrs.frozen(kw_only=True)
+class OuterAxis:
+    """A spatial axis outside height and width, such as depth.
+
+    Tiles have an extent of 1 along it, and taps in its padding are never computed.
+
+    Attributes:
+        size: of the input.
+        out: of the output.
+        kernel: of the filter.
+        stride: steps.
+        dilation: distance between taps.
+        pad: zeros before; those after follow.
+    """
+
+    size: int
+    out: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+    @property
+    def independent(self) -> bool:
+        """Whether each place depends on its own input alone, as images of a batch do."""
+        return self.kernel == 1 and self.size == self.out and not self.padded
+
+    @property
+    def padded(self) -> bool:
+        """Whether some tap falls outside the input."""
+        staged = (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+        return self.pad > 0 or staged - self.pad > self.size
+
+    @property
+    def inside(self) -> float:
+        """Fraction of all taps that fall inside the input."""
+        at = np.arange(self.out)[:, None] * self.stride - self.pad
+        taps = at + np.arange(self.kernel) * self.dilation
+        return float(((taps >= 0) & (taps < self.size)).mean())
+
+
+@attrs.frozen(kw_only=True)
 class Geometry:
     """A convolution's sizes; channels are those of one group.
+
+    One of a single spatial axis has a height of 1.
 
     Attributes:
         batch: images.
@@ -24,9 +67,10 @@ class Geometry:
         stride: steps down and right.
         dilation: distances between taps.
         pads: zeros at the top and at the left; those below and to the right follow.
-        layout: of the input.
-        out_layout: of the output.
+        layout: of the input, named as though height and width were the only spatial axes.
+        out_layout: of the output, likewise.
         lanes: elements of a vector register.
+        outer: spatial axes before height and width, outermost first.
     """
 
     batch: int
@@ -42,6 +86,22 @@ class Geometry:
     layout: str
     out_layout: str
     lanes: int
+    outer: tuple[OuterAxis, ...] = ()
+
+    @property
+    def taps(self) -> int:
+        """Taps of a filter."""
+        return math.prod((*(axis.kernel for axis in self.outer), *self.kernel))
+
+    @property
+    def planes(self) -> int:
+        """Planes of height and width of one image of the input."""
+        return math.prod(axis.size for axis in self.outer)
+
+    @property
+    def out_planes(self) -> int:
+        """Planes of height and width of one image of the output."""
+        return math.prod(axis.out for axis in self.outer)
 
     @property
     def staged_size(self) -> tuple[int, int]:
@@ -113,17 +173,16 @@ def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> N
 def pack_weights(
     weights: NDArray[np.float32], geometry: Geometry, tile: Tile
 ) -> NDArray[np.float32]:
-    """(O, I, H, W) weights in the order the inner loops read them.
+    """(O, I, spatial axes) weights in the order the inner loops read them.
 
     Returns:
         Shape (groups * blocks, taps and input channels, output channels of a block).
     """
     block = tile.vectors * geometry.lanes
-    kh, kw = geometry.kernel
-    grouped = weights.reshape(geometry.groups, geometry.oc, geometry.ic, kh, kw)
+    grouped = weights.reshape(geometry.groups, geometry.oc, geometry.ic, geometry.taps)
     if geometry.oc < block:
         missing = block - geometry.oc
-        grouped = np.pad(grouped, ((0, 0), (0, missing), (0, 0), (0, 0), (0, 0)))
+        grouped = np.pad(grouped, ((0, 0), (0, missing), (0, 0), (0, 0)))
     extent = grouped.shape[1]
     blocks = math.ceil(extent / block)
     taken = grouped
@@ -131,6 +190,39 @@ def pack_weights(
         starts = np.minimum(np.arange(blocks) * block, extent - block)
         taken = grouped[:, starts[:, None] + np.arange(block)]
     outer = geometry.ic // tile.channels
-    taken = taken.reshape(geometry.groups, blocks, block, outer, tile.channels, kh, kw)
-    ordered = taken.transpose(0, 1, 3, 5, 6, 4, 2)
+    taken = taken.reshape(geometry.groups, blocks, block, outer, tile.channels, geometry.taps)
+    ordered = taken.transpose(0, 1, 3, 5, 4, 2)
     return np.ascontiguousarray(ordered).reshape(geometry.groups * blocks, -1, block)
+
+
+def groups_per_vector(geometry: Geometry) -> int:
+    """How many groups a vector of output channels holds, where one group does not fill it.
+
+    Their weights are then block-diagonal. That takes no multiply-add more than a vector for each
+    group, whose other lanes would compute nothing.
+    """
+    most = geometry.lanes // geometry.oc
+    return max(m for m in range(1, max(1, most) + 1) if geometry.groups % m == 0)
+
+
+def block_diagonal(weights: NDArray[np.float32], groups: int, together: int) -> NDArray[np.float32]:
+    """Weights of a convolution that has several of the groups in one.
+
+    Args:
+        weights: (O, I, spatial axes), I being the input channels of a group.
+        groups: groups before.
+        together: groups in one, a divisor of ``groups``.
+
+    Returns:
+        Shape (O, ``together`` * I, spatial axes).
+    """
+    if together == 1:
+        return weights
+    oc, ic, *kernel = weights.shape
+    grouped = weights.reshape(groups // together, together, oc // groups, ic, *kernel)
+    made = np.zeros(
+        (groups // together, together, oc // groups, together, ic, *kernel), weights.dtype
+    )
+    for place in range(together):
+        made[:, place, :, place] = grouped[:, place]
+    return made.reshape(oc, together * ic, *kernel)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 from chameleon_core.space import DesignSpace, Values
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
+from chameleon_tvm.spaces.template.estimates import Estimates, Numbers
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.targets import TargetInfo
 
-CYCLES_PER_BYTE_FLOP = 2.0
-"""A byte from beyond L2 takes as long as about two floating-point operations of a vector unit."""
-CYCLES_PER_BYTE_COPIED = 3.0
-"""The same for a byte that is read and written in a loop of its own."""
-L2_VECTOR_CYCLES = 2.6
-"""Multiply-adds in the time that L2 takes, at a sustained rate, to deliver a vector."""
+COPIED = 1.5
+"""A byte that is read and written in a loop of its own takes so much longer than one from L3."""
 TILE_CYCLES = 12.0
 """Cycles of starting a tile that nothing hides: indices, and a branch that is mispredicted."""
 STORE_CYCLES = 8.0
@@ -33,7 +29,7 @@ GUESS_ERROR = 0.02
 
 @attrs.frozen(kw_only=True)
 class CostGuess:
-    """Guesses the time of configurations.
+    """Guesses the time of configurations, in that of a multiply-add at full rate.
 
     Attributes:
         geometry: the convolution.
@@ -54,44 +50,51 @@ class CostGuess:
         e = estimates
         work = e.waste * e.imbalance * (1.0 - e.skipped)
         loops = work * (self._issue(values, e) + self._overhead(e))
-        memory = CYCLES_PER_BYTE_FLOP * e.traffic
-        copies = CYCLES_PER_BYTE_COPIED * e.copied
+        far = self.info.flop_per_byte(self.info.l3_bytes_per_cycle)
+        memory = far * e.traffic
+        copies = COPIED * far * e.copied
         # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
         habit = np.where(values["outermost"] == "channels", 0.005, 0.0)
         cost: Numbers = np.maximum(loops, memory) + 0.1 * memory + copies + habit
         return cost
 
     def _issue(self, values: Values, e: Estimates) -> Numbers:
-        """Cycles per multiply-add that the busiest of the units takes in the inner loop."""
+        """Time that the busiest of the units takes for a multiply-add in the inner loop."""
+        info = self.info
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
         # Each weight serves all positions, each broadcast all vectors of a tile.
-        broadcast = 0.5 if broadcast_is_operand(self.info) else 1.0
-        ports = 1.0 / positions + broadcast / values["tile_vectors"]
+        loads = 1.0 / (info.loads_per_cycle * positions)
+        broadcasts = 1.0 / (info.broadcasts_per_cycle * values["tile_vectors"])
+        ports = info.fma_per_cycle * (loads + broadcasts)
+        waiting = info.sums_in_flight / e.accumulators
         # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
-        streaming = (e.weight_bytes > self.info.l1_bytes / 2) * L2_VECTOR_CYCLES / positions
+        streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions
         block = np.minimum(values["channel_block"], self.reduced)
-        held = e.input_bytes * block / self.reduced <= self.info.l1_bytes
-        reused = self.geometry.kernel != (1, 1)
+        held = e.input_bytes * block / self.reduced <= info.l1_bytes
+        reused = self.geometry.taps > 1
         again = (~held & reused) / (self.geometry.lanes * values["tile_vectors"])
-        busiest = np.maximum(1.0, np.maximum(ports, streaming))
+        busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
         issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
         return issue
 
     def _overhead(self, e: Estimates) -> Numbers:
-        """Cycles per multiply-add around the inner loop: of its end and of a tile's."""
+        """Time per multiply-add around the inner loop: of its end and of a tile's."""
         sums = e.accumulators
-        taps = self.geometry.kernel[0] * self.geometry.kernel[1]
-        products = np.maximum(1.0, taps * self.reduced * (1.0 - e.skipped))
+        products = np.maximum(1.0, self.geometry.taps * self.reduced * (1.0 - e.skipped))
         # The next tile starts while sums are stored, as far as instructions in flight reach;
         # those of more sums than half of the registers hold are waited for.
         exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)
         ends = TILE_CYCLES + STORE_CYCLES * exposed
-        overhead: Numbers = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums
+        cycles = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums
+        overhead: Numbers = self.info.fma_per_cycle * cycles
         return overhead
 
 
 def first_guesses(
-    space: DesignSpace, guessed_cost: Callable[[Values], Numbers], count: int = 16
+    space: DesignSpace,
+    guessed_cost: Callable[[Values], Numbers],
+    count: int = 16,
+    tile_knobs: Sequence[str] = TILE_KNOBS,
 ) -> NDArray[np.int32]:
     """The cheapest configurations by estimate, the first ones of different tiles.
 
@@ -108,7 +111,7 @@ def first_guesses(
     variant = [at for name, at in space.index.items() if name != "unroll"]
     _, first = np.unique(configs[order][:, variant], axis=0, return_index=True)
     order = order[np.sort(first)]
-    shape = [space.index[name] for name in TILE_KNOBS]
+    shape = [space.index[name] for name in tile_knobs]
     _, tile = np.unique(configs[order][:, shape], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     # How many cheaper variants of the same tile there are.

@@ -14,11 +14,13 @@ class Place:
     """Where a tile of outputs is: image, group, block of channels, first row and column.
 
     Attributes:
+        outer: where it is along each outer axis.
         sums: the registers its sums are in, in order of rows, columns and vectors of channels.
         valid: which taps of which columns are inside the input, shape (columns, kernel width).
     """
 
     n: Expr
+    outer: tuple[Expr, ...]
     group: Expr
     block: Expr
     y: Expr

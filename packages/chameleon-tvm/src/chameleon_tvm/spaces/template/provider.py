@@ -17,10 +17,14 @@ _CPU = "chameleon_tvm.spaces.template"
 _GPU = "chameleon_tvm.spaces.cuda"
 TEMPLATES = {
     "llvm": {
-        "conv2d": f"{_CPU}.conv2d:ConvolutionTemplate",
-        "depthwise_conv2d": f"{_CPU}.depthwise:DepthwiseTemplate",
+        **dict.fromkeys(("conv1d", "conv2d", "conv3d"), f"{_CPU}.conv2d:ConvolutionTemplate"),
+        **dict.fromkeys(
+            ("depthwise_conv1d", "depthwise_conv2d", "depthwise_conv3d"),
+            f"{_CPU}.depthwise:DepthwiseTemplate",
+        ),
         "dense": f"{_CPU}.matmul:DenseTemplate",
         "batch_matmul": f"{_CPU}.matmul:BatchMatmulTemplate",
+        "attention": f"{_CPU}.attention:AttentionTemplate",
     },
     "cuda": {
         "conv2d": f"{_GPU}.implicit_gemm:convolution_template",

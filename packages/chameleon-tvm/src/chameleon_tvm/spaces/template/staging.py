@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from chameleon_tvm.operators.specs import channel_block, physical_shape
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -12,41 +15,66 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 class Input:
     """The input of a convolution, where it is and copied.
 
+    Planes of outer axes lie below each other, as though they were rows of one tall image; in the
+    copy each is padded by itself, and there are no planes of zeros.
+
     Args:
         geometry: the convolution.
-        block: input channels of a block of the copy.
+        block: input channels of a block of the copy; more than there are for the copy to be
+            filled up with zeros.
         lanes: elements the inner loops load at once.
+        repeat: how many times each channel of the input counts, one after the other, as a channel
+            of the geometry.
 
     Attributes:
         data: the function's parameter. NHWC has width and channels as one axis, so that taps
             that follow each other in a row are contiguous.
-        staged: the copy, of shape (n, channel block, padded row, padded column x channel).
+        staged: the copy, of shape (n, channel block, plane x padded row,
+            padded column x channel).
     """
 
-    def __init__(self, geometry: Geometry, block: int, *, lanes: int = 1) -> None:
+    def __init__(self, geometry: Geometry, block: int, *, lanes: int = 1, repeat: int = 1) -> None:
         g = geometry
         self.geometry = g
         self.block = block
         self.lanes = lanes
+        self.repeat = repeat
         h, w = g.size
-        self.channels = g.ic * g.groups
+        self.channels = g.ic * g.groups // repeat
         if g.layout == "NHWC":
-            shape: tuple[int, ...] = (g.batch, h, w * self.channels)
+            shape: tuple[int, ...] = (g.batch, g.planes * h, w * self.channels)
         else:
-            shape = physical_shape((g.batch, self.channels, h, w), g.layout)
+            shape = physical_shape((g.batch, self.channels, g.planes * h, w), g.layout)
         self.data = emit.buffer("data", shape)
         rows, columns = g.staged_size
-        self.blocks = self.channels // block
-        self.staged = emit.buffer("staged", (g.batch, self.blocks, rows, columns * block))
+        self.blocks = math.ceil(g.ic * g.groups / block)
+        self.staged = emit.buffer(
+            "staged", (g.batch, self.blocks, g.planes * rows, columns * block)
+        )
 
-    def in_place(self, n: Expr, channel: Expr, row: Expr, column: Expr) -> Expr:
-        """The element at a row and column of the padded input that lie in the input itself."""
+    def in_place(
+        self, n: Expr, channel: Expr, outer: Sequence[Expr], row: Expr, column: Expr
+    ) -> Expr:
+        """The element at a row and column of the padded input that lie in the input itself.
+
+        Args:
+            n: image.
+            channel: over all groups.
+            outer: plane, as a place in the input along each outer axis.
+            row: of the padded plane.
+            column: of the padded plane.
+        """
         top, left = self.geometry.pads
-        return emit.load(self.data, self._place(n, channel, row - top, column - left), self.lanes)
+        y = self._row(outer, row - top, self.geometry.size[0])
+        return emit.load(self.data, self._place(n, channel, y, column - left), self.lanes)
 
-    def copied(self, n: Expr, block: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
-        """The element of the copy at a row and column of the padded input."""
-        return emit.load(self.staged, [n, block, row, column * self.block + c], self.lanes)
+    def copied(
+        self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, place: tuple[Expr, Expr]
+    ) -> Expr:
+        """The element of the copy at a row, and a column and channel of the padded input."""
+        y = self._row(outer, row, self.geometry.staged_size[0])
+        column, c = place
+        return emit.load(self.staged, [n, block, y, column * self.block + c], self.lanes)
 
     def copy(self) -> Stmt:
         """Copy everything, parallel over rows."""
@@ -56,44 +84,65 @@ class Input:
         inside = max(0, min(g.size[1], columns - left))
 
         def row(index: Expr) -> Stmt:
-            n, block, y = emit.split(index, (g.batch, self.blocks, rows))
+            n, block, plane, y = emit.split(index, (g.batch, self.blocks, g.planes, rows))
+            at = [n, block, emit.join((plane, y), (g.planes, rows))]
             copied = emit.sequence(
                 [
-                    *self._blank(n, block, y, 0, left),
-                    self._copy_row(n, block, y, inside),
-                    *self._blank(n, block, y, left + inside, columns - left - inside),
+                    *self._blank(at, 0, left * self.block),
+                    *self._copy_row(at, emit.join((plane, y - top), (g.planes, g.size[0])), inside),
+                    *self._blank(
+                        at, (left + inside) * self.block, (columns - left - inside) * self.block
+                    ),
                 ]
             )
             if top == 0 and rows <= g.size[0]:
                 return copied
-            blank = emit.sequence(self._blank(n, block, y, 0, columns))
+            blank = emit.sequence(self._blank(at, 0, columns * self.block))
             return emit.choose([(tirx.all(y >= top, y < g.size[0] + top), copied)], blank)
 
-        return emit.parallel("row", g.batch * self.blocks * rows, row)
+        return emit.parallel("row", g.batch * self.blocks * g.planes * rows, row)
 
-    def _blank(self, n: Expr, block: Expr, y: Expr, start: int, count: int) -> list[Stmt]:
+    def _blank(self, at: list[Expr], start: Expr, count: int) -> list[Stmt]:
+        """Zeros in a row of the copy."""
         if count <= 0:
             return []
 
         def clear(z: Expr) -> Stmt:
-            return emit.store(self.staged, [n, block, y, start * self.block + z], emit.zero())
+            return emit.store(self.staged, [*at, start + z], emit.zero())
 
-        return [emit.loop("z", count * self.block, clear)]
+        return [emit.loop("z", count, clear)]
 
-    def _copy_row(self, n: Expr, block: Expr, y: Expr, inside: int) -> Stmt:
-        top, left = self.geometry.pads
+    def _copy_row(self, at: list[Expr], y: Expr, inside: int) -> list[Stmt]:
+        """Row ``y`` of the input's tall image."""
+        _, left = self.geometry.pads
+        n, block, _ = at
         size = self.block
+        there = min(size, self.channels * self.repeat)
 
         def element(x: Expr, c: Expr) -> Stmt:
-            value = emit.load(self.data, self._place(n, block * size + c, y - top, x))
-            return emit.store(self.staged, [n, block, y, (x + left) * size + c], value)
+            channel = block * size + c
+            if self.repeat > 1:
+                channel = tirx.floordiv(channel, self.repeat)
+            value = emit.load(self.data, self._place(n, channel, y, x))
+            return emit.store(self.staged, [*at, (x + left) * size + c], value)
 
+        def pixel(x: Expr) -> Stmt:
+            rest = self._blank(at, (x + left) * size + there, size - there)
+            return emit.sequence([emit.loop("c", there, lambda c: element(x, c)), *rest])
+
+        if inside <= 0:
+            return []
         if self.geometry.layout == "NHWC" and size == self.channels:
-            return emit.loop("xc", inside * size, lambda xc: element(0, xc))
-        return emit.loop("x", inside, lambda x: emit.loop("c", size, lambda c: element(x, c)))
+            return [emit.loop("xc", inside * size, lambda xc: element(0, xc))]
+        return [emit.loop("x", inside, pixel)]
+
+    def _row(self, outer: Sequence[Expr], y: Expr, rows: int) -> Expr:
+        """A row of a plane in the tall image."""
+        sizes = [axis.size for axis in self.geometry.outer]
+        return emit.join((*outer, y), (*sizes, rows))
 
     def _place(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
-        """Where an element is, for a channel counted over all groups."""
+        """Where an element of the tall image is, for a channel counted over all groups."""
         layout = self.geometry.layout
         if layout == "NHWC":
             return [n, y, x * self.channels + c]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -91,6 +92,8 @@ class ConvolutionTiling:
         info, geometry = self.info, self.geometry
         positions = geometry.out[0] * geometry.out[1]
         vectors = max(self.vectors)
+        # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
+        # may have no tile with more.
         enough = min(info.vector_registers // 4, positions * vectors)
         return (
             Constraint(
@@ -117,6 +120,16 @@ class ConvolutionTiling:
             ),
         )
 
+    def _registers(self, positions: Any, vectors: Any) -> Any:
+        """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""
+        info = self.info
+        # A broadcast that several vectors multiply with gets a register of its own; one that
+        # a single vector multiplies with is a memory operand where the target has those.
+        broadcast = (vectors > 1) | (not broadcast_is_operand(info))
+        # So is a weight that a single position multiplies with.
+        weights = np.where(info.memory_operands & (positions == 1), 0, vectors)
+        return positions * vectors + weights + broadcast
+
     @property
     def reduced(self) -> int:
         """Input channels that an output adds up."""
@@ -131,33 +144,31 @@ class ConvolutionTiling:
         channels = values["channel_block"].astype(np.float64)
         copy = values["input"] == "copy"
         kh, kw = g.kernel
+        taps, images = g.taps, g.batch * g.out_planes
         positions = rows * columns
         down, across = np.ceil(g.out[0] / rows), np.ceil(g.out[1] / columns)
         blocks = np.ceil(g.oc / (vectors * g.lanes))
-        tasks = g.batch * g.groups * down * across * blocks
+        tasks = images * g.groups * down * across * blocks
         needed = g.out[0] * g.out[1] * g.oc
         staged = g.staged_size
         in_rows = (rows - 1) * g.stride[0] + (kh - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (kw - 1) * g.dilation[1] + 1
-        flop = 2.0 * g.batch * g.groups * needed * self.reduced * kh * kw
-        copied = g.batch * g.groups * g.ic * staged[0] * staged[1] * FLOAT_BYTES / flop
+        flop = 2.0 * images * g.groups * needed * self.reduced * taps
+        staged_bytes = g.planes * g.groups * g.ic * staged[0] * staged[1] * FLOAT_BYTES
+        copied = g.batch * staged_bytes / flop
         fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
         return Estimates(
             accumulators=positions * vectors,
-            # A broadcast that several vectors multiply with gets a register of its own; one that
-            # a single vector multiplies with is a memory operand where the target has those.
-            registers=positions * vectors
-            + vectors
-            + ((vectors > 1) | (not broadcast_is_operand(info))),
+            registers=self._registers(positions, vectors),
             loads_per_fma=(positions + vectors) / (positions * vectors),
             waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
             tasks=tasks,
             imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
-            weight_bytes=kh * kw * self.reduced * vectors * g.lanes * FLOAT_BYTES,
-            input_bytes=in_rows * in_columns * self.reduced * FLOAT_BYTES,
+            weight_bytes=taps * self.reduced * vectors * g.lanes * FLOAT_BYTES,
+            input_bytes=in_rows * in_columns * self.reduced * (taps // (kh * kw)) * FLOAT_BYTES,
             versions=np.where(copy, 1, self._versions[values["tile_columns"]]),
             run=np.where(fused, kw * channels, channels),
-            skipped=np.where(copy, 0.0, self._skipped),
+            skipped=np.where(copy, 1.0 - self._inside, self._skipped),
             copied=np.where(copy, copied, 0.0),
             traffic=self._traffic(values, blocks, down * across) / flop,
         )
@@ -165,24 +176,29 @@ class ConvolutionTiling:
     def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
         """Bytes read again per outer iteration where they are more than half of L2 holds."""
         g, held = self.geometry, self.info.l2_bytes / 2
-        weights = g.groups * g.oc * self.reduced * g.kernel[0] * g.kernel[1] * FLOAT_BYTES
-        inputs: Any = g.groups * g.ic * g.size[0] * g.size[1] * FLOAT_BYTES
+        weights = g.groups * g.oc * self.reduced * g.taps * FLOAT_BYTES
+        inputs: Any = g.groups * g.ic * g.planes * g.size[0] * g.size[1] * FLOAT_BYTES
         if self.reduced < g.ic:
             inputs /= blocks  # each block of channels reads its own
         again_inputs = blocks * inputs * g.batch * (inputs > held)
-        again_weights = positions * weights * g.batch * (weights > held)
+        again_weights = positions * weights * g.batch * g.out_planes * (weights > held)
         return np.where(values["outermost"] == "channels", again_inputs, again_weights)
 
     @property
     def _skipped(self) -> float:
         """Fraction of all taps that fall into the padding."""
         g = self.geometry
-        inside = 1.0
+        inside = self._inside
         for axis in (0, 1):
             at = np.arange(g.out[axis])[:, None] * g.stride[axis] - g.pads[axis]
             taps = at + np.arange(g.kernel[axis]) * g.dilation[axis]
             inside *= float(((taps >= 0) & (taps < g.size[axis])).mean())
         return 1.0 - inside
+
+    @property
+    def _inside(self) -> float:
+        """Fraction of all taps that fall into the input along the outer axes."""
+        return math.prod(axis.inside for axis in self.geometry.outer)
 
     def feature_names(self) -> tuple[str, ...]:
         """Names of the analytical features."""

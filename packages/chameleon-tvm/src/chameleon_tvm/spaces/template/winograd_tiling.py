@@ -29,16 +29,11 @@ INPUT_OPERATIONS = 5.0
 """Vector operations per point of transforming a vector of inputs, loads and stores included."""
 OUTPUT_OPERATIONS = 4.0
 """The same for outputs."""
-L2_VECTOR_CYCLES = 2.6
-"""Multiply-adds in the time that L2 takes, at a sustained rate, to deliver a vector."""
-FLOP_PER_L3_BYTE = 2.0
-"""Operations at full rate in the time that a byte takes to arrive from L3."""
-FLOP_PER_MEMORY_BYTE = 5.0
-"""The same where weights are too many for L3 and come from memory."""
-FLOP_PER_STAGED_L3_BYTE = 2.5
-"""The same for transformed inputs that all panels share: written first, and read by each panel."""
-FLOP_PER_STAGED_MEMORY_BYTE = 15.0
-"""The same where they are too many for L3."""
+STAGED_L3 = 1.25
+"""A byte of transformed inputs that all panels share, written first and read by each panel, takes
+so much longer than one that is only read from L3."""
+STAGED_MEMORY = 3.0
+"""The same where they are too many for L3: a store reads its line first."""
 
 
 def winograd_applies(geometry: Geometry) -> bool:
@@ -49,6 +44,7 @@ def winograd_applies(geometry: Geometry) -> bool:
         and g.stride == (1, 1)
         and g.dilation == (1, 1)
         and g.groups == 1
+        and not g.outer
         and g.layout == g.out_layout == "NHWC"
         and g.ic % g.lanes == 0
         and g.oc % g.lanes == 0
@@ -234,24 +230,28 @@ class WinogradTiling:
 
     def guessed_cost(self, values: Values) -> Numbers:
         """Guessed time over that of the direct convolution at full rate; shape (n,)."""
-        e = self.estimate(values)
+        e, info = self.estimate(values), self.info
         rows = values["winograd_rows"].astype(np.float64)
-        broadcast = 0.5 if broadcast_is_operand(self.info) else 1.0
-        ports = 1.0 / rows + broadcast / values["winograd_vectors"]
+        broadcasts = 1.0 / (info.broadcasts_per_cycle * values["winograd_vectors"])
+        ports = info.fma_per_cycle * (1.0 / (info.loads_per_cycle * rows) + broadcasts)
         # A panel that L1 holds comes from L2 once for all steps of a block.
-        in_l1 = e.panel_bytes <= self.info.l1_bytes / 2
+        in_l1 = e.panel_bytes <= info.l1_bytes / 2
         again = np.where(in_l1, values["winograd_steps"], 1)
-        issue = np.maximum(np.maximum(1.0, ports), L2_VECTOR_CYCLES / (rows * again))
-        issue = issue + 0.01 * e.loads_per_fma + 0.6 / e.accumulators
+        waiting = info.sums_in_flight / e.accumulators
+        issue = np.maximum(np.maximum(1.0, waiting), ports)
+        issue = np.maximum(issue, info.l2_vector_fmas / (rows * again))
+        issue = issue + 0.01 * e.loads_per_fma + 0.6 * info.fma_per_cycle / e.accumulators
         # L2 is for the weights, too, which pass by while a block of tiles is worked on.
-        held = e.workspace_bytes / self.info.l2_bytes
+        held = e.workspace_bytes / info.l2_bytes
         spilled = 0.2 * np.maximum(0.0, held - 0.25) + 0.1 * np.maximum(0.0, held - 0.75)
         loops = e.imbalance * (e.products * issue + e.transforms)
-        far = e.weight_bytes > self.info.l3_bytes / 2
-        memory = np.where(far, FLOP_PER_MEMORY_BYTE, FLOP_PER_L3_BYTE) * e.traffic
+        far = e.weight_bytes > info.l3_bytes / 2
+        from_l3 = info.flop_per_byte(info.l3_bytes_per_cycle)
+        from_memory = info.flop_per_byte(info.memory_bytes_per_cycle)
+        memory = np.where(far, from_memory, from_l3) * e.traffic
         # Transforming all inputs first is a step of its own, whose stores nothing hides.
-        far = e.shared_bytes > self.info.l3_bytes / 2
-        staged = np.where(far, FLOP_PER_STAGED_MEMORY_BYTE, FLOP_PER_STAGED_L3_BYTE) * e.staged
+        far = e.shared_bytes > info.l3_bytes / 2
+        staged = np.where(far, STAGED_MEMORY * from_memory, STAGED_L3 * from_l3) * e.staged
         cost: Numbers = np.maximum(loops, memory) * (1.0 + spilled) + 0.1 * memory + staged
         return cost
 

@@ -20,7 +20,7 @@ class Output:
         spec: the operator, for its epilogue; None for one that has none.
 
     Attributes:
-        out: the function's parameter.
+        out: the function's parameter; planes of outer axes lie below each other.
         block: output channels of a tile.
         channels: output channels of a group, at least ``block`` (the rest is not written).
         finish: the epilogue.
@@ -32,7 +32,9 @@ class Output:
         self.tile = tile
         self.block = tile.vectors * g.lanes
         self.channels = max(g.oc, self.block)
-        shape = physical_shape((g.batch, g.oc * g.groups, *g.out), g.out_layout)
+        height, width = g.out
+        image = (g.batch, g.oc * g.groups, g.out_planes * height, width)
+        shape = physical_shape(image, g.out_layout)
         self.out = emit.buffer("out", shape)
         self.finish = Finish(spec, g.groups * self.channels, shape)
 
@@ -96,7 +98,8 @@ class Output:
     def _place(self, at: Place, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
         """Where an element of a tile is, for a channel of the tile's group."""
         g = self.geometry
-        n, y, x = at.n, at.y + yi, at.x + xi
+        outs = [axis.out for axis in g.outer]
+        n, y, x = at.n, emit.join((*at.outer, at.y + yi), (*outs, g.out[0])), at.x + xi
         channel = at.group * g.oc + o
         if g.out_layout == "NHWC":
             return [n, y, x, channel]

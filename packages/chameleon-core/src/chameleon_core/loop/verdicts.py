@@ -1,0 +1,121 @@
+"""Sentences about a result: what it was to reach and does not, and who is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from chameleon_core.pages import in_seconds
+from chameleon_core.pipeline.schema import Requirement
+
+if TYPE_CHECKING:
+    from chameleon_core.loop.result import NetworkResult, OperatorResult
+
+_BLAMED = 3
+"""Kernels that are named where a network is slow."""
+
+_WORTH_NAMING = 0.02
+"""A kernel with a smaller share of the network is not to blame for what it takes."""
+
+
+def missed(
+    require: Requirement, operators: Sequence[OperatorResult], network: NetworkResult
+) -> list[str]:
+    """A sentence for each operator that misses a requirement, and one for the network.
+
+    Args:
+        require: what was asked for.
+        operators: the run's.
+        network: what was made of them.
+    """
+    sentences = []
+    if require.network_ratio is not None:
+        sentences += _network_missed(require.network_ratio, network)
+    if require.min_ratio is None or require.against is None:
+        return sentences
+    asked = f"{require.min_ratio:g} times the speed of {require.against}"
+    for operator in operators:
+        other, tuned = operator.seconds_of(require.against), operator.tuned_seconds
+        if not (other and tuned):
+            sentences.append(f"{operator.name}: {asked} was asked for, but not both have times")
+        elif other / tuned < require.min_ratio:
+            sentences.append(f"{operator.name}: {other / tuned:.3f} instead of {asked}")
+    return sentences
+
+
+def _network_missed(asked: float, network: NetworkResult) -> list[str]:
+    words = f"{asked:g} times the speed of the fastest rival"
+    if network.ratio is None:
+        return [f"network: {words} was asked for, but it was compared with none"]
+    if network.ratio < asked:
+        return [f"network: {network.ratio:.3f} instead of {words}"]
+    return []
+
+
+def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str | None:
+    """That a network is slower than the fastest of its rivals, by how much, and where the time is.
+
+    Args:
+        network: the network.
+        operators: the run's, whose times alone stand beside those in the network.
+
+    Returns:
+        A sentence or two; None where nothing that was timed is faster.
+    """
+    if network.ratio is None or network.ratio >= 1.0 or network.latency_seconds is None:
+        return None
+    name, seconds = min(network.rivals.items(), key=lambda pair: pair[1])
+    told = (
+        f"the network is slower than {name}: {in_seconds(network.latency_seconds)} against "
+        f"{in_seconds(seconds)}, {network.ratio:.2f} times its speed"
+    )
+    blamed = _blamed(network, operators)
+    return f"{told}. Most of its time goes to {'; '.join(blamed)}" if blamed else told
+
+
+def _blamed(network: NetworkResult, operators: Sequence[OperatorResult]) -> list[str]:
+    """The largest kernels, those that nobody tuned first, with what each takes."""
+    total = sum(kernel["seconds"] for kernel in network.kernels)
+    unmeasured = {one["name"]: one["kernel"] for one in network.unmeasured}
+    large = [one for one in network.kernels if one["seconds"] >= _WORTH_NAMING * total]
+    ordered = sorted(
+        large, key=lambda one: (one["tuned"] and one["name"] not in unmeasured, -one["seconds"])
+    )
+    alone = {one.name: one.tuned_seconds or one.search_seconds for one in operators}
+    return [_described(one, total, unmeasured, alone) for one in ordered[:_BLAMED]]
+
+
+def _described(
+    kernel: Mapping[str, Any],
+    total: float,
+    unmeasured: Mapping[str, str],
+    alone: Mapping[str, float | None],
+) -> str:
+    name, seconds = str(kernel["name"]), kernel["seconds"]
+    share = f"{in_seconds(seconds)} ({seconds / total:.0%})"
+    if name in unmeasured:
+        return f"{name}, never measured, {share}"
+    if not kernel["tuned"]:
+        return f"{name}, not tuned, {share}"
+    best = alone.get(name)
+    beside = "" if best is None else f", {in_seconds(best * kernel['calls'])} alone"
+    return f"{name}, {share}{beside}"
+
+
+def unmeasured_lines(network: NetworkResult) -> list[str]:
+    """Which kernels of a network were never measured, one line for each kind and reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in network.unmeasured:
+        found.setdefault((one["kernel"], one["because"]), []).append(one["name"])
+    return [
+        f"not measured, delivered with the {kernel} ({because}): {', '.join(names)}"
+        for (kernel, because), names in found.items()
+    ]
+
+
+def left_out_lines(network: NetworkResult) -> list[str]:
+    """What a network was not compared with, and why, a line each."""
+    return [f"{name} left out: {why}" for name, why in network.left_out.items()]
+
+
+__all__ = ["left_out_lines", "missed", "slower", "unmeasured_lines"]

@@ -1,0 +1,136 @@
+"""Measures what a CPU's caches and units do together: its peak, and its memory's bandwidth."""
+
+from __future__ import annotations
+
+import os
+
+import attrs
+import numpy as np
+
+from chameleon_tvm.cpus.description import TargetInfo
+from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.template import emit
+
+_FMA_ITERATIONS = 20_000
+_TIMES_L3 = 4
+_LEAST_BYTES = 256 << 20
+_STREAMS = 8
+_REPEATS = 10
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    """What was measured, all cores at work.
+
+    Attributes:
+        flops: multiplications and additions of float32 per second.
+        memory_bytes: read from memory per second.
+        memory_rate: bytes read per core in a cycle, the cycle being what the peak takes for the
+            multiply-adds that the description says the core starts in one.
+    """
+
+    flops: float
+    memory_bytes: float
+    memory_rate: float
+
+
+def measure(target: str, info: TargetInfo) -> Measured:
+    """Measure this machine's CPU: the best of some repeats, a few seconds in all.
+
+    Args:
+        target: the canonical target, which is this machine.
+        info: its description.
+    """
+    tvm.get_global_func("runtime.config_threadpool")(1, info.cores)
+    lanes = info.lanes("float32")
+    chains = info.vector_registers - 4
+    per_run = 2.0 * info.cores * chains * lanes * _FMA_ITERATIONS
+    flops = per_run / _best(_multiply_adds(info.cores, chains, lanes), target)
+    size = _stream_bytes(info)
+    rows = size // (4 * info.cores * _STREAMS * lanes)
+    read = 4.0 * info.cores * rows * _STREAMS * lanes
+    memory_bytes = read / _best(_reading(info.cores, rows, lanes), target)
+    cycles = flops / (2.0 * lanes * info.fma_per_cycle)
+    return Measured(flops=flops, memory_bytes=memory_bytes, memory_rate=memory_bytes / cycles)
+
+
+def _best(program: Program, target: str) -> float:
+    return min(TVMKernel(program, target).repeats(1, _REPEATS))
+
+
+def _stream_bytes(info: TargetInfo) -> int:
+    """Far more than the last-level cache holds, and at most a quarter of the memory."""
+    wanted = max(_LEAST_BYTES, _TIMES_L3 * info.l3_bytes)
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return wanted
+    return min(wanted, memory // 4)
+
+
+def _multiply_adds(cores: int, chains: int, lanes: int) -> Program:
+    """Independent chains of ``x = x * a + b``, each in a register, on every core."""
+    factors = emit.buffer("factors", (2, lanes))
+    out = emit.buffer("out", (cores, chains, lanes))
+
+    def core(number: emit.Expr) -> emit.Stmt:
+        sums = emit.registers(chains, lanes)
+        scale, added = (emit.load(factors, [row, 0], lanes) for row in (0, 1))
+
+        def step(_: emit.Expr) -> emit.Stmt:
+            return emit.sequence(
+                [
+                    emit.store(one, [0], emit.load(one, [0], lanes) * scale + added, lanes)
+                    for one in sums
+                ]
+            )
+
+        return _around(number, sums, emit.loop("i", _FMA_ITERATIONS, step), out, lanes)
+
+    values = np.stack([np.full(lanes, 0.5), np.ones(lanes)]).astype(np.float32)
+    return Program(
+        function=emit.function([factors, out], emit.parallel("core", cores, core)),
+        inputs=[values],
+        plain_loops=True,
+    )
+
+
+def _reading(cores: int, rows: int, lanes: int) -> Program:
+    """Every core adds up a part of an array, which memory sends once."""
+    data = emit.buffer("data", (cores, rows, _STREAMS * lanes))
+    out = emit.buffer("out", (cores, _STREAMS, lanes))
+
+    def core(number: emit.Expr) -> emit.Stmt:
+        sums = emit.registers(_STREAMS, lanes)
+
+        def step(row: emit.Expr) -> emit.Stmt:
+            added = []
+            for stream, one in enumerate(sums):
+                value = emit.load(data, [number, row, stream * lanes], lanes)
+                added.append(emit.store(one, [0], emit.load(one, [0], lanes) + value, lanes))
+            return emit.sequence(added)
+
+        return _around(number, sums, emit.loop("row", rows, step), out, lanes)
+
+    return Program(
+        function=emit.function([data, out], emit.parallel("core", cores, core)),
+        inputs=[np.ones((cores, rows, _STREAMS * lanes), np.float32)],
+        plain_loops=True,
+    )
+
+
+def _around(
+    number: emit.Expr,
+    sums: tuple[tirx.Buffer, ...],
+    loop: emit.Stmt,
+    out: tirx.Buffer,
+    lanes: int,
+) -> emit.Stmt:
+    """Sums cleared before a loop, and stored after it so that nobody leaves it out."""
+    clear = [emit.store(one, [0], emit.zero(lanes), lanes) for one in sums]
+    keep = [
+        emit.store(out, [number, place, 0], emit.load(one, [0], lanes), lanes)
+        for place, one in enumerate(sums)
+    ]
+    return emit.local(sums, emit.sequence([*clear, loop, *keep]))

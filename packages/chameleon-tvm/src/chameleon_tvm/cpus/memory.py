@@ -1,0 +1,70 @@
+"""The memory bandwidth of this machine's CPU, kept once it was measured.
+
+A run depends on it: first guesses are ordered by it. So nothing measures it on the way; the user
+does, once, and the file is read ever after. Where there is none, the usual rate of the core counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.processor import this_processor
+
+
+def kept_file() -> Path:
+    """Where measured rates are: in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
+    return Path(base, "chameleon", "cpu.json")
+
+
+def kept_memory_rate(mcpu: str, cores: int) -> float | None:
+    """The rate that was measured for this processor.
+
+    Args:
+        mcpu: LLVM's name of it.
+        cores: that were at work.
+
+    Returns:
+        Bytes per cycle and core, or None where it was not measured.
+    """
+    found = _read().get(_key(mcpu, cores))
+    return float(found) if isinstance(found, int | float) and found > 0 else None
+
+
+def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
+    """Keep a rate for this processor in place of an earlier one.
+
+    Args:
+        mcpu: LLVM's name of it.
+        cores: that were at work.
+        rate: bytes per cycle and core.
+
+    Returns:
+        The file it is in.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = kept_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    values = {**_read(), _key(mcpu, cores): rate}
+    part.write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    part.replace(file)
+    return file
+
+
+def _read() -> dict[str, Any]:
+    try:
+        values = json.loads(kept_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _key(mcpu: str, cores: int) -> str:
+    processor = this_processor()
+    return f"{processor.name if processor else ''} ({mcpu}), {cores} cores"

@@ -1,0 +1,77 @@
+"""TVM's importer of ONNX graphs, with the node of what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+from chameleon_tvm.frontends.words import WAY_OUT, first_line
+from chameleon_tvm.graph.relaxed import relax
+
+
+def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, str]]:
+    """An ONNX model as a Relax module with constant weights.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+        shapes: of inputs that it leaves open, by name.
+
+    Returns:
+        The module, and for the name of each variable in it the node that it is of.
+
+    Raises:
+        ConfigError: a node cannot be read; names it.
+    """
+    given = {name: list(shape) for name, shape in shapes.items()}
+    importer = _Importer(given or None, "float32")
+    opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
+    # It prints what it is amid where something fails.
+    with contextlib.redirect_stdout(io.StringIO()):
+        return importer.from_onnx(model.graph, opset), importer.places
+
+
+class _Importer(ONNXGraphImporter):  # type: ignore[misc] - TVM has no types
+    """Remembers which node each variable is of."""
+
+    def __init__(self, *options: Any) -> None:
+        super().__init__(*options)
+        self.places: dict[str, str] = {}
+
+    def _construct_nodes(self, graph: Any) -> None:
+        super()._construct_nodes(graph)
+        for node in graph.node:
+            for output in node.output:
+                value = self._nodes.get(output)
+                if isinstance(value, relax.Var):
+                    self.places.setdefault(str(value.name), _place(node.name, node.op_type))
+
+    def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
+        name = attrs.get("tvm_custom", {}).get("name", "")
+        try:
+            return super()._convert_operator(op_name, inputs, attrs, opset)
+        except Exception as error:
+            raise ConfigError(
+                f"{_place(name, op_name)} cannot be compiled: {first_line(error)}", hint=WAY_OUT
+            ) from error
+
+    def _check_for_unsupported_ops(self, graph: Any) -> None:
+        """See the base class, whose message names kinds of operators only."""
+        try:
+            super()._check_for_unsupported_ops(graph)
+        except Exception as error:
+            lacking = [
+                _place(node.name, node.op_type)
+                for node in graph.node
+                if node.op_type in str(error).partition(":")[2].replace(",", " ").split()
+            ]
+            what = ", ".join(dict.fromkeys(lacking)) or first_line(error)
+            raise ConfigError(f"the compiler has no operator for {what}", hint=WAY_OUT) from error
+
+
+def _place(name: str, kind: str) -> str:
+    return f"node {name!r} ({kind})" if name else f"a node {kind}"

@@ -1,0 +1,135 @@
+"""Operators of torch that are written with others before TVM reads a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten
+
+
+def decomposed(program: Any) -> Any:
+    """The program in torch's core operators, and in fewer of them than that where TVM lacks one.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``.
+    """
+    if _sparse(program):
+        return program  # torch cannot decompose it; TVM reads some operators as they are
+    table = torch.export.default_decompositions()
+    table.update(DECOMPOSITIONS)
+    return program.run_decompositions(table)
+
+
+def _sparse(program: Any) -> bool:
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    return any(getattr(one, "layout", torch.strided) != torch.strided for one in tensors)
+
+
+def _trilinear(  # noqa: PLR0917 - the operator's signature
+    one: Any,
+    two: Any,
+    three: Any,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sums: list[int],
+    _unroll: int = 1,
+) -> Any:
+    for places, which in ((expand1, 0), (expand2, 1), (expand3, 2)):
+        for place in places:
+            one, two, three = (
+                value.unsqueeze(place) if turn == which else value
+                for turn, value in enumerate((one, two, three))
+            )
+    return (one * two * three).sum(sums)
+
+
+def _rrelu(
+    x: Any,
+    noise: Any,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    _training: bool = False,
+    _generator: Any = None,
+) -> Any:
+    """In evaluation the slope is the mean of its bounds."""
+    return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
+
+
+def _variance_and_mean(
+    x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    dims = list(range(x.ndim)) if dim is None else dim
+    return (
+        _ATEN.var.correction(x, dims, correction=correction, keepdim=keepdim),
+        _ATEN.mean.dim(x, dims, keepdim),
+    )
+
+
+def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
+    apart = (one.unsqueeze(-2) - two.unsqueeze(-3)).abs()
+    if p == 2.0:  # noqa: PLR2004 - Euclid's
+        return (apart * apart).sum(-1).sqrt()
+    if math.isinf(p):
+        return apart.amax(-1)
+    return apart.pow(p).sum(-1).pow(1 / p)
+
+
+def _windows(x: Any, dimension: int, size: int, step: int) -> Any:
+    """``Tensor.unfold``: windows along an axis, in a last one."""
+    dimension %= x.ndim
+    count = (x.shape[dimension] - size) // step + 1
+    starts = torch.arange(count, device=x.device) * step
+    places = (starts[:, None] + torch.arange(size, device=x.device)).reshape(-1)
+    parts = x.index_select(dimension, places)
+    shape = (*x.shape[:dimension], count, size, *x.shape[dimension + 1 :])
+    return parts.reshape(shape).movedim(dimension + 1, -1)
+
+
+def _largest_of_windows(x: Any, size: list[int]) -> Any:
+    """``adaptive_max_pool2d`` by its definition; the indices are not computed."""
+    for axis, count in zip((-2, -1), size, strict=True):
+        extent = x.shape[axis]
+        parts = [
+            x.narrow(axis, (place * extent) // count, _width(place, extent, count)).amax(
+                axis, keepdim=True
+            )
+            for place in range(count)
+        ]
+        x = parts[0] if count == 1 else torch.cat(parts, axis)
+    return x, torch.empty_like(x, dtype=torch.int64)
+
+
+def _width(place: int, extent: int, count: int) -> int:
+    """Elements of a window of adaptive pooling."""
+    return -((-(place + 1) * extent) // count) - (place * extent) // count
+
+
+def _selu(x: Any) -> Any:
+    """Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2."""
+    alpha, scale = 1.6732632423543772, 1.0507009873554805
+    return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
+
+
+def _any(x: Any) -> Any:
+    return _ATEN.any.dim(x.reshape(-1), 0)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
+    _ATEN.rrelu_with_noise_functional.default: _rrelu,
+    _ATEN.var_mean.correction: _variance_and_mean,
+    _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
+    _ATEN.unfold.default: _windows,
+    _ATEN.adaptive_max_pool2d.default: _largest_of_windows,
+    _ATEN.any.default: _any,
+    _ATEN.selu.default: _selu,
+    _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
+    _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
+    _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
+}
+"""By operator; torch functions, traced in its place."""

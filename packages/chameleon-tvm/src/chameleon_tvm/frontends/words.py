@@ -1,0 +1,16 @@
+"""Errors of libraries in a few words."""
+
+from __future__ import annotations
+
+WAY_OUT = (
+    "Write that part of the network with other operators, or tune its operators one by one under "
+    "`model: {operators: [...]}`."
+)
+"""What to do about an operator that cannot be compiled."""
+
+
+def first_line(error: BaseException) -> str:
+    """An error's kind and the first line of what it says."""
+    text = str(error).strip()
+    kind = type(error).__name__
+    return f"{kind}: {text.splitlines()[0][:300]}" if text else kind

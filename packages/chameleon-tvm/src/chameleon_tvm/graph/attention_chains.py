@@ -1,0 +1,395 @@
+"""Attention in a network: products of queries and keys, their softmax, and what it weights."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.graph.attention_scores import Mask, Scores, ScoresFinder
+from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.strided import View, contiguous, step_of, view_of_all, views_of
+from chameleon_tvm.operators.attention_specs import KEY_LAYOUTS, TOKENS_INSIDE, ordered
+from chameleon_tvm.operators.specs import AttentionSpec
+
+_SURELY_HIDES = -1e9
+"""A mask of at most this hides a key, whatever its score."""
+_RANK = 4
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class AttentionMatch:
+    """Attention found in a graph.
+
+    Attributes:
+        spec: what a kernel computes; unnamed.
+        inputs: expressions of the graph it reads, in the operator's order.
+        members: the variables that the kernel replaces, in the graph's order.
+    """
+
+    spec: AttentionSpec
+    inputs: tuple[Any, ...]
+    members: tuple[Any, ...]
+
+
+def attentions_of(
+    bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
+) -> list[AttentionMatch]:
+    """Every attention of a network, in its order.
+
+    Args:
+        bindings: of the network's function, in order.
+        values: what variables are bound to.
+        users: the bindings that read a variable; None stands for the function's result.
+    """
+    finder = _Finder(bindings, values, users)
+    return [match for binding in bindings if (match := finder.match(binding)) is not None]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Stored:
+    """Queries, keys or values as a kernel may read them."""
+
+    source: Any
+    layout: str
+    heads: int
+    factor: float
+
+
+class _Finder:
+    def __init__(
+        self,
+        bindings: Sequence[Any],
+        values: Mapping[Any, Any],
+        users: Mapping[Any, Sequence[Any]],
+    ) -> None:
+        self._values = values
+        self._users = users
+        self._order = {binding.var: place for place, binding in enumerate(bindings)}
+        self._scores = ScoresFinder(values)
+
+    def match(self, binding: Any) -> AttentionMatch | None:
+        """The attention whose product of powers and values a binding is; None for others."""
+        call = binding.value
+        if not _is_product(call):
+            return None
+        scores = self._scores.of_powers(call.args[0])
+        if scores is None or not _is_product(self._values[scores.product]):
+            return None
+        shape = self._four(scores)
+        if math.prod(shape) != math.prod(shape_of(scores.product)):
+            return None  # one side of the product is broadcast, or scores are
+        output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
+        members = {*scores.members, binding.var, *after}
+        if not self._only_read_by(members, output):
+            return None
+        masks = [_Masking.of(mask, shape) for mask in scores.masks]
+        if any(mask is None for mask in masks):
+            return None
+        masking = functools.reduce(_Masking.__add__, [m for m in masks if m is not None], _NONE)
+        parts = self._parts(scores, call, shape)
+        if parts is None:
+            return None
+        spec, inputs = parts
+        spec = attrs.evolve(spec, output_layout=layout, causal=masking.causal, mask=masking.shape)
+        return AttentionMatch(
+            spec=spec,
+            inputs=(*inputs, *masking.inputs),
+            members=tuple(sorted(members, key=self._order.__getitem__)),
+        )
+
+    def _four(self, scores: Scores) -> tuple[int, int, int, int]:
+        """Shape (batch, heads, queries, keys) of scores, of which both may be one axis."""
+        batch, heads, queries, keys = _four(scores.shape)
+        if len(scores.shape) < _RANK:
+            left = self._values[scores.product].args[0]
+            for view in views_of(left, self._values):
+                parts = view.axes[0] if len(view.axes) == len(scores.shape) else ()
+                if len(parts) == 2:  # noqa: PLR2004 - samples apart, with the heads of one between
+                    batch, heads = (extent for extent, _ in parts)
+                    break
+        return (batch, heads, queries, keys)
+
+    def _only_read_by(self, members: set[Any], output: Any) -> bool:
+        """Whether nothing else reads what the kernel does not store."""
+        return all(
+            user is not None and user.var in members
+            for member in members
+            if not member.same_as(output)
+            for user in self._users[member]
+        )
+
+    def _output(self, product: Any, shape: tuple[int, ...]) -> tuple[Any, str, list[Any]]:
+        """The last rearrangement of the output that a layout of ours is, and those on the way."""
+        view = view_of_all(product).reshaped(shape)
+        if view is None:
+            return product, TOKENS_INSIDE[0], []
+        wanted = {
+            _memory(view.permuted(["BHSD".index(axis) for axis in layout])): layout
+            for layout in reversed(TOKENS_INSIDE)
+        }
+        found = product, TOKENS_INSIDE[0], 0
+        passed: list[Any] = []
+        current: View | None = view_of_all(product)
+        variable = product
+        while current is not None:
+            users = self._users[variable]
+            if len(users) != 1 or users[0] is None:
+                break
+            step = step_of(users[0].value, self._values)
+            if step is None or not step[0].same_as(variable):
+                break
+            current = step[1](current)
+            variable = users[0].var
+            passed.append(variable)
+            layout = None
+            if current is not None and current.factor == 1.0:
+                layout = wanted.get(_memory(current))
+            if layout is not None:
+                found = variable, layout, len(passed)
+        output, layout, count = found
+        return output, layout, passed[:count]
+
+    def _parts(
+        self, scores: Scores, mixed: Any, shape: tuple[int, ...]
+    ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
+        """The operator without mask and output, and the arrays it reads."""
+        product = self._values[scores.product]
+        left, right = product.args
+        features, out_features = shape_of(left)[-1], shape_of(mixed)[-1]
+        query = (*shape[:3], features)
+        transposed = (*shape[:2], features, shape[3])
+        value = (*shape[:2], shape[3], out_features)
+        views = (
+            self._views(left, product, query),
+            [one.permuted((0, 1, 3, 2)) for one in self._views(right, product, transposed)],
+            [one for one in self._views(mixed.args[1], mixed, value) if one.factor == 1.0],
+        )
+        return _packed(views, scores) or _apart(views, scores)
+
+    def _views(self, tensor: Any, product: Any, shape: tuple[int, ...]) -> list[View]:
+        """A side of a product as views of this shape."""
+        batch = (*shape_of(product)[:-2], *shape_of(tensor)[-2:])
+        found = (view.broadcast(batch).reshaped(shape) for view in views_of(tensor, self._values))
+        return [view for view in found if view is not None]
+
+
+def _packed(
+    views: Sequence[Sequence[View]], scores: Scores
+) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
+    """The operator where one array holds query, key and value, heads after heads."""
+    for query in views[0]:
+        same = [[one for one in part if one.source.same_as(query.source)] for part in views[1:]]
+        for key in same[0]:
+            shared = _heads(key)
+            batch, heads, tokens, features = query.shape
+            if shared is None or key.shape[2:] != (tokens, features):
+                continue
+            everything = (batch, tokens, heads + 2 * shared, features)
+            if math.prod(shape_of(query.source)) != math.prod(everything):
+                continue
+            strides = contiguous(everything)
+            firsts = (0, heads, heads + shared)
+            for value in same[1]:
+                fits = value.shape == key.shape and all(
+                    _heads(part) == count
+                    and part.offset == first * features
+                    and _strided(part, [strides["BSHD".index(axis)] for axis in "BHSD"])
+                    for part, first, count in zip(
+                        (query, key, value), firsts, (heads, shared, shared), strict=True
+                    )
+                )
+                if fits:
+                    one = _Stored(source=None, layout="BSHD", heads=shared, factor=1.0)
+                    spec = _spec((query, key, value), (one, one, one), scores, packed=True)
+                    return spec, (query.source,)
+    return None
+
+
+def _apart(
+    views: Sequence[Sequence[View]], scores: Scores
+) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
+    """The operator where query, key and value are arrays of their own."""
+    queries = list(_stored(views[0], TOKENS_INSIDE, shared=False))
+    for key_view, key in _stored(views[1], KEY_LAYOUTS):
+        for value_view, value in _stored(views[2], TOKENS_INSIDE):
+            if not queries or key.heads != value.heads:
+                continue
+            query_view, query = queries[0]
+            parts = (query, key, value)
+            spec = _spec((query_view, key_view, value_view), parts, scores, packed=False)
+            return spec, tuple(part.source for part in parts)
+    return None
+
+
+def _spec(
+    views: Sequence[View], parts: Sequence[_Stored], scores: Scores, *, packed: bool
+) -> AttentionSpec:
+    query, key, value = views
+    shared = parts[1].heads
+    layouts = [part.layout for part in parts]
+    return AttentionSpec(
+        query=query.shape,
+        key=(key.shape[0], shared, *key.shape[2:]),
+        value=(value.shape[0], shared, *value.shape[2:]),
+        scale=scores.factor * query.factor * key.factor,
+        query_layout=layouts[0],
+        key_layout=layouts[1],
+        value_layout=layouts[2],
+        packed=packed,
+    )
+
+
+def _stored(
+    views: Sequence[View], layouts: Sequence[str], *, shared: bool = True
+) -> Iterator[tuple[View, _Stored]]:
+    """Views that are whole arrays in one of the layouts."""
+    for view in views:
+        heads = _heads(view)
+        if heads is None or view.offset or (heads != view.shape[1] and not shared):
+            continue
+        shape = (view.shape[0], heads, *view.shape[2:])
+        if math.prod(shape) != math.prod(shape_of(view.source)):
+            continue
+        for layout in layouts:
+            strides = contiguous(ordered(shape, layout))
+            if _strided(view, [strides[layout.index(axis)] for axis in "BHSD"]):
+                yield (
+                    view,
+                    _Stored(source=view.source, layout=layout, heads=heads, factor=view.factor),
+                )
+                break
+
+
+def _heads(view: View) -> int | None:
+    """How many heads a view has in memory, each of which as many neighbours may share."""
+    axis = view.axes[1]
+    if not axis:
+        return 1
+    if axis[-1][1] == 0:
+        return 1 if len(axis) == 1 else (axis[0][0] if len(axis) == 2 else None)  # noqa: PLR2004
+    return axis[0][0] if len(axis) == 1 else None
+
+
+def _strided(view: View, strides: Sequence[int]) -> bool:
+    """Whether axes have these strides; heads that are shared aside."""
+    for place, (axis, stride) in enumerate(zip(view.axes, strides, strict=True)):
+        parts = axis[:-1] if place == 1 and axis and axis[-1][1] == 0 else axis
+        if len(parts) > 1 or (parts and parts[0][1] != stride):
+            return False
+    return True
+
+
+def _memory(view: View) -> tuple[tuple[int, int], ...]:
+    """The order in which a view walks through memory, whatever its shape."""
+    flat = view.reshaped((math.prod(view.shape),))
+    return flat.axes[0] if flat is not None else tuple(p for axis in view.axes for p in axis)
+
+
+def _is_product(call: Any) -> bool:
+    return (
+        isinstance(call, relax.Call)
+        and isinstance(call.op, tvm.ir.Op)
+        and str(call.op.name) == "relax.matmul"
+        and str(call.ty.dtype) == str(call.args[0].ty.dtype) == "float32"
+        and min(len(shape_of(one)) for one in call.args) > 2  # noqa: PLR2004
+    )
+
+
+def _four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Scores' shape as (batch, heads, queries, keys)."""
+    padded = (*(1,) * (_RANK - len(shape)), *shape)
+    *batch, heads, queries, keys = padded
+    return (math.prod(batch), heads, queries, keys)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Masking:
+    """What all masks together add to scores, with axes (batch, heads, queries, keys)."""
+
+    constant: NDArray[Any] | None = None
+    computed: Any = None
+    computed_shape: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, mask: Mask, scores: tuple[int, ...]) -> _Masking | None:
+        """A mask with the axes of the scores; None where it has none of these shapes."""
+        shape = _mask_shape(mask, scores)
+        if shape is None:
+            return None
+        if isinstance(mask.value, np.ndarray):
+            return cls(constant=mask.value.reshape(shape))
+        value = mask.value if mask.shape == shape else relax.op.reshape(mask.value, list(shape))
+        return cls(computed=value, computed_shape=shape)
+
+    def __add__(self, other: _Masking) -> _Masking:
+        constants = [one for one in (self.constant, other.constant) if one is not None]
+        computed = [one for one in (self, other) if one.computed is not None]
+        value = computed[0].computed if computed else None
+        shape = computed[0].computed_shape if computed else ()
+        for one in computed[1:]:
+            value = relax.op.add(value, one.computed)
+            shape = tuple(np.broadcast_shapes(shape, one.computed_shape))
+        return _Masking(
+            constant=functools.reduce(np.add, constants) if constants else None,
+            computed=value,
+            computed_shape=shape,
+        )
+
+    @property
+    def causal(self) -> bool:
+        """Whether the mask does nothing but hide later keys."""
+        if self.constant is None or self.computed is not None:
+            return False
+        seen = np.tri(*self.constant.shape[2:], dtype=np.bool_)
+        later = self.constant[..., ~seen]
+        return bool(
+            later.size and (later <= _SURELY_HIDES).all() and not self.constant[..., seen].any()
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the input there is to add; empty for none."""
+        if self.computed is not None:
+            constant = () if self.constant is None else self.constant.shape
+            return tuple(np.broadcast_shapes(self.computed_shape, constant))
+        if self.constant is None or self.causal or not self.constant.any():
+            return ()
+        return self.constant.shape
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The expression to add, if any."""
+        if not self.shape:
+            return ()
+        if self.constant is None:
+            return (self.computed,)
+        constant = relax.const(np.ascontiguousarray(self.constant, np.float32))
+        return (constant if self.computed is None else relax.op.add(self.computed, constant),)
+
+
+_NONE = _Masking()
+
+
+def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:
+    """A mask's shape with the axes (batch, heads, queries, keys) of the scores."""
+    rank = len(mask.scores)
+    shape = (*(1,) * (rank - len(mask.shape)), *mask.shape)
+    leading, whole = shape[:-2], mask.scores[:-2]
+    last = shape[-2:]
+    if math.prod(leading) == 1:
+        return (1, 1, *last)
+    if leading == whole:
+        return (*scores[:2], *last)
+    if rank < _RANK or _four(mask.scores) != scores:
+        return None
+    *batch, heads = leading
+    if math.prod(batch) == 1 or tuple(batch) == tuple(whole[:-1]):
+        return (math.prod(batch), heads, *last)
+    return None

@@ -1,0 +1,121 @@
+"""A network tried before anything is tuned, in a process that the compiler may take down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from chameleon_core.errors import ConfigError, TargetError
+
+from chameleon_tvm.frontends.words import WAY_OUT
+from chameleon_tvm.graph.processes import frontend_request
+
+if TYPE_CHECKING:
+    from chameleon_tvm.frontends.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+_LIMIT_SECONDS = 600.0
+"""For networks of many gigabytes on a busy machine."""
+
+
+def tried(
+    frontend: NetworkFrontend, layouts: Sequence[str], target: str, threads: int
+) -> dict[str, Any]:
+    """The first layout that a network can be delivered in.
+
+    Args:
+        frontend: the network.
+        layouts: to try, in order.
+        target: the resolved target.
+        threads: that kernels are measured with.
+
+    Returns:
+        As ``examine.examined``, with a sentence ``summary``.
+
+    Raises:
+        ConfigError: there is none; names the operator, its place and a way out.
+        TargetError: it is not for this machine.
+    """
+    crashed: dict[str, str] = {}
+    left = list(layouts)
+    while left:
+        answer = _asked(frontend, left, target, threads)
+        if "crash" not in answer:
+            break
+        crashed[left.pop(0)] = answer["crash"]
+    else:
+        raise ConfigError(
+            "the network cannot be compiled: "
+            + "; ".join(f"in {layout} {what}" for layout, what in crashed.items()),
+            hint=WAY_OUT,
+        )
+    if "problem" in answer:
+        kind = TargetError if answer.get("target") else ConfigError
+        raise kind(answer["problem"], hint=answer["hint"])
+    found = {**answer, "refused": {**crashed, **answer["refused"]}}
+    return {**found, "summary": _summary(found)}
+
+
+def _asked(
+    frontend: NetworkFrontend, layouts: Sequence[str], target: str, threads: int
+) -> dict[str, Any]:
+    """The answer of a process; how it ended, under ``crash``, where it gave none."""
+    request = {
+        **frontend_request(frontend),
+        "layouts": list(layouts),
+        "target": target,
+        "threads": threads,
+    }
+    count = str(threads)
+    threading = {"TVM_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+    with tempfile.TemporaryFile() as told:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "chameleon_tvm.graph.examine"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=told,
+            env={**os.environ, **threading},
+        )
+        try:
+            given = json.dumps(request).encode() + b"\n"
+            assert process.stdin is not None  # noqa: S101 - it is a pipe
+            process.stdin.write(given)
+            process.stdin.flush()
+            frontend.read_ahead()
+            answer, _ = process.communicate(timeout=_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return {"crash": f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"}
+        finally:
+            process.kill()
+            process.wait()
+        told.seek(0)
+        log.debug("network_examined", log=told.read().decode(errors="replace")[-4000:])
+    if answer:
+        found: dict[str, Any] = json.loads(answer)
+        return found
+    status = process.returncode
+    how = signal.Signals(-status).name if status < 0 else f"status {status}"
+    return {"crash": f"the compiler ended with {how}"}
+
+
+def _summary(found: dict[str, Any]) -> str:
+    error = found.get("max_relative_error")
+    agrees = (
+        "it compiles"
+        if error is None
+        else f"it compiles, and agrees with {found['reference']} (error {error:.0e})"
+    )
+    return "; ".join(
+        [
+            f"{agrees} in {found['layout']}",
+            *(f"not in {layout}: {problem}" for layout, problem in found["refused"].items()),
+        ]
+    )

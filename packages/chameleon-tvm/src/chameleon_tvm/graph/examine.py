@@ -1,0 +1,149 @@
+"""Whether a network can be delivered at all: ``python -m chameleon_tvm.graph.examine``.
+
+The network is compiled as it would be delivered, without tuned kernels, and run once against the
+framework. That happens in a process of its own, since a compiler that fails may take its process
+along. The request is a line of JSON on standard input, the answer one on standard output.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_core.errors import ChameleonError, ConfigError, TargetError
+from chameleon_core.stages import Arrays
+
+from chameleon_tvm.frontends.words import WAY_OUT, first_line
+
+
+def main() -> None:
+    """Answer one request."""
+    # What libraries print goes to the log; only the answer goes to the parent.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    request = json.loads(sys.stdin.readline())
+    serve = importlib.import_module("chameleon_tvm.graph.serve")
+    try:
+        frontend = serve.requested_frontend(request)
+        answer = examined(frontend, request["layouts"], request["target"], request["threads"])
+    except ChameleonError as error:
+        answer = {
+            "problem": str(error),
+            "hint": error.hint,
+            "target": isinstance(error, TargetError),
+        }
+    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
+    replies.write(json.dumps(answer) + "\n")
+    replies.flush()
+    # What is left of a network of this size takes seconds to be freed one by one.
+    os._exit(0)
+
+
+def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -> dict[str, Any]:
+    """The first layout that a network can be compiled in, and how well its answers agree.
+
+    Args:
+        frontend: the network's.
+        layouts: to try, in order.
+        target: the resolved target.
+        threads: that the framework computes with.
+
+    Returns:
+        ``layout``, ``max_relative_error``, ``reference`` and ``refused``, which says what is wrong
+        with the layouts before it. Without a reference, or on another CPU, there is no error.
+
+    Raises:
+        ConfigError: there is no such layout; says what is wrong.
+    """
+    verify = importlib.import_module("chameleon_tvm.graph.verify")
+    inputs = frontend.samples(np.random.default_rng(0))
+    name, expected = _reference(frontend, inputs, threads)
+    refused: dict[str, str] = {}
+    for layout in layouts:
+        try:
+            run = _network(frontend, layout, target)
+        except _LayoutFailedError as error:
+            refused[layout] = str(error)
+            continue
+        if run is None or expected is None:
+            return {"layout": layout, "reference": None, "refused": refused}
+        verdict = verify.compared(run, [inputs], [expected])
+        if verdict.problem is None:
+            error = verdict.max_relative_error
+            found = {"layout": layout, "max_relative_error": error, "reference": name}
+            return {**found, "refused": refused}
+        refused[layout] = f"compared with {name}, {verdict.problem}"
+    blame = importlib.import_module("chameleon_tvm.graph.blame")
+    guilty = blame.uncompilable(frontend.imported, target, frontend.places)
+    if guilty is not None:
+        raise ConfigError(f"{guilty.place} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
+    whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
+    raise ConfigError(f"the network cannot be delivered: {whole}", hint=WAY_OUT)
+
+
+class _LayoutFailedError(Exception):
+    """A network cannot be compiled in one layout, though maybe in another one."""
+
+
+def _network(frontend: Any, layout: str, target: str) -> Any:
+    """The network compiled without a tuned kernel; None where this CPU cannot run it."""
+    chains = importlib.import_module("chameleon_tvm.graph.chains")
+    compiling = importlib.import_module("chameleon_tvm.graph.compile")
+    kernels = importlib.import_module("chameleon_tvm.graph.kernels")
+    package = importlib.import_module("chameleon_tvm.graph.package")
+    prepare = importlib.import_module("chameleon_tvm.graph.prepare")
+    relaxed = importlib.import_module("chameleon_tvm.graph.relaxed")
+    imported = frontend.imported
+    try:
+        module = prepare.prepared(imported, layout)
+        none = kernels.Kernels({}, None, target)
+        executable = compiling.compiled(module, chains.chains_of(module), none, target)
+    except prepare.LayoutError as error:
+        raise _LayoutFailedError(str(error)) from error
+    except ChameleonError:
+        raise
+    except Exception as error:
+        raise _LayoutFailedError(first_line(error)) from error
+    try:
+        package.check_target(target)
+    except TargetError:
+        return None
+    machine = relaxed.relax.VirtualMachine(executable, relaxed.tvm.cpu())
+    tensor = relaxed.tvm.runtime.tensor
+
+    def run(inputs: Arrays) -> Arrays:
+        found = machine["main"](*map(tensor, inputs))
+        return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+
+    return run
+
+
+def _reference(frontend: Any, inputs: Arrays, threads: int) -> tuple[str, Arrays | None]:
+    """The framework's answers; None where it is not installed."""
+    name = frontend.rivals[0]
+    try:
+        expected = frontend.rival(name, threads)(inputs)
+    except ImportError:
+        return name, None
+    except Exception as error:
+        raise ConfigError(
+            f"{name} cannot run the network on random inputs: {first_line(error)}",
+            hint="Nothing could be checked against it; call the network by hand.",
+        ) from error
+    if not all(np.isfinite(one).all() for one in expected if one.dtype.kind == "f"):
+        raise ConfigError(
+            f"{name} computes numbers that are not finite, so that nothing can be checked against "
+            "them",
+            hint="Look for NaN among the weights, or for inputs that the network divides by.",
+        )
+    return name, expected
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Kernels that nobody measured: replaced until the network that has them is right.
+
+What the budget did not reach is delivered with what its space recommends. Such a kernel was never
+built or checked alone, so that the network's own verification is the first to see it. Where that
+fails, the guess to blame makes room for the next one, and at last for the default schedule: an
+operator that nobody tuned must not cost the network that is built around it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from chameleon_tvm.graph.verify import Verdict, guilty
+
+if TYPE_CHECKING:
+    from chameleon_tvm.graph.making import Making
+
+log = structlog.get_logger()
+
+TURNS = 3
+"""Guesses that are found to blame and replaced one by one; after that all are given up, since to
+find the next one means to compile the network several times."""
+
+FIRST, ANOTHER, DEFAULT = "first guess", "another guess", "default schedule"
+"""What an operator without a time is delivered with."""
+
+
+def mended(making: Making, staged: Path | None, verdict: Verdict) -> tuple[Path | None, Verdict]:
+    """Replace guesses that are to blame until the network is right, or none is to blame.
+
+    Args:
+        making: the delivery; it gets other kernels.
+        staged: the compiled network, or None where it could not be compiled.
+        verdict: on it.
+
+    Returns:
+        The network that was compiled last and the verdict on it.
+    """
+    for turn in range(TURNS + 1):
+        guesses = [key for key, winner in making.kernels.winners.items() if not winner.measured]
+        if verdict.problem is None or not guesses:
+            break
+        blamed = guesses if turn == TURNS else _blamed(making, guesses)
+        if not blamed:
+            break
+        for key in blamed:
+            winner = making.kernels.winners[key]
+            log.warning("guess_replaced", task=winner.task.name, problem=verdict.problem)
+            making.replaced[key] = f"with the guess before, {verdict.problem}"
+        making.kernels = making.kernels.with_next_guesses(blamed, give_up=turn == TURNS)
+        staged, verdict = making.tried(making.kernels, f"mended-{turn}")
+    return staged, verdict
+
+
+def _blamed(making: Making, guesses: list[str]) -> list[str]:
+    """The guesses with which the network fails; none where it fails without any of them."""
+
+    def fails(keys: frozenset[str]) -> bool:
+        others = frozenset(guesses) - keys
+        _, verdict = making.tried(making.kernels.without(others), "suspects")
+        return verdict.problem is not None
+
+    return guilty(guesses, fails)
+
+
+__all__ = ["ANOTHER", "DEFAULT", "FIRST", "TURNS", "mended"]

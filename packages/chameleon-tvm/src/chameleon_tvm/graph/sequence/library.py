@@ -1,0 +1,69 @@
+"""A call sequence and its kernels in one shared library."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core.errors import ChameleonError
+
+from chameleon_tvm.graph.sequence.calls import CallSequence
+from chameleon_tvm.graph.sequence.plan import planned
+from chameleon_tvm.graph.sequence.source import tables, write_weights
+
+_FLAGS = ("-x", "c", "-std=gnu11", "-O2", "-fPIC", "-Wall", "-c")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SequenceExecutable:
+    """What ``relax.Executable`` is to the virtual machine.
+
+    Attributes:
+        kernels: the compiled functions that the calls name.
+        sequence: the calls.
+    """
+
+    kernels: Any
+    sequence: CallSequence
+
+    def export_library(self, file_name: str) -> None:
+        """Link kernels, weights and the sequence of calls into a library.
+
+        Args:
+            file_name: of the library, which TVM's runtime loads.
+
+        Raises:
+            ChameleonError: the C compiler fails.
+        """
+        with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as folder:
+            made = _object(self.sequence, Path(folder))
+            self.kernels.export_library(file_name, addons=[str(made)])
+
+
+def _object(sequence: CallSequence, folder: Path) -> Path:
+    """The object file of what is around the kernels."""
+    from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
+    from tvm_ffi.libinfo import include_paths  # noqa: PLC0415
+
+    plan = planned(sequence)
+    weights, made = folder / "weights.bin", folder / "sequence.o"
+    write_weights(plan, weights)
+    (folder / "tables.h").write_text(tables(sequence, plan, weights), encoding="utf-8")
+    headers = [str(folder), *map(str, include_paths())]
+    command = [
+        *(get_cc() or "cc").split(),
+        *(f"-I{header}" for header in headers),
+        *_FLAGS,
+        str(Path(__file__).with_name("run.c")),
+        *("-o", str(made)),
+    ]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise ChameleonError(
+            f"the C compiler cannot translate the network's calls: {finished.stderr[-400:]}",
+            hint=f"It was called as {' '.join(command)}; CC names another one.",
+        )
+    return made

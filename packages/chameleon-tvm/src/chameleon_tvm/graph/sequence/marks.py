@@ -1,0 +1,242 @@
+"""Concatenations, splits and slices kept apart from what TVM fuses, where views may replace them.
+
+Where all neighbours of one are element-wise or move data themselves, TVM's fused kernel is as good:
+it reads and writes everything once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.quick_tvm import te, tirx
+
+CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
+"""Attributes of functions: the axis of a concatenation or split, the first indices of a slice."""
+
+_MARKS = (CONCAT, SPLIT, SLICE)
+_PATTERN = "op_pattern"
+_INJECTIVE, _FUSIBLE, _OPAQUE = 2, 4, 8
+"""``OpPatternKind``: what is at most injective is fused with its like, a product or convolution
+with the element-wise operators after it, an opaque function with none."""
+
+
+def with_marks(module: Any) -> Any:
+    """The module with calls of marked functions in the places of concatenations, splits, slices.
+
+    Args:
+        module: an ``IRModule`` in normal form, before ``LegalizeOps``.
+    """
+    marker = _Marker(module)
+    variable = module.get_global_var("main")
+    marker.builder_.update_func(variable, marker.visit_expr(module["main"]))
+    return marker.builder_.get()
+
+
+def settled(module: Any) -> Any:
+    """The module with marks only where they are of use; nothing is fused with what has one.
+
+    Args:
+        module: what ``with_marks`` returned, after ``AnnotateTIROpPattern``.
+    """
+    neighbours = _Neighbours(module)
+    wanted = {kernel.name_hint for kernel in neighbours.worth_a_view()}
+    for variable, function in list(module.functions_items()):
+        if not isinstance(function, tirx.PrimFunc) or mark_of(function) is None:
+            continue
+        if variable.name_hint in wanted:
+            module.update_func(variable, function.with_attr(_PATTERN, _OPAQUE))
+        else:
+            module.update_func(variable, function.without_attr(str(mark_of(function))))
+    return module
+
+
+def mark_of(function: Any) -> str | None:
+    """Which mark a function has, if any."""
+    return next((mark for mark in _MARKS if mark in (function.attrs or {})), None)
+
+
+@relax.expr_functor.mutator
+class _Marker(relax.PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
+        value: int | list[int] | None
+        if name == "relax.concat" and isinstance(call.args[0], relax.Tuple):
+            arrays = list(call.args[0].fields)
+            mark, value = CONCAT, _axis(call.attrs.axis, call)
+        elif name == "relax.split":
+            arrays = [call.args[0]]
+            mark, value = SPLIT, _axis(call.attrs.axis, call.args[0])
+        elif name == "relax.strided_slice":
+            arrays = [call.args[0]]
+            mark, value = SLICE, _first_indices(call)
+        else:
+            return call
+        kinds = [call.ty] if mark != SPLIT else list(call.ty.fields)
+        if value is None or not all(_static(one) for one in (*(a.ty for a in arrays), *kinds)):
+            return call
+        inputs = [
+            te.placeholder(_extents(a.ty), str(a.ty.dtype), f"part{n}")
+            for n, a in enumerate(arrays)
+        ]
+        function = _moving(mark, value, inputs, [_extents(kind) for kind in kinds])
+        function = function.without_attr("global_symbol").with_attr(mark, value)
+        kernel = self.builder_.add_func(function, mark.removeprefix("chameleon."))
+        return relax.call_tir(kernel, arrays, list(kinds) if mark == SPLIT else kinds[0])
+
+
+def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -> Any:
+    """A function that moves the data, for where no view can."""
+    if mark == CONCAT:
+        made = [_concatenated(inputs, value, shapes[0])]
+    elif mark == SLICE:
+        made = [_part(inputs[0], shapes[0], value, "slice")]
+    else:
+        made, start = [], 0
+        for number, shape in enumerate(shapes):
+            first = [start if axis == value else 0 for axis in range(len(shape))]
+            made.append(_part(inputs[0], shape, first, f"split{number}"))
+            start += shape[value]
+    # Relax counts in 64 bits, and TVM fuses only what counts alike.
+    return te.create_prim_func([*inputs, *made], index_dtype_override="int64")
+
+
+def _part(source: Any, shape: list[int], first: Any, name: str) -> Any:
+    def element(*indices: Any) -> Any:
+        return source(*(index + start for index, start in zip(indices, first, strict=True)))
+
+    return te.compute(shape, element, name)
+
+
+def _concatenated(inputs: list[Any], axis: int, shape: list[int]) -> Any:
+    def element(*indices: Any) -> Any:
+        value, start = None, 0
+        for source in inputs:
+            moved = [*indices]
+            moved[axis] = indices[axis] - start
+            read = source(*moved)
+            value = (
+                read if value is None else tirx.if_then_else(indices[axis] >= start, read, value)
+            )
+            start += int(source.shape[axis])
+        return value
+
+    return te.compute(shape, element, "concat")
+
+
+class _Neighbours:
+    """Which kernel makes each value of ``main``, and which ones read it."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._calls: list[tuple[Any, Any]] = []
+        self._same: dict[Any, Any] = {}
+        """Fields of tuples and reshaped values, by what they are of."""
+        self._made: dict[Any, Any] = {}
+        """Calls of kernels by what they compute."""
+        self._read: dict[Any, list[Any]] = defaultdict(list)
+        body = module["main"].body
+        for block in body.blocks:
+            for binding in block.bindings:
+                self._visit(binding)
+        self._returned = {self._root(one) for one in relax.analysis.free_vars(body.body)}
+
+    def worth_a_view(self) -> Iterator[Any]:
+        """Kernels with a mark that a heavier one is next to."""
+        for variable, call in self._calls:
+            mark = mark_of(self._module[call.args[0]])
+            readers = self._read[variable]
+            if mark == CONCAT:
+                parts = [self._root(part) for part in call.args[1].fields]
+                moved_anyway = (
+                    len(readers) == 1
+                    and self._pattern(readers[0]) == _INJECTIVE
+                    and mark_of(self._module[readers[0]]) is None
+                    and variable not in self._returned
+                )
+                if not moved_anyway and any(map(self._by_heavy, parts)):
+                    yield call.args[0]
+            elif mark is not None and any(map(self._heavy, readers)):
+                yield call.args[0]
+
+    def _visit(self, binding: Any) -> None:
+        value = binding.value
+        if isinstance(value, relax.TupleGetItem):
+            self._same[binding.var] = value.tuple_value
+        if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
+            return
+        kernel, arguments = value.args[0], value.args[1].fields
+        moves = self._pattern(kernel) == _INJECTIVE and len(arguments) == 1
+        if moves and relax.analysis.has_reshape_pattern(self._module[kernel]):
+            self._same[binding.var] = arguments[0]
+            return
+        self._calls.append((binding.var, value))
+        self._made[binding.var] = value
+        for argument in arguments:
+            self._read[self._root(argument)].append(kernel)
+
+    def _root(self, value: Any) -> Any:
+        while value in self._same:
+            value = self._same[value]
+        return value
+
+    def _pattern(self, kernel: Any) -> int:
+        return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
+
+    def _by_heavy(self, value: Any) -> bool:
+        """Whether a heavy kernel computes a value, also one that what follows is fused into."""
+        made = self._made.get(value)
+        if made is None:
+            return False
+        pattern = self._pattern(made.args[0])
+        if pattern > _INJECTIVE:
+            return True
+        sources = [self._root(argument) for argument in made.args[1].fields]
+        return pattern < _INJECTIVE and any(
+            self._fusible(source) and len(self._read[source]) == 1 for source in sources
+        )
+
+    def _fusible(self, value: Any) -> bool:
+        """Whether element-wise operators after a value become part of the kernel before it."""
+        made = self._made.get(value)
+        if made is None:
+            return False
+        pattern = self._pattern(made.args[0])
+        return pattern == _FUSIBLE or (pattern < _INJECTIVE and self._by_heavy(value))
+
+    def _heavy(self, kernel: Any) -> bool:
+        """Whether TVM fuses moves into no such kernel: a product, a reduction, a tuned one."""
+        return self._pattern(kernel) > _INJECTIVE
+
+
+def _axis(axis: Any, value: Any) -> int:
+    return int(axis if axis is not None else 0) % len(value.ty.shape)
+
+
+def _first_indices(call: Any) -> list[int] | None:
+    """First index on each axis of a slice; None where it skips elements or is not static."""
+    source, *lists = call.args
+    if len(lists) < 3 or not all(isinstance(one, relax.Tuple) for one in lists):  # noqa: PLR2004
+        return None
+    if not all(hasattr(field, "value") for one in lists for field in one.fields):
+        return None
+    axes, begins, _, *steps = ([int(field.value) for field in one.fields] for one in lists)
+    if any(step != 1 for one in steps for step in one):
+        return None
+    first = [0] * len(source.ty.shape)
+    for axis, begin in zip(axes, begins, strict=True):
+        extent = int(source.ty.shape[axis])
+        first[axis] = min(max(begin + extent if begin < 0 else begin, 0), extent)
+    return first
+
+
+def _static(kind: Any) -> bool:
+    shape = getattr(kind, "shape", None)
+    return shape is not None and all(isinstance(extent, tirx.IntImm) for extent in shape)
+
+
+def _extents(kind: Any) -> list[int]:
+    return [int(extent) for extent in kind.shape]

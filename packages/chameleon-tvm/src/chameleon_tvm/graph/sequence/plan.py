@@ -1,0 +1,160 @@
+"""Where each tensor of a call sequence lies: offsets in one arena, and in one block of weights.
+
+Storages that are never alive together share memory. They are placed by size, the largest first,
+each into the smallest gap between those alive at the same time ("greedy by size", section 4.3 of
+Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.graph.sequence.calls import CallSequence, Storage, Tensor
+
+ALIGNMENT = 64
+"""Bytes: a cache line, the widest vector, and what TVM's kernels take for granted."""
+
+
+@attrs.frozen(kw_only=True)
+class Interval:
+    """How long memory is needed.
+
+    Attributes:
+        size: bytes.
+        first: number of the first call that uses it.
+        last: number of the last one.
+    """
+
+    size: int
+    first: int
+    last: int
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Plan:
+    """Places of all storages.
+
+    Attributes:
+        arena: offset in the arena of each storage that has memory there.
+        arena_size: bytes.
+        weights: offset in the block of weights of each constant.
+        blobs: distinct constants with their offsets, in order.
+        weights_size: bytes.
+        returned: of storages that are written where an output is wanted, the output's position.
+        copied: positions of outputs that have to be copied from what they are part of.
+    """
+
+    arena: Mapping[Storage, int]
+    arena_size: int
+    weights: Mapping[Storage, int]
+    blobs: tuple[tuple[int, NDArray[Any]], ...]
+    weights_size: int
+    returned: Mapping[Storage, int]
+    copied: tuple[int, ...]
+
+
+def planned(sequence: CallSequence) -> Plan:
+    """Places for the storages of a sequence."""
+    returned: dict[Storage, int] = {}
+    copied = []
+    for position, output in enumerate(sequence.outputs):
+        if output.storage.written and output.whole and output.storage not in returned:
+            returned[output.storage] = position
+        else:
+            copied.append(position)
+    alive = _lifetimes(sequence, returned)
+    offsets, arena_size = placed(list(alive.values()))
+    weights, blobs, weights_size = _weights(sequence)
+    return Plan(
+        arena=dict(zip(alive, offsets, strict=True)),
+        arena_size=arena_size,
+        weights=weights,
+        blobs=blobs,
+        weights_size=weights_size,
+        returned=returned,
+        copied=tuple(copied),
+    )
+
+
+def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+    """Offsets at which intervals that overlap in time do not overlap in memory.
+
+    Args:
+        intervals: what has to be placed.
+
+    Returns:
+        The offset of each, a multiple of ``ALIGNMENT``, and the bytes of all together.
+    """
+    offsets: dict[int, int] = {}
+    for number in sorted(range(len(intervals)), key=lambda one: -intervals[one].size):
+        one = intervals[number]
+        neighbours = sorted(
+            (offsets[other], offsets[other] + aligned(intervals[other].size))
+            for other in offsets
+            if intervals[other].first <= one.last and one.first <= intervals[other].last
+        )
+        offsets[number] = _gap(neighbours, one.size)
+    ends = [offsets[number] + aligned(one.size) for number, one in enumerate(intervals)]
+    return [offsets[number] for number in range(len(intervals))], max(ends, default=0)
+
+
+def aligned(size: int) -> int:
+    """A size rounded up to whole units of ``ALIGNMENT``."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """Start of the smallest gap that is large enough, else the end of all that is taken."""
+    best, at, smallest = None, 0, None
+    for start, end in taken:
+        gap = start - at
+        if gap >= size and (smallest is None or gap < smallest):
+            best, smallest = at, gap
+        at = max(at, end)
+    return at if best is None else best
+
+
+def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[Storage, Interval]:
+    alive: dict[Storage, Interval] = {}
+
+    def use(tensor: Tensor, number: int) -> None:
+        storage = tensor.storage
+        if not storage.written or storage in returned:
+            return
+        known = alive.get(storage, Interval(size=storage.size, first=number, last=number))
+        alive[storage] = attrs.evolve(known, last=number)
+
+    for number, call in enumerate(sequence.calls):
+        for tensor in call.arguments:
+            use(tensor, number)
+    for output in sequence.outputs:
+        use(output, len(sequence.calls))
+    return alive
+
+
+def _weights(
+    sequence: CallSequence,
+) -> tuple[dict[Storage, int], tuple[tuple[int, NDArray[Any]], ...], int]:
+    """Offsets of constants; those of the same bytes are one."""
+    offsets: dict[Storage, int] = {}
+    known: dict[bytes, int] = {}
+    blobs: list[tuple[int, NDArray[Any]]] = []
+    end = 0
+    tensors = [tensor for call in sequence.calls for tensor in call.reads]
+    for tensor in [*tensors, *sequence.outputs]:
+        storage = tensor.storage
+        if storage.constant is None or storage in offsets:
+            continue
+        digest = hashlib.blake2b(storage.constant.reshape(-1).view(np.uint8).data).digest()
+        if digest not in known:
+            known[digest] = end
+            blobs.append((end, storage.constant))
+            end = aligned(end + storage.size)
+        offsets[storage] = known[digest]
+    return offsets, tuple(blobs), end

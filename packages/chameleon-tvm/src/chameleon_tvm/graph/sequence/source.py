@@ -1,0 +1,158 @@
+"""The tables of ``run.c``: a network's tensors, calls and weights as C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from chameleon_tvm.graph.relaxed import tvm
+from chameleon_tvm.graph.sequence.calls import CallSequence, Tensor
+from chameleon_tvm.graph.sequence.plan import ALIGNMENT, Plan
+from chameleon_tvm.graph.sequence.strides import Shape, dense_strides
+
+_WEIGHTS = """
+/* A file as data: compilers need minutes for that many numbers as C. */
+#if defined(__APPLE__)
+__asm__(".section __TEXT,__const\\n.p2align 6\\n_network_weights:\\n.incbin \\"{file}\\"\\n.text");
+#else
+__asm__(".section .rodata\\n.balign 64\\nnetwork_weights:\\n.incbin \\"{file}\\"\\n.text");
+#endif
+extern const char network_weights[] __attribute__((visibility("hidden")));
+"""
+
+
+def write_weights(plan: Plan, file: Path) -> None:
+    """Write the block of weights."""
+    with file.open("wb") as stream:
+        for offset, constant in plan.blobs:
+            stream.write(b"\0" * (offset - stream.tell()))
+            stream.write(constant.reshape(-1).view(np.uint8).data)
+        # An empty file has no address, and the block ends on a whole unit.
+        stream.write(b"\0" * (max(plan.weights_size, ALIGNMENT) - stream.tell()))
+
+
+def tables(sequence: CallSequence, plan: Plan, weights: Path) -> str:
+    """The text of ``tables.h``.
+
+    Args:
+        sequence: the network.
+        plan: where its tensors are.
+        weights: file that ``write_weights`` wrote.
+    """
+    return _Tables(sequence, plan).text(weights)
+
+
+class _Tables:
+    def __init__(self, sequence: CallSequence, plan: Plan) -> None:
+        self._sequence = sequence
+        self._plan = plan
+        self._extents: list[int] = []
+        self._strides: list[int] = []
+        self._layouts: dict[tuple[Shape, Shape], int] = {}
+        self._tensors: dict[Tensor, int] = {}
+        for call in sequence.calls:
+            for tensor in call.arguments:
+                self._tensors.setdefault(tensor, len(self._tensors))
+        for position in plan.copied:
+            self._tensors.setdefault(sequence.outputs[position], len(self._tensors))
+
+    def text(self, weights: Path) -> str:
+        """All tables."""
+        sequence, plan, numbers = self._sequence, self._plan, self._tensors
+        entries = [self._entry(tensor) for tensor in numbers]
+        given = [self._given(tensor) for tensor in (*sequence.inputs, *sequence.outputs)]
+        bound = [
+            number
+            for tensor, number in numbers.items()
+            if self._place(tensor)[0] in {"INPUT", "OUTPUT"}
+        ]
+        passed: list[int] = []
+        calls = []
+        for call in sequence.calls:
+            calls.append(f"{{{_entry_of(call.symbol)}, {len(passed)}, {len(call.arguments)}}}")
+            passed += [numbers[tensor] for tensor in call.arguments]
+        copies = []
+        for position in plan.copied:
+            output = sequence.outputs[position]
+            copies.append(f"{{{position}, {numbers[output]}, {output.size}}}")
+        sizes = {
+            "INPUTS": len(sequence.inputs),
+            "OUTPUTS": len(sequence.outputs),
+            "TENSORS": len(entries),
+            "BOUND": len(bound),
+            "ARGUMENTS": len(passed),
+            "CALLS": len(calls),
+            "COPIES": len(copies),
+            "ARENA_SIZE": max(plan.arena_size, ALIGNMENT),
+            "WEIGHTS_SIZE": max(plan.weights_size, ALIGNMENT),
+        }
+        symbols = dict.fromkeys(call.symbol for call in sequence.calls)
+        names = "".join(f'"{call.kernel}\\n"\n' for call in sequence.calls)
+        return "\n".join(
+            (
+                *(f"#define {name} {size}" for name, size in sizes.items()),
+                *(_declared(symbol) for symbol in symbols),
+                _array("int64_t", "extents", self._extents),
+                _array("int64_t", "strides", self._strides),
+                _array("struct tensor", "tensors", entries),
+                _array("struct tensor", "given", given),
+                _array("int32_t", "bound", bound),
+                _array("int32_t", "passed", passed),
+                _array("struct call", "calls", calls),
+                _array("struct copy", "copies", copies),
+                f"static const char kernel_names[] = {names};",
+                _WEIGHTS.replace("{file}", str(weights)),
+            )
+        )
+
+    def _place(self, tensor: Tensor) -> tuple[str, int, int]:
+        """The kind of memory a tensor is in, its position there, and the bytes from its start."""
+        storage = tensor.storage
+        if storage.input is not None:
+            return "INPUT", storage.input, tensor.offset
+        if storage.constant is not None:
+            return "WEIGHTS", 0, self._plan.weights[storage] + tensor.offset
+        if storage in self._plan.returned:
+            return "OUTPUT", self._plan.returned[storage], tensor.offset
+        return "ARENA", 0, self._plan.arena[storage] + tensor.offset
+
+    def _entry(self, tensor: Tensor) -> str:
+        place, position, offset = self._place(tensor)
+        return self._described(tensor, f"{place}, {position}, {offset}")
+
+    def _given(self, tensor: Tensor) -> str:
+        dense = attrs.evolve(tensor, strides=dense_strides(tensor.shape))
+        return self._described(dense, "INPUT, 0, 0")
+
+    def _described(self, tensor: Tensor, place: str) -> str:
+        kind: Any = tvm.DataType(tensor.dtype)
+        layout = (tensor.shape, tensor.strides)
+        if layout not in self._layouts:
+            self._layouts[layout] = len(self._extents)
+            self._extents += tensor.shape
+            self._strides += tensor.strides
+        dtype = f"{{{int(kind.type_code)}, {int(kind.bits)}, {int(kind.lanes)}}}"
+        return f"{{{place}, {len(tensor.shape)}, {self._layouts[layout]}, {dtype}}}"
+
+
+def _entry_of(symbol: str) -> str:
+    """What TVM calls the packed entry of a function."""
+    return f"__tvm_ffi_{symbol}"
+
+
+def _declared(symbol: str) -> str:
+    """A function's declaration; hidden, so that no other library's of its name is taken."""
+    return (
+        f'extern __attribute__((visibility("hidden"))) int {_entry_of(symbol)}'
+        "(void *, const TVMFFIAny *, int32_t, TVMFFIAny *);"
+    )
+
+
+def _array(kind: str, name: str, values: Iterable[object]) -> str:
+    """A table; C has none without elements."""
+    body = ",\n".join(map(str, values)) or "0"
+    return f"static const {kind} {name}[] = {{\n{body}\n}};"

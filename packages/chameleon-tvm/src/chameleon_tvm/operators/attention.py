@@ -1,0 +1,153 @@
+"""Attention: TensorIR and a float64 reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
+from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of
+
+if TYPE_CHECKING:
+    from chameleon_tvm.quick_tvm import tvm
+
+_HIDDEN_ONE_IN = 7
+"""One in so many elements of a mask made up for measuring hides a key."""
+
+
+class Attention(Operator):
+    """Inputs are query, key and value, or the one array they are packed in, then the mask."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.spec = AttentionSpec.of(task)
+
+    @property
+    def tolerance(self) -> float:
+        return tolerance_of(self.spec.dtype)
+
+    def inputs(self) -> Arrays:
+        spec = self.spec
+        parts = [spec.query, spec.key, spec.value]
+        made = [seeded_array(shape, spec.dtype, place) for place, shape in enumerate(parts)]
+        if spec.packed:
+            made = [np.concatenate(made, axis=1)]
+        if spec.mask:
+            mask = seeded_array(spec.mask, spec.dtype, len(parts))
+            mask.reshape(-1)[::_HIDDEN_ONE_IN] = -np.inf
+            made.append(mask)
+        return made
+
+    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        layouts = self.layouts
+        if place >= len(layouts):
+            return array
+        return np.ascontiguousarray(array.transpose(_axes(layouts[place])))
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """Layouts of the inputs but the mask."""
+        spec = self.spec
+        if spec.packed:
+            return ("BSHD",)
+        return (spec.query_layout, spec.key_layout, spec.value_layout)
+
+    def logical(self, outputs: Arrays) -> Arrays:
+        back = np.argsort(_axes(self.spec.output_layout))
+        return [np.ascontiguousarray(one.transpose(back)) for one in outputs]
+
+    def reference(self, inputs: Arrays) -> Arrays:
+        spec = self.spec
+        wide = [array.astype(np.float64) for array in inputs]
+        query, key, value, *mask = self._parts(wide)
+        key, value = (np.repeat(part, spec.group, axis=1) for part in (key, value))
+        scores = spec.scale * (query @ key.swapaxes(2, 3))
+        for one in mask:
+            scores = scores + one
+        if spec.causal:
+            seen = np.tri(*spec.scores[2:], dtype=np.bool_)
+            scores = np.where(seen, scores, -np.inf)
+        most = scores.max(axis=3, keepdims=True)
+        powers = np.exp(scores - np.where(np.isfinite(most), most, 0.0))
+        sums = powers.sum(axis=3, keepdims=True)
+        return [(powers / np.where(sums > 0.0, sums, 1.0)) @ value]
+
+    def _parts(self, inputs: Arrays) -> Arrays:
+        if not self.spec.packed:
+            return inputs
+        heads, shared = self.spec.query[1], self.spec.key[1]
+        packed, *mask = inputs
+        return [*np.split(packed, [heads, heads + shared], axis=1), *mask]
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from chameleon_tvm.quick_tvm import te, tirx  # noqa: PLC0415 - see ``Operator``
+
+        spec = self.spec
+        shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
+        names = ["packed"] if spec.packed else ["query", "key", "value"]
+        parts = [
+            te.placeholder(ordered(shape, layout), spec.dtype, name=name)
+            for shape, layout, name in zip(shapes, self.layouts, names, strict=True)
+        ]
+        mask = [te.placeholder(spec.mask, spec.dtype, name="mask")] if spec.mask else []
+        heads, shared = spec.query[1], spec.key[1]
+
+        def element(part: int, b: Any, h: Any, s: Any, d: Any) -> Any:
+            if spec.packed:
+                return parts[0][b, s, h + (0, heads, heads + shared)[part], d]
+            place = dict(zip("BHSD", (b, h, s, d), strict=True))
+            return parts[part](*(place[axis] for axis in self.layouts[part]))
+
+        d = te.reduce_axis((0, spec.query[3]), name="d")
+
+        def product(b: Any, h: Any, q: Any, k: Any) -> Any:
+            left = element(0, b, h, q, d)
+            return te.sum(left * element(1, b, h // spec.group, k, d), axis=d)
+
+        products = te.compute(spec.scores, product, name="products")
+
+        def masked(b: Any, h: Any, q: Any, k: Any) -> Any:
+            score = products[b, h, q, k] * tirx.FloatImm("float32", spec.scale)
+            for one in mask:
+                place = (
+                    0 if extent == 1 else at
+                    for extent, at in zip(spec.mask, (b, h, q, k), strict=True)
+                )
+                score = score + one(*place)
+            return tirx.Select(k <= q, score, -tirx.infinity("float32")) if spec.causal else score
+
+        scores = te.compute(spec.scores, masked, name="scores")
+        j = te.reduce_axis((0, spec.scores[3]), name="j")
+        rows = spec.scores[:3]
+        most = te.compute(rows, lambda b, h, q: te.max(scores[b, h, q, j], axis=j), name="most")
+        powers = te.compute(
+            spec.scores,
+            lambda b, h, q, k: tirx.exp(scores[b, h, q, k] - most[b, h, q]),
+            name="powers",
+        )
+        i = te.reduce_axis((0, spec.scores[3]), name="i")
+        sums = te.compute(rows, lambda b, h, q: te.sum(powers[b, h, q, i], axis=i), name="sums")
+        # The largest score adds 1; where every key is hidden, the sums are 0. What sums values is
+        # the last step, since TVM's rules cannot tile a sum into a step that reads other sums.
+        shares = te.compute(
+            spec.scores,
+            lambda b, h, q, k: powers[b, h, q, k] / tirx.max(sums[b, h, q], 1.0),
+            name="shares",
+        )
+        t = te.reduce_axis((0, spec.scores[3]), name="t")
+
+        def mixed(*place: Any) -> Any:
+            b, h, q, d = (place[spec.output_layout.index(axis)] for axis in "BHSD")
+            return te.sum(shares[b, h, q, t] * element(2, b, h // spec.group, t, d), axis=t)
+
+        out = te.compute(ordered(spec.output, spec.output_layout), mixed, name="attention")
+        return te.create_prim_func([*parts, *mask, out])
+
+
+def _axes(layout: str) -> list[int]:
+    """The axes of a logical array in the order of a layout."""
+    return ["BHSD".index(axis) for axis in layout]

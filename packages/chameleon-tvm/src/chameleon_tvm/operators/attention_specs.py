@@ -1,0 +1,173 @@
+"""What a pipeline file says about attention, checked, and the shapes that follow from it.
+
+Cheap to import: a pipeline file is checked without TVM or NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+
+from chameleon_tvm.operators.spec import OperatorSpec, helped, only_float32, positive
+
+TOKENS_INSIDE = ("BHSD", "BSHD")
+"""Orders of batch, heads, tokens and features in memory: heads apart, or as projections leave them,
+with the heads of a token side by side."""
+KEY_LAYOUTS = (*TOKENS_INSIDE, "BHDS")
+"""Keys may be stored transposed as well."""
+
+_RANK = 4
+
+
+def _shape(text: str) -> dict[str, str]:
+    return helped(f"{text} as [batch, heads, tokens, features], whatever the layout")
+
+
+@attrs.frozen(kw_only=True)
+class AttentionSpec(OperatorSpec):
+    """``softmax(scale * query key^T + mask) value`` for every head (Vaswani et al. 2017, 3.2).
+
+    Where there are fewer heads of keys and values than of queries, neighbouring heads of queries
+    share one (grouped queries, Ainslie et al. 2023). A query that its mask hides every key from
+    gets zeros.
+
+    Attributes:
+        query: shape (batch, heads, queries, features).
+        key: shape (batch, key heads, keys, features); key heads divide heads.
+        value: shape (batch, key heads, keys, value features).
+        scale: of the products of queries and keys.
+        causal: whether query i sees keys 0 to i only; not beside a mask.
+        mask: shape of an input that is added to the scaled products, which it is broadcast to;
+            empty where there is none.
+        packed: whether query, key and value are one array (batch, tokens, heads + 2 key heads,
+            features), in this order.
+    """
+
+    kind: ClassVar[str] = "attention"
+
+    query: tuple[int, int, int, int] = attrs.field(converter=tuple, metadata=_shape("queries"))
+    key: tuple[int, int, int, int] = attrs.field(converter=tuple, metadata=_shape("keys"))
+    value: tuple[int, int, int, int] = attrs.field(converter=tuple, metadata=_shape("values"))
+    scale: float = attrs.field(
+        default=1.0,
+        converter=float,
+        metadata=helped("factor of the products, usually one over the root of features"),
+    )
+    causal: bool = attrs.field(
+        default=False, metadata=helped("whether query i sees keys 0 to i only")
+    )
+    mask: tuple[int, ...] = attrs.field(
+        default=(),
+        converter=tuple,
+        metadata=helped("shape of what is added to the products, broadcast; empty for nothing"),
+    )
+    query_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(TOKENS_INSIDE)))
+    key_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(KEY_LAYOUTS)))
+    value_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(TOKENS_INSIDE)))
+    output_layout: str = attrs.field(default="BHSD", metadata=helped(" or ".join(TOKENS_INSIDE)))
+    packed: bool = attrs.field(
+        default=False,
+        metadata=helped("whether query, key and value are one array, heads after heads, in BSHD"),
+    )
+    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
+
+    def __attrs_post_init__(self) -> None:
+        only_float32(self, self.dtype)
+        for what in ("query", "key", "value"):
+            shape = getattr(self, what)
+            if len(shape) != _RANK:
+                raise self.fail(
+                    f"{what} needs 4 numbers", f"Write {what} as [batch, heads, tokens, features]."
+                )
+            positive(self, **{what: shape})
+            known = KEY_LAYOUTS if what == "key" else TOKENS_INSIDE
+            self._check_layout(f"{what}_layout", known)
+        self._check_layout("output_layout", TOKENS_INSIDE)
+        self._check_sizes()
+        self._check_mask()
+        if self.packed:
+            self._check_packed()
+
+    def _check_layout(self, name: str, known: Sequence[str]) -> None:
+        if getattr(self, name) not in known:
+            raise self.fail(
+                f"{name} {getattr(self, name)!r} is not supported",
+                f"Give one of {', '.join(known)}.",
+            )
+
+    def _check_sizes(self) -> None:
+        batch, heads, _, features = self.query
+        fits = (
+            self.key[0] == batch
+            and heads % self.key[1] == 0
+            and self.key[3] == features
+            and self.value[:3] == self.key[:3]
+        )
+        if not fits:
+            raise self.fail(
+                f"query {list(self.query)}, key {list(self.key)} and value {list(self.value)} "
+                "do not fit together",
+                "Batches are the same, heads of keys divide those of queries, keys have the "
+                "queries' features, and values the keys' heads and tokens.",
+            )
+
+    def _check_mask(self) -> None:
+        if self.mask and self.causal:
+            raise self.fail(
+                "causal attention has a mask besides",
+                "Hide later keys in the mask, and leave causal out.",
+            )
+        whole = self.scores
+        if self.mask and (
+            len(self.mask) != _RANK
+            or any(one not in {1, extent} for one, extent in zip(self.mask, whole, strict=True))
+        ):
+            raise self.fail(
+                f"a mask of {list(self.mask)} cannot be broadcast to {list(whole)}",
+                "Write mask as [batch, heads, queries, keys], each 1 or that of the scores.",
+            )
+
+    def _check_packed(self) -> None:
+        layouts = {self.query_layout, self.key_layout, self.value_layout}
+        if layouts != {"BSHD"} or self.query[2] != self.key[2] or self.value[3] != self.key[3]:
+            raise self.fail(
+                "one array cannot hold query, key and value of these sizes and layouts",
+                "Packed ones have the layout BSHD, as many queries as keys, and as many "
+                "features of values as of keys.",
+            )
+
+    @property
+    def scores(self) -> tuple[int, int, int, int]:
+        """Shape (batch, heads, queries, keys) of the products."""
+        return (*self.query[:3], self.key[2])
+
+    @property
+    def group(self) -> int:
+        """Heads of queries that share a head of keys."""
+        return self.query[1] // self.key[1]
+
+    @property
+    def packed_shape(self) -> tuple[int, int, int, int]:
+        """Logical shape (batch, all heads, tokens, features) of the one array there is if packed."""
+        batch, heads, tokens, features = self.query
+        return (batch, heads + 2 * self.key[1], tokens, features)
+
+    @property
+    def output(self) -> tuple[int, int, int, int]:
+        """Logical shape (batch, heads, queries, value features) of the output."""
+        return (*self.query[:3], self.value[3])
+
+    @property
+    def flop(self) -> float:
+        batch, heads, queries, keys = self.scores
+        seen = float(queries * keys)
+        if self.causal:
+            seen = float(sum(min(query + 1, keys) for query in range(queries)))
+        return 2.0 * batch * heads * seen * (self.query[3] + self.value[3])
+
+
+def ordered(shape: Sequence[int], layout: str) -> tuple[int, ...]:
+    """A logical shape (batch, heads, tokens, features) in the order of a layout."""
+    return tuple(shape["BHSD".index(axis)] for axis in layout)

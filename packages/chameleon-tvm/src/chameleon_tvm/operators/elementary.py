@@ -1,0 +1,164 @@
+"""Elementary functions as TensorIR expressions of float32, of scalars and of vectors alike.
+
+A call of the C library is made lane by lane and takes some twenty times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from chameleon_tvm.quick_tvm import tirx
+
+Expr = Any
+
+_ERF_NUMERATOR = (
+    -2.72614225801306e-10,
+    2.77068142495902e-08,
+    -2.10102402082508e-06,
+    -5.69250639462346e-05,
+    -7.34990630326855e-04,
+    -2.95459980854025e-03,
+    -1.60960333262415e-02,
+)
+_ERF_DENOMINATOR = (
+    -1.45660718464996e-05,
+    -2.13374055278905e-04,
+    -1.68282697438203e-03,
+    -7.37332916720468e-03,
+    -1.42647390514189e-02,
+)
+"""Coefficients, highest first, of erf(x) = x N(x^2) / D(x^2) on [-4, 4], good to float32: the
+rational fit that Eigen and XLA use."""
+_ERF_RANGE = 4.0
+
+_TANH_NUMERATOR = (
+    -2.76076847742355e-16,
+    2.00018790482477e-13,
+    -8.60467152213735e-11,
+    5.12229709037114e-08,
+    1.48572235717979e-05,
+    6.37261928875436e-04,
+    4.89352455891786e-03,
+)
+_TANH_DENOMINATOR = (
+    1.19825839466702e-06,
+    1.18534705686654e-04,
+    2.26843463243900e-03,
+    4.89352518554385e-03,
+)
+"""The same for tanh on [-9, 9], as in Eigen."""
+_TANH_RANGE = 9.0
+
+_EXP_COEFFICIENTS = (
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    5.0000001201e-1,
+)
+"""Of (e^r - 1 - r) / r^2 for |r| <= log(2) / 2, highest first: the fit of the Cephes library."""
+_LOG2_E = 1.44269504088896341
+_LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
+"""log(2) as the sum of a number with few bits, whose multiples are exact, and a small one."""
+_EXP_RANGE = (-87.3365, 88.3762)
+"""Where e^x is a normal number of float32."""
+_EXPONENT_BIAS, _FRACTION_BITS = 127, 23
+
+
+def number(constant: float, like: Expr) -> Expr:
+    """A constant with as many lanes as an expression."""
+    scalar = tirx.FloatImm("float32", constant)
+    lanes = _lanes(like)
+    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+
+
+def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
+    """A polynomial by Horner's rule.
+
+    Args:
+        coefficients: highest first.
+        x: where.
+    """
+    value = number(coefficients[0], x)
+    for coefficient in coefficients[1:]:
+        value = value * x + number(coefficient, x)
+    return value
+
+
+def exp(x: Expr) -> Expr:
+    """e^x to two units in the last place; 0 below the least normal number, infinity never."""
+    low, high = _EXP_RANGE
+
+    def of_inside(inside: Expr) -> Expr:
+        power = tirx.floor(inside * number(_LOG2_E, x) + number(0.5, x))
+        return _named(power, lambda power: of_power(inside, power))
+
+    def of_power(inside: Expr, power: Expr) -> Expr:
+        rest = inside - power * number(_LOG_2_HIGH, x) - power * number(_LOG_2_LOW, x)
+        exponent = tirx.Cast(_typed("int32", x), power) + _integer(_EXPONENT_BIAS, x)
+        shifted = exponent << _integer(_FRACTION_BITS, x)
+        scale = tirx.reinterpret(_typed("float32", x), shifted)
+        return _named(rest, lambda rest: scale * of_rest(rest))
+
+    def of_rest(rest: Expr) -> Expr:
+        return polynomial(_EXP_COEFFICIENTS, rest) * rest * rest + rest + number(1.0, x)
+
+    return _named(tirx.max(tirx.min(x, number(high, x)), number(low, x)), of_inside)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + e^-x)."""
+    one = number(1.0, x)
+    return one / (one + exp(number(0.0, x) - x))
+
+
+def tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent."""
+    return _odd_quotient(x, _TANH_RANGE, _TANH_NUMERATOR, _TANH_DENOMINATOR)
+
+
+def erf(x: Expr) -> Expr:
+    """The error function."""
+    return _odd_quotient(x, _ERF_RANGE, _ERF_NUMERATOR, _ERF_DENOMINATOR)
+
+
+def _odd_quotient(
+    x: Expr, limit: float, numerator: Sequence[float], denominator: Sequence[float]
+) -> Expr:
+    """X N(x^2) / D(x^2) where |x| is at most a limit, its value at the limit beyond."""
+
+    def of_inside(inside: Expr) -> Expr:
+        return _named(
+            inside * inside,
+            lambda square: inside * polynomial(numerator, square) / polynomial(denominator, square),
+        )
+
+    return _named(tirx.max(tirx.min(x, number(limit, x)), number(-limit, x)), of_inside)
+
+
+FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
+"""By the names that TensorIR's intrinsics have after ``tirx.``."""
+
+
+def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """An expression that computes a value once, however often it reads it."""
+    variable = tirx.Var("t", value.ty)
+    return tirx.Let(variable, value, body(variable))
+
+
+def _lanes(value: Expr) -> int:
+    _, _, lanes = str(value.ty).partition("x")
+    return int(lanes) if lanes else 1
+
+
+def _typed(dtype: str, like: Expr) -> str:
+    lanes = _lanes(like)
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _integer(constant: int, like: Expr) -> Expr:
+    scalar = tirx.IntImm("int32", constant)
+    lanes = _lanes(like)
+    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)

@@ -1,0 +1,36 @@
+"""Walking through TensorIR and substituting in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chameleon_tvm.quick_tvm import tirx
+
+# After TVM, which imports it without torch.
+from tvm_ffi import structural_equal, structural_map, structural_walk  # isort: skip
+
+__all__ = ["structural_equal", "structural_map", "substituted", "uses", "walk"]
+
+
+def substituted(tree: Any, variable: Any, value: Any) -> Any:
+    """An expression or statement with a value in the place of a variable."""
+
+    def mapped(one: Any) -> Any:
+        return value if one.same_as(variable) else one
+
+    return structural_map(tree, [(tirx.Var, mapped)])
+
+
+def uses(expression: Any, variable: Any) -> bool:
+    """Whether a variable occurs in an expression."""
+    return any(variable.same_as(one) for one in tirx.analysis.undefined_vars(expression))
+
+
+def walk(tree: Any, visit: Callable[[Any], None]) -> None:
+    """Call a function with every node of an expression or statement."""
+
+    def visited(node: Any) -> None:
+        visit(node)
+
+    structural_walk(tree, [(object, visited)])

@@ -1,0 +1,124 @@
+"""What cannot be delivered is refused before anything is measured; once is enough."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import ClassVar
+
+import pytest
+from chameleon_core.cli.progress import LiveProgress, PlainProgress
+from chameleon_core.errors import ConfigError, ExitCode, PluginError
+from chameleon_core.loop import run_pipeline
+from chameleon_core.run_folder import read_store
+from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+
+
+class Careful(SyntheticFrontend):
+    """Finds that all is well."""
+
+    asked: ClassVar[list[object]] = []
+
+    def check(self, target, threads, earlier):
+        self.asked.append((threads, earlier))
+        return earlier or {"summary": "it compiles"}
+
+
+class Refusing(SyntheticFrontend):
+    """Cannot be compiled."""
+
+    def check(self, target, threads, earlier):
+        raise ConfigError("operator svd in module head cannot be compiled", hint="Leave it out.")
+
+
+class Wrong(SyntheticFrontend):
+    """Finds what is no mapping."""
+
+    def check(self, target, threads, earlier):
+        return "fine"
+
+
+class Idle(SyntheticFrontend):
+    """Delivers, but has nothing to tune."""
+
+    folder: ClassVar[str | None] = "there"
+
+    def tasks(self, target):
+        return []
+
+    def deliver(self, delivery):
+        return {"folder": self.folder, "max_relative_error": 0.0, "rivals": {}}
+
+
+class Nothing(SyntheticFrontend):
+    """Has nothing to tune, and delivers nothing."""
+
+    def tasks(self, target):
+        return []
+
+
+@pytest.fixture
+def checking(pipeline, plugin):
+    """Makes pipelines whose frontend is a class of this module."""
+
+    def make(frontend, **more):
+        model = {"odd": {"operators": [[3]]}}
+        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
+
+    return make
+
+
+def test_the_check_comes_first_and_is_kept(checking):
+    Careful.asked.clear()
+    result = run_pipeline(checking(Careful, budget={"measurements": 1}))
+    events = [json.loads(line) for line in (result.folder / "events.jsonl").open()]
+    assert [event["event"] for event in events[:3]] == [
+        "CheckStarted",
+        "CheckFinished",
+        "RunStarted",
+    ]
+    assert events[1]["found"] == {"summary": "it compiles"}
+    with read_store(result.folder) as store:
+        assert store.fact("check") == {"summary": "it compiles"}
+    run_pipeline(checking(Careful, budget={"measurements": 3}))
+    assert [earlier for _, earlier in Careful.asked] == [None, {"summary": "it compiles"}]
+
+
+def test_nothing_is_measured_of_what_is_refused(checking, log_lines):
+    with pytest.raises(ConfigError, match="operator svd in module head") as caught:
+        run_pipeline(checking(Refusing))
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert log_lines() == []
+
+
+def test_a_finding_that_is_no_mapping_is_the_plugins_mistake(checking):
+    with pytest.raises(PluginError, match="found a str instead of a mapping"):
+        run_pipeline(checking(Wrong))
+
+
+def test_a_network_without_tasks_is_delivered(checking, log_lines):
+    result = run_pipeline(checking(Idle))
+    assert (result.operators, result.network.folder) == ((), "there")
+    assert result.exit_code == ExitCode.OK
+    assert log_lines() == []
+
+
+def test_without_tasks_and_network_there_is_no_result(checking, monkeypatch):
+    monkeypatch.setattr(Idle, "folder", None)
+    assert run_pipeline(checking(Idle)).exit_code == ExitCode.NO_VALID_RESULT
+
+
+def test_a_frontend_that_delivers_nothing_needs_tasks(checking):
+    with pytest.raises(ConfigError, match="no operator to tune"):
+        run_pipeline(checking(Nothing))
+
+
+@pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
+def test_the_progress_display_tells_of_the_check(checking, kind):
+    file = io.StringIO()
+    progress = kind(file)
+    run_pipeline(checking(Careful), listeners=[progress])
+    progress.close()
+    told = file.getvalue()
+    assert "checking before anything is tuned" in told
+    assert "it compiles" in told

@@ -1,0 +1,67 @@
+"""Memory bandwidth is measured when asked for, kept, and read from there."""
+
+import json
+import math
+
+import pytest
+from chameleon_core.cli.main import run
+from chameleon_core.errors import ExitCode
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.cpus import measuring
+from chameleon_tvm.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
+from chameleon_tvm.targets import TVMTargets, target_info
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    target_info.cache_clear()
+    yield tmp_path
+    target_info.cache_clear()
+
+
+def native():
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+def test_what_is_kept_is_what_this_cpu_is_described_with():
+    target = native()
+    values = json.loads(target)
+    before = target_info(target).memory_bytes_per_cycle
+    keep_memory_rate(values["mcpu"], values["num-cores"], before / 3)
+    keep_memory_rate("another", values["num-cores"], 99.0)
+    target_info.cache_clear()
+    assert target_info(target).memory_bytes_per_cycle == before / 3
+    other = {**values, "num-cores": values["num-cores"] + 1}
+    assert target_info(json.dumps(other)).memory_bytes_per_cycle == before
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"x": 1}'])
+def test_a_damaged_file_is_no_file(text):
+    kept_file().parent.mkdir(parents=True)
+    kept_file().write_text(text)
+    assert kept_memory_rate("haswell", 2) is None
+    keep_memory_rate("haswell", 2, 3.5)
+    assert kept_memory_rate("haswell", 2) == 3.5
+
+
+def test_the_command_measures_and_keeps(monkeypatch, capsys):
+    monkeypatch.setattr(measuring, "_FMA_ITERATIONS", 50)
+    monkeypatch.setattr(measuring, "_LEAST_BYTES", 1 << 16)
+    monkeypatch.setattr(measuring, "_TIMES_L3", 0)
+    assert run(["cpu", "--measure", "--json"]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    values = found["target"]
+    kept = kept_memory_rate(values["mcpu"], values["num-cores"])
+    assert kept is not None
+    assert 0.0 < kept < math.inf
+    assert found["description"]["memory_bytes_per_cycle"] == kept
+    assert found["features"] == sorted(found["features"])
+
+
+def test_another_cpu_is_shown_and_not_measured(capsys):
+    assert run(["cpu", "--target", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"]) == 0
+    assert "vector bytes" in capsys.readouterr().out
+    other = ["cpu", "--measure", "--target", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53"]
+    assert run(other) != ExitCode.OK
+    assert not kept_file().exists()

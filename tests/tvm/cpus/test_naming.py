@@ -1,0 +1,145 @@
+"""LLVM's name for a processor follows from its flags: recorded texts of nine processors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chameleon_core.processor import Processor, parse_cpuinfo, this_processor
+from chameleon_tvm.cpus import naming
+from chameleon_tvm.cpus.features import (
+    LINUX_NAMES,
+    hidden_features,
+    host_features,
+    llvm_target,
+    told_features,
+    used_features,
+)
+from chameleon_tvm.cpus.naming import CpuName, name_of, native_name
+from chameleon_tvm.quick_tvm import codegen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+X86 = "x86_64-unknown-linux-gnu"
+ARM = "aarch64-unknown-linux-gnu"
+CPUINFO = Path(__file__).with_name("cpuinfo")
+
+
+def recorded(name: str, architecture: str = "x86_64") -> Processor:
+    processor = parse_cpuinfo((CPUINFO / name).read_text(), architecture)
+    assert processor is not None
+    return processor
+
+
+@pytest.mark.parametrize(
+    ("file", "guess", "expected"),
+    [
+        ("zen3", "znver3", "znver3"),
+        ("zen4", "znver4", "znver4"),
+        ("zen5", "znver5", "znver5"),
+        ("haswell", "haswell", "haswell"),
+        ("skylake-avx512", "skylake-avx512", "skylake-avx512"),
+        ("icelake-server", "icelake-server", "icelake-server"),
+        ("sapphirerapids", "sapphirerapids", "sapphirerapids"),
+        ("graniterapids-guest", "rocketlake", "sapphirerapids"),
+        # LLVM knew the model but not the processor's kind, as an older LLVM would.
+        ("zen5", "x86-64", "znver5"),
+        ("skylake-avx512", "generic", "skylake-avx512"),
+    ],
+)
+def test_x86_names_fit_the_flags(file, guess, expected):
+    assert name_of(recorded(file), guess, X86) == CpuName(mcpu=expected)
+
+
+@pytest.mark.parametrize("guess", ["neoverse-v1", "generic"])
+def test_arm_names_come_from_the_part(guess):
+    processor = recorded("neoverse-v1", "aarch64")
+    assert name_of(processor, guess, ARM) == CpuName(mcpu="neoverse-v1")
+    told = told_features(processor)
+    assert {"neon", "sve", "i8mm", "bf16"} <= told
+    assert "sve2" not in told
+
+
+def test_a_guest_of_granite_rapids_has_amx_and_bfloat16():
+    name = name_of(recorded("graniterapids-guest"), "rocketlake", X86)
+    used = used_features(llvm_target(name.mcpu, triple=X86, mattr=frozenset(name.mattr)))
+    assert {"amx-tile", "amx-bf16", "amx-int8", "avx512bf16", "avx512fp16"} <= used
+
+
+def test_what_a_guess_knows_beyond_the_flags_is_kept():
+    """Linux shows no amx-fp16: the model number alone tells a Granite Rapids."""
+    assert name_of(recorded("graniterapids-guest"), "graniterapids", X86) == CpuName(
+        mcpu="graniterapids"
+    )
+
+
+def test_what_a_virtual_machine_hides_is_left_out():
+    seen = recorded("sapphirerapids")
+    hidden = {"amx_tile", "amx_int8", "amx_bf16"}
+    processor = Processor(
+        architecture="x86_64", vendor=seen.vendor, flags=seen.flags - frozenset(hidden)
+    )
+    name = name_of(processor, "sapphirerapids", X86)
+    assert name == CpuName(mcpu="sapphirerapids", mattr=("-amx-bf16", "-amx-int8", "-amx-tile"))
+    assert name.words() == "-mcpu=sapphirerapids -mattr=-amx-bf16,-amx-int8,-amx-tile"
+
+
+def test_a_model_without_its_avx512_gets_another_name():
+    """As on a virtual machine that hides AVX-512: the guess goes by the model alone."""
+    seen = recorded("skylake-avx512")
+    plain = frozenset(flag for flag in seen.flags if not flag.startswith("avx512"))
+    processor = Processor(architecture="x86_64", vendor=seen.vendor, flags=plain)
+    name = name_of(processor, "skylake-avx512", X86)
+    assert "avx512f" not in used_features(llvm_target(name.mcpu, triple=X86))
+
+
+@pytest.mark.parametrize("file", ["zen3", "zen4", "zen5", "haswell", "sapphirerapids"])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_code_never_uses_what_the_flags_lack(file, data):
+    seen = recorded(file)
+    kept = data.draw(st.sets(st.sampled_from(sorted(seen.flags))))
+    guess = data.draw(st.sampled_from(["znver5", "graniterapids", "haswell", "generic"]))
+    processor = Processor(architecture="x86_64", vendor=seen.vendor, flags=frozenset(kept))
+    name = name_of(processor, guess, X86)
+    used = used_features(llvm_target(name.mcpu, triple=X86, mattr=frozenset(name.mattr)))
+    # Flags without what they build on (AVX2 without AVX) are no processor's: LLVM adds it.
+    told = told_features(processor)
+    closed = used_features(
+        llvm_target("x86-64", triple=X86, mattr=frozenset(f"+{one}" for one in told))
+    )
+    assert used <= closed
+
+
+def test_every_feature_is_one_of_llvms():
+    for architecture, triple in (("x86_64", X86), ("aarch64", ARM)):
+        cpus = {
+            "x86_64": ["znver5", "tigerlake", "diamondrapids", "bdver4"],
+            "aarch64": ["apple-m4", "olympus"],
+        }
+        known = frozenset[str]().union(
+            *(
+                used_features(llvm_target(cpu, triple=triple))
+                for cpu in cpus[architecture]
+                if codegen.llvm_is_valid_cpu(cpu, triple)
+            )
+        )
+        assert known == frozenset(LINUX_NAMES[architecture])
+
+
+def test_amx_in_half_precision_is_not_shown_by_the_system():
+    assert "amx-fp16" in hidden_features(llvm_target("graniterapids", triple=X86))
+
+
+def test_this_machine_can_run_what_native_means():
+    name = native_name()
+    used = used_features(llvm_target(name.mcpu, mattr=frozenset(name.mattr)))
+    assert used <= host_features()
+    if this_processor() is not None:
+        assert used == host_features()
+
+
+def test_the_names_to_choose_from_are_llvms():
+    for names in (*naming._FAMILIES.values(), naming._ANY_X86):
+        assert all(codegen.llvm_is_valid_cpu(name, X86) for name in names)
+    assert all(codegen.llvm_is_valid_cpu(name, ARM) for name in naming._ARM_PARTS.values())

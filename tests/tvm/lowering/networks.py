@@ -1,0 +1,94 @@
+"""Networks compiled without a tuner, as they are before anything is tuned, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.frontends.torch_programs import torch_module
+from chameleon_tvm.graph.chains import chains_of
+from chameleon_tvm.graph.compile import compiled
+from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.graph.prepare import prepared
+from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.targets import TVMTargets
+from torch import nn
+from torch.utils import _pytree as tree
+
+TARGET = TVMTargets(NoOptions()).resolve("native")
+TOLERANCE = 1e-4
+
+
+class Many(nn.Module):
+    """Several networks beside each other, so that one compilation does for all.
+
+    Args:
+        networks: the networks.
+        counts: how many of the inputs each takes.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module], counts: Sequence[int]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+        self.counts = counts
+
+    def forward(self, *inputs: torch.Tensor) -> list[Any]:
+        found, place = [], 0
+        for network, count in zip(self.networks, self.counts, strict=True):
+            found.append(network(*inputs[place : place + count]))
+            place += count
+        return found
+
+
+def arrays(value: Any) -> list[Any]:
+    """The tensors in what a network returns, as arrays."""
+    return [one.numpy() for one in tree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+
+
+def answers(module: Any, inputs: Sequence[Any], layout: str = "NHWC") -> list[Any]:
+    """Outputs of an imported network, compiled without a tuned kernel."""
+    module = prepared(module, layout)
+    executable = compiled(module, chains_of(module), Kernels({}, None, TARGET), TARGET)
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    found = machine["main"](*map(tvm.runtime.tensor, inputs))
+    return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+
+
+def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
+    """What is wrong with each of some networks of torch; empty where nothing is.
+
+    Args:
+        cases: functions that return a module and its inputs, by name.
+        layout: they are compiled in.
+    """
+    torch.manual_seed(0)
+    made = {name: case() for name, case in cases.items()}
+    for network, _ in made.values():
+        network.eval()
+    together = Many([one for one, _ in made.values()], [len(given) for _, given in made.values()])
+    inputs = tuple(one for _, given in made.values() for one in given)
+    with torch.no_grad():
+        expected = [arrays(network(*given)) for network, given in made.values()]
+        module, _ = torch_module(torch.export.export(together.eval(), inputs))
+    got = iter(answers(module, [one.numpy() for one in inputs], layout))
+    found = {}
+    for name, wanted in zip(made, expected, strict=True):
+        problems = [_difference(next(got), one) for one in wanted]
+        if any(problems):
+            found[name] = "; ".join(filter(None, problems))
+    assert next(got, None) is None, "there are more outputs than torch has"
+    return found
+
+
+def _difference(got: Any, wanted: Any) -> str:
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"
+    off = np.isnan(got) != np.isnan(wanted) if wanted.dtype.kind == "f" else got != wanted
+    if wanted.dtype.kind == "f":
+        scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
+        close = np.isclose(got, wanted, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
+        off |= ~close
+    return f"{off.sum()} of {off.size} numbers are off" if off.any() else ""

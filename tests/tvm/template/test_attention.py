@@ -1,0 +1,216 @@
+"""Random legal configurations of attention compute the reference's numbers, in every layout."""
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.kernel import TVMKernel
+from chameleon_tvm.lowering import compile_function
+from chameleon_tvm.operators.exponentials import exponential
+from chameleon_tvm.operators.specs import AttentionSpec
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm.targets import TVMTargets, target_info, tvm_target
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+PROVIDER = TemplateSpace(TemplateOptions())
+FEW = settings(
+    max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+TARGETS = ["llvm -mcpu=haswell -num-cores=2", "llvm -mcpu=znver4 -num-cores=4"]
+
+
+def build(spec, config=None):
+    """The builder of a task and one kernel, of the first guess where no configuration is given."""
+    task = spec.task("t", NATIVE)
+    builder = PROVIDER.builder(task, threads=2)
+    start = PROVIDER.design_space(task).start
+    return builder, builder.build((start[0] if config is None else config).tolist())
+
+
+@st.composite
+def attentions(draw):
+    batch, shared = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    heads = shared * draw(st.integers(1, 3))
+    queries, keys = draw(st.integers(1, 40)), draw(st.integers(1, 80))
+    features = draw(st.sampled_from([1, 3, 8, 16, 20, 24]))
+    packed = draw(st.integers(0, 3)) == 0
+    if packed:
+        keys, values = queries, features
+        layouts = ("BSHD",) * 3
+    else:
+        values = draw(st.sampled_from([1, 5, 8, 24]))
+        layouts = tuple(
+            draw(st.sampled_from(known))
+            for known in (("BHSD", "BSHD"), ("BHSD", "BSHD", "BHDS"), ("BHSD", "BSHD"))
+        )
+    mask, causal = (), draw(st.booleans())
+    if not causal and draw(st.booleans()):
+        whole = (batch, heads, queries, keys)
+        mask = tuple(draw(st.sampled_from([1, extent])) for extent in whole)
+    return AttentionSpec(
+        query=[batch, heads, queries, features],
+        key=[batch, shared, keys, features],
+        value=[batch, shared, keys, values],
+        scale=draw(st.sampled_from([1.0, features**-0.5])),
+        causal=causal,
+        mask=mask,
+        query_layout=layouts[0],
+        key_layout=layouts[1],
+        value_layout=layouts[2],
+        output_layout=draw(st.sampled_from(["BHSD", "BSHD"])),
+        packed=packed,
+    )
+
+
+@FEW
+@given(attentions(), st.integers(0, 1000))
+def test_random_shapes_and_configurations(spec, seed):
+    task = spec.task("t", NATIVE)
+    builder = PROVIDER.builder(task, threads=2)
+    (expected,), tolerance = builder.reference()
+    space = PROVIDER.design_space(task)
+    drawn = space.sample(2, np.random.default_rng(seed))
+    assert len(drawn), "the space has no legal configuration"
+    for config in [*space.start[:1], *drawn]:
+        (got,) = builder.build(config.tolist()).outputs()
+        assert got.shape == expected.shape
+        error = np.abs(got - expected).max() / max(np.abs(expected).max(), 1e-6)
+        assert error <= tolerance, space.decode(config)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_blocks_of_keys_give_what_all_keys_at_once_do(causal):
+    spec = AttentionSpec(
+        query=[1, 2, 150, 24], key=[1, 2, 150, 24], value=[1, 2, 150, 24], causal=causal
+    )
+    space = PROVIDER.design_space(spec.task("t", NATIVE))
+    configs = space.sample(200, np.random.default_rng(0))
+    blocks = {}
+    for config in configs:
+        blocks.setdefault(space.decode(config)["key_block"], config)
+    assert len(blocks) > 2
+    for config in blocks.values():
+        builder, kernel = build(spec, config)
+        (expected,), tolerance = builder.reference()
+        (got,) = kernel.outputs()
+        assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def test_a_query_without_a_visible_key_gets_zeros():
+    spec = AttentionSpec(
+        query=[1, 1, 9, 8], key=[1, 1, 70, 8], value=[1, 1, 70, 8], mask=[1, 1, 9, 70]
+    )
+    for block in (64, 70):
+        task = spec.task("t", NATIVE)
+        builder = PROVIDER.builder(task, threads=2)
+        inputs = builder.operator.inputs()
+        inputs[3][0, 0, 4] = -np.inf
+        inputs[3][0, 0, 5, :66] = -np.inf  # all keys of the first block
+        builder.use(inputs)
+        space = PROVIDER.design_space(task)
+        config = next(
+            one
+            for one in space.sample(200, np.random.default_rng(0))
+            if space.decode(one)["key_block"] == block
+        )
+        program = builder.program(config.tolist())
+        (got,) = TVMKernel(program, NATIVE).outputs()
+        (expected,) = builder.operator.reference(inputs)
+        assert not got[0, 0, 4].any()
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_the_largest_finite_mask_hides_keys_and_spreads_over_all_where_none_is_left():
+    spec = AttentionSpec(
+        query=[1, 1, 4, 8], key=[1, 1, 12, 8], value=[1, 1, 12, 8], mask=[1, 1, 4, 12]
+    )
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=1)
+    inputs = builder.operator.inputs()
+    inputs[3][...] = 0.0
+    inputs[3][0, 0, 1, 3:] = np.finfo(np.float32).min
+    inputs[3][0, 0, 2] = np.finfo(np.float32).min
+    builder.use(inputs)
+    space = PROVIDER.design_space(spec.task("t", NATIVE))
+    (got,) = TVMKernel(builder.program(space.start[0].tolist()), NATIVE).outputs()
+    np.testing.assert_allclose(got[0, 0, 2], inputs[2][0, 0].mean(axis=0), atol=1e-6)
+    seen, *_ = builder.operator.reference(
+        [i[..., :3, :] for i in inputs[:3]] + [inputs[3][..., :3, :3]]
+    )
+    np.testing.assert_allclose(got[0, 0, 1], seen[0, 0, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_exponentials_of_numbers_below_zero(lanes):
+    count = 4096
+    source, target = emit.buffer("x", (count,)), emit.buffer("y", (count,))
+
+    def some(i):
+        value = exponential(emit.load(source, [i * lanes], lanes), lanes)
+        return emit.store(target, [i * lanes], value, lanes)
+
+    function = emit.function([source, target], emit.loop("i", count // lanes, some))
+    module = compile_function(function, tvm_target(NATIVE), plain_loops=True)
+    x = np.linspace(-95, 0, count, dtype=np.float32)
+    x[0] = -np.inf
+    y = tvm.runtime.tensor(np.zeros(count, np.float32))
+    module["main"](tvm.runtime.tensor(x), y)
+    expected = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(y.numpy(), expected, rtol=6e-6, atol=2e-38)
+    near = x > -10
+    np.testing.assert_allclose(y.numpy()[near], expected[near], rtol=1e-6)
+    assert y.numpy()[0] == 0.0
+    assert y.numpy()[-1] == 1.0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("heads", "tokens", "features"), [(12, 197, 64), (8, 512, 64), (4, 64, 80), (6, 50, 24)]
+)
+def test_first_guesses_fill_the_registers_and_no_more(target, heads, tokens, features):
+    shape = [1, heads, tokens, features]
+    spec = AttentionSpec(query=shape, key=shape, value=shape, query_layout="BSHD")
+    task = spec.task("t", TVMTargets(NoOptions()).resolve(target))
+    space = PROVIDER.design_space(task)
+    info = target_info(task.target)
+    first = space.decode(space.start[0])
+    assert space.legal(space.start).all()
+    for rows, vectors in (("key_rows", "query_vectors"), ("query_rows", "value_vectors")):
+        sums = first[rows] * first[vectors]
+        assert info.vector_registers // 4 <= sums < info.vector_registers
+
+
+def test_keys_that_lie_side_by_side_are_not_copied():
+    shape = [1, 2, 16, 8]
+    inside = PROVIDER.design_space(
+        AttentionSpec(query=shape, key=shape, value=shape).task("t", NATIVE)
+    )
+    assert {inside.decode(one)["keys"] for one in inside.start} == {"in_place"}
+    transposed = AttentionSpec(query=shape, key=shape, value=shape, key_layout="BHDS")
+    copied = PROVIDER.design_space(transposed.task("t", NATIVE))
+    assert {copied.decode(one)["keys"] for one in copied.start} == {"copy"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"key": [1, 3, 16, 8], "value": [1, 3, 16, 8]}, "do not fit together"),
+        ({"key": [1, 2, 16, 9]}, "do not fit together"),
+        ({"mask": [1, 1, 1, 16], "causal": True}, "leave causal out"),
+        ({"mask": [1, 2, 5, 16]}, "cannot be broadcast"),
+        ({"value_layout": "BHDS"}, "'BHDS' is not supported"),
+        ({"packed": True}, "one array cannot hold"),
+        ({"query": [1, 2, 16]}, "needs 4 numbers"),
+        ({"dtype": "float16"}, "Only float32"),
+    ],
+)
+def test_attention_that_cannot_be_is_refused_with_a_sentence(changed, problem):
+    shape = [1, 2, 16, 8]
+    sizes = {"query": shape, "key": shape, "value": shape, **changed}
+    with pytest.raises(ConfigError) as caught:
+        AttentionSpec(**sizes)
+    assert problem in f"{caught.value} {caught.value.hint}"
