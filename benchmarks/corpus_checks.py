@@ -44,7 +44,7 @@ def check(bench: Bench, case: Case, *, defaults: bool, limit: float) -> Mapping[
     command = [sys.executable, str(HERE / "corpus_check.py"), str(file), str(answer)]
     command += ["--defaults"] if defaults else []
     ended = in_time(command, bench.environment(case), limit)
-    found: dict[str, Any] = {"step": "?"}
+    found: dict[str, Any] = {"step": "unknown"}
     if answer.exists():
         found = json.loads(answer.read_text(encoding="utf-8"))
         answer.unlink()
@@ -67,7 +67,7 @@ def line(found: Mapping[str, Any]) -> str:
     """What came of a check as a line."""
     if "left_out" in found:
         return f"{found['case']}: left out, {found['left_out']}"
-    return f"{found['case']}: {_told(found)} ({found['wall_seconds']:.0f} s)"
+    return f"{found['case']}: {_told(found)}"
 
 
 def page(answers: Sequence[Mapping[str, Any]]) -> str:
@@ -78,11 +78,21 @@ def page(answers: Sequence[Mapping[str, Any]]) -> str:
     """
     answers = [one for one in answers if "left_out" not in one]
     failed = [one for one in answers if problem_of(one) is not None]
-    lines = [f"{len(answers) - len(failed)} of {len(answers)} networks are verified untuned.", ""]
+    refused = [one for one in failed if refused_at_once(one)]
+    summary = (
+        f"{len(answers) - len(failed)} of {len(answers)} networks are verified untuned, "
+        f"{len(refused)} refused before tuning, {len(failed) - len(refused)} fail."
+    )
+    lines = [summary, ""]
     lines += [f"- {one['case']}: {_told(one)}" for one in failed]
     lines += ["", "Kernels with the largest shares; `*` has a first guess, others a default.", ""]
     lines += [f"- {one['case']}: {_kernels(one)}" for one in answers if problem_of(one) is None]
     return "\n".join(lines) + "\n"
+
+
+def refused_at_once(found: Mapping[str, Any]) -> bool:
+    """Whether a network is refused with a sentence, before anything would have been measured."""
+    return found["step"] in {"check", "tasks"} and found.get("failure", {}).get("refused", False)
 
 
 def problem_of(found: Mapping[str, Any]) -> str | None:
@@ -99,9 +109,10 @@ def problem_of(found: Mapping[str, Any]) -> str | None:
 def _told(found: Mapping[str, Any]) -> str:
     problem = problem_of(found)
     if problem is not None:
-        return f"fails at step {found['step']!r}: {problem}"
+        how = "refused" if refused_at_once(found) else "fails"
+        return f"{how} in step {found['step']!r}, {_seconds(found)}: {problem}"
     error = found["network"]["max_relative_error"]
-    return f"verified, off by {error:.1e}, {len(found['tasks'])} tasks"
+    return f"verified, off by {error:.1e}, {len(found['tasks'])} tasks, {_seconds(found)}"
 
 
 def _kernels(found: Mapping[str, Any]) -> str:
@@ -113,3 +124,9 @@ def _kernels(found: Mapping[str, Any]) -> str:
         for one in kernels[:KERNELS]
     )
     return f"{1e3 * total:.3g} ms, {tasks:.0%} in tasks; {named}"
+
+
+def _seconds(found: Mapping[str, Any]) -> str:
+    """How long each step took."""
+    steps = found.get("seconds", {}).items()
+    return ", ".join(f"{step} {seconds:.0f} s" for step, seconds in steps) or "no step"

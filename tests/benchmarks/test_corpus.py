@@ -439,9 +439,14 @@ def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
     checks = importlib.import_module("corpus_checks")
     answers = iter(
         [
-            {"step": "read", "failure": {"type": "E", "message": "no\nway", "hint": "go"}},
             {
-                "step": "done",
+                "step": "check",
+                "seconds": {"check": 3.2},
+                "failure": {"type": "E", "message": "no\nway", "hint": "go", "refused": True},
+            },
+            {
+                "step": "deliver",
+                "seconds": {"check": 1.0, "deliver": 2.0},
                 "tasks": ["a"],
                 "network": {
                     "failure": None,
@@ -468,7 +473,8 @@ def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
     monkeypatch.setattr(checks, "export", lambda *_: None)
     assert command("--check", "--all") == 1
     page = capsys.readouterr().out
-    assert "- one: fails at step 'read': E: no way hint: go" in page
+    assert "- one: refused in step 'check', check 3 s: E: no way hint: go" in page
+    assert "two: verified, off by 1.0e-06, 1 tasks, check 1 s, deliver 2 s" in page
     assert "- two: 4 ms, 75% in tasks; conv* x 2 75%, softmax x 1 25%" in page
-    assert "- one_onnx: fails at step '?': ended with status -9: Killed" in page
-    assert "1 of 3 networks are verified untuned" in page
+    assert "- one_onnx: fails in step 'unknown', no step: ended with status -9: Killed" in page
+    assert "1 of 3 networks are verified untuned, 1 refused before tuning, 1 fail." in page
