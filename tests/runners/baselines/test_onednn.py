@@ -14,9 +14,13 @@ from chameleon_core.testing.conformance_hardware import check_baseline
 from chameleon_runners.baselines.onednn import VARIANTS, OneDNNBaseline
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
+    Conv1dSpec,
     Conv2dSpec,
+    Conv3dSpec,
     DenseSpec,
+    DepthwiseConv1dSpec,
     DepthwiseConv2dSpec,
+    DepthwiseConv3dSpec,
 )
 
 CPU = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3"})
@@ -36,6 +40,15 @@ SPECS = {
     "depthwise multiplied": DepthwiseConv2dSpec(
         input=(1, 16, 9, 9), kernel=5, stride=2, padding=2, multiplier=2
     ),
+    "1-D": Conv1dSpec(input=(1, 8, 30), filters=16, kernel=5, padding=(1, 2), layout="NWC"),
+    "1-D depthwise": DepthwiseConv1dSpec(input=(1, 8, 30), kernel=3, dilation=2),
+    "3-D": Conv3dSpec(
+        input=(1, 8, 5, 6, 7), filters=16, kernel=(3, 2, 1), stride=(1, 2, 1), padding=(1, 0, 0)
+    ),
+    "3-D uneven padding": Conv3dSpec(
+        input=(1, 8, 4, 6, 7), filters=16, kernel=3, padding=(1, 0, 2, 1, 1, 1), layout="NDHWC"
+    ),
+    "3-D depthwise": DepthwiseConv3dSpec(input=(1, 8, 5, 6, 7), kernel=3, padding=1),
     "dense": DenseSpec(input=(3, 128), units=40),
     "bmm": BatchMatmulSpec(a=(3, 8, 16), b=(3, 16, 24)),
     "bmm transposed": BatchMatmulSpec(a=(3, 8, 16), b=(3, 24, 16), transpose_b=True),

@@ -279,7 +279,7 @@ def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("kind", ["eager", "sdpa"])
 @pytest.mark.parametrize("name", ["bert", "vit", "gpt2", "llama"])
-def test_networks_of_a_library(name: str, kind: str, target: str):
+def test_networks_of_a_library(name: str, kind: str):
     network, inputs = network_of(name, kind)
     module = imported(network, inputs)
     chains = chains_of(module)
@@ -294,6 +294,7 @@ def test_networks_of_a_library(name: str, kind: str, target: str):
     assert not {"nn.softmax", "where", "split", "matmul"} & set(rest)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "kind"), [("bert", "eager"), ("vit", "sdpa")])
 def test_networks_of_a_library_compute_the_same(name: str, kind: str, target: str):
     network, inputs = network_of(name, kind)

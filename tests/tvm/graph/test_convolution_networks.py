@@ -122,6 +122,20 @@ def test_networks_of_convolutions(
     assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize(
+    "pooling", [nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)], ids=repr
+)
+def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: str, pooling: Any):
+    network = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), pooling).eval()
+    images = torch.randn(2, 4, 12)
+    with torch.no_grad():
+        expected = network(images).numpy()
+        program = torch.export.export(network, (images,))
+    module = prepared(torch_module(program), "NHWC")
+    assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"]
+    np.testing.assert_allclose(run(module, target, images.numpy()), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_images_are_moved_to_channels_last_by_the_first_kernel():
     network, shape = video_network()
     program = torch.export.export(network.eval(), (torch.randn(shape),))

@@ -145,8 +145,8 @@ def test_a_transformer_is_chains_through_reshapes(frontend: Any):
     kinds = _epilogues(chains)
     assert kinds.count(("dense", True, True, "none")) == 4
     assert kinds.count(("dense", True, False, "gelu")) == 2
-    assert kinds.count(("batch_matmul", False, False, "none")) == 4
-    assert "nn.gelu" not in left_over(module, chains)
+    assert kinds.count(("attention", False, False, "none")) == 2
+    assert not {"nn.gelu", "nn.softmax", "permute_dims"} & set(left_over(module, chains))
 
 
 def test_the_layout_may_stay_the_frameworks(frontend: Any):
@@ -166,6 +166,19 @@ def test_what_is_read_twice_ends_a_chain():
 
     [chain] = chains_of(_module(build, (2, 3)))
     assert _epilogues([chain]) == [("dense", True, False, "none")]
+
+
+def test_weights_repeated_for_every_sample_are_those_of_one_product():
+    weights = np.arange(15, dtype=np.float32).reshape(3, 5)
+
+    def products(*matrices: np.ndarray) -> list[Any]:
+        right = relax.const(np.stack(matrices))
+        return chains_of(_module(lambda emit, x: emit(relax.op.matmul(x, right)), (2, 4, 3)))
+
+    [chain] = products(weights, weights)
+    assert (chain.spec.kind, chain.spec.input) == ("dense", (8, 3))
+    np.testing.assert_array_equal(chain.constants[0], weights.T)
+    assert not products(weights, weights + 1)
 
 
 def test_twice_the_same_is_no_residual():

@@ -182,7 +182,7 @@ def test_a_file_that_is_no_saved_program(tmp_path: Path):
     ("network", "expected"),
     [
         ("resnet_small", [*[("conv2d", 1)] * 6, ("dense", 1)]),
-        ("bert_small", [("dense", 6), ("batch_matmul", 4), *[("dense", 2)] * 3]),
+        ("bert_small", [("dense", 6), ("attention", 2), *[("dense", 2)] * 3]),
     ],
 )
 def test_built_in_networks(network: str, expected: list[tuple[str, int]]):

@@ -1,16 +1,21 @@
 """Specifications of operators: shapes, defaults and sentences about what does not fit."""
 
+import attrs
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.frontends.operators import OperatorsFrontend
 from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.operators.layouts import spatial_rank, with_rank
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
+    Conv1dSpec,
     Conv2dSpec,
+    Conv3dSpec,
     DenseSpec,
     DepthwiseConv2dSpec,
     PrimFuncSpec,
     channel_block,
+    convolution_of,
     physical_shape,
 )
 
@@ -30,6 +35,39 @@ def test_padding_is_one_two_or_four_numbers():
     assert conv(padding=2).pads == (2, 2, 2, 2)
     assert conv(padding=[1, 2]).pads == (1, 2, 1, 2)
     assert conv(padding=[1, 2, 3, 4]).pads == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "pads", "output", "layout"),
+    [
+        (Conv1dSpec(input=[1, 4, 9], filters=6, kernel=3, padding=1), (1, 1), (1, 6, 9), "NCW"),
+        (
+            Conv1dSpec(input=[1, 4, 9], filters=6, kernel=3, padding=[2, 0], layout="NWC"),
+            (2, 0),
+            (1, 6, 9),
+            "NWC",
+        ),
+        (
+            Conv3dSpec(input=[2, 4, 5, 6, 7], filters=6, kernel=3, padding=[1, 0, 2], stride=2),
+            (1, 0, 2, 1, 0, 2),
+            (2, 6, 3, 2, 5),
+            "NCDHW",
+        ),
+    ],
+)
+def test_convolutions_have_as_many_numbers_as_axes(spec, pads, output, layout):
+    assert (spec.pads, spec.output_shape, spec.layout) == (pads, output, layout)
+    assert type(spec).of(spec.task("t", "llvm")) == attrs.evolve(spec, name="t")
+    assert convolution_of(spec.task("t", "llvm")).kind == spec.kind
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"kernel": 3}, {"kernel": [3, 3], "padding": [0, 0], "stride": [1, 1]}]
+)
+def test_one_number_and_one_for_each_axis_are_the_same_task(arguments):
+    made = Conv2dSpec(input=[1, 16, 8, 8], filters=32, **arguments).task("x", "llvm")
+    assert made.key == "fdf88253715ffbb30eb5e18a"
+    assert made.arguments["layout"] == "NCHW"
 
 
 def test_the_output_has_the_input_s_layout_unless_told():
@@ -57,6 +95,9 @@ def test_the_name_is_no_part_of_the_work():
         ({"layout": "NCHW5c"}, "do not divide into the blocks"),
         ({"output_layout": "NCHW5c"}, "32 output channels"),
         ({"layout": "HWCN"}, "is not a layout"),
+        ({"layout": "NWC"}, "no layout of 2 spatial axes"),
+        ({"kernel": [3]}, "kernel, stride and dilation 1 or 2"),
+        ({"padding": [1, 2, 3]}, "padding 1, 2 or 4"),
         ({"filters": 0}, "not positive"),
         ({"groups": 0}, "not positive"),
         ({"padding": -1}, "negative"),
@@ -84,6 +125,14 @@ def test_other_operators_check_their_shapes():
 def test_layouts():
     assert [channel_block(layout) for layout in ("NCHW", "NHWC", "NCHW16c")] == [0, 0, 16]
     assert physical_shape((2, 32, 5, 6), "NHWC") == (2, 5, 6, 32)
+    assert physical_shape((2, 32, 5), "NWC") == (2, 5, 32)
+    assert physical_shape((2, 32, 4, 5, 6), "NCDHW8c") == (2, 4, 4, 5, 6, 8)
+    assert [with_rank("NHWC", rank) for rank in (1, 2, 3)] == ["NWC", "NHWC", "NDHWC"]
+    assert [with_rank("NCW16c", rank) for rank in (1, 2, 3)] == ["NCW16c", "NCHW16c", "NCDHW16c"]
+    assert [spatial_rank(layout) for layout in ("NCW", "NHWC", "NCDHW4c")] == [1, 2, 3]
+    for wrong in ("NCH", "NDWC", "NCHWC", "NHWC4c", "NCHW0c"):
+        with pytest.raises(ConfigError, match="is not a layout"):
+            spatial_rank(wrong)
     assert physical_shape((2, 32, 5, 6), "NCHW8c") == (2, 4, 5, 6, 8)
 
 

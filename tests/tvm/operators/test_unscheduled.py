@@ -9,9 +9,14 @@ from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import (
     AttentionSpec,
     BatchMatmulSpec,
+    Conv1dSpec,
     Conv2dSpec,
+    Conv3dSpec,
+    ConvolutionSpec,
     DenseSpec,
+    DepthwiseConv1dSpec,
     DepthwiseConv2dSpec,
+    DepthwiseConv3dSpec,
 )
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
@@ -25,6 +30,19 @@ SPECS = [
     Conv2dSpec(input=[1, 4, 5, 5], filters=8, kernel=3, padding=[0, 1, 2, 0], layout="NHWC"),
     DepthwiseConv2dSpec(input=[1, 6, 5, 7], kernel=3, padding=1, multiplier=2, layout="NHWC"),
     DepthwiseConv2dSpec(input=[1, 8, 5, 7], kernel=3, stride=2, layout="NCHW8c"),
+    Conv1dSpec(input=[2, 6, 11], filters=4, kernel=3, stride=2, padding=[0, 2], layout="NWC"),
+    Conv1dSpec(input=[1, 6, 11], filters=4, kernel=4, dilation=2, groups=2),
+    Conv3dSpec(
+        input=[1, 4, 3, 5, 4],
+        filters=6,
+        kernel=[2, 3, 1],
+        padding=[1, 0, 0, 0, 1, 2],
+        stride=[1, 2, 1],
+        layout="NDHWC",
+    ),
+    Conv3dSpec(input=[1, 8, 3, 5, 4], filters=8, kernel=3, padding=1, groups=2, layout="NCDHW4c"),
+    DepthwiseConv1dSpec(input=[1, 5, 9], kernel=3, multiplier=2, layout="NWC"),
+    DepthwiseConv3dSpec(input=[1, 5, 3, 4, 5], kernel=[1, 2, 3], dilation=[1, 2, 1]),
     DenseSpec(input=[3, 5], units=7),
     BatchMatmulSpec(a=[2, 3, 4], b=[2, 4, 5]),
     BatchMatmulSpec(a=[2, 3, 4], b=[2, 5, 4], transpose_b=True),
@@ -51,17 +69,21 @@ SPECS = [
 ]
 
 
+CONVOLUTIONS = [spec for spec in SPECS if isinstance(spec, ConvolutionSpec)]
+
+
 def naive_convolution(data, weights, spec):
-    """Seven nested loops, so that the reference itself has something to be compared with."""
-    (sh, sw), (dh, dw), (top, left, bottom, right) = spec.strides, spec.dilations, spec.pads
-    padded = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    """Nested loops, so that the reference itself has something to be compared with."""
+    sides = zip(spec.pads[: spec.rank], spec.pads[spec.rank :], strict=True)
+    padded = np.pad(data, ((0, 0), (0, 0), *sides))
     out = np.zeros(spec.output_shape)
     per_group = spec.output_channels // spec.group_count
-    _, ic, kh, kw = spec.filter_shape
-    for n, o, y, x in np.ndindex(out.shape):
-        for c, ry, rx in np.ndindex(ic, kh, kw):
-            value = padded[n, o // per_group * ic + c, y * sh + ry * dh, x * sw + rx * dw]
-            out[n, o, y, x] += value * weights[o, c, ry, rx]
+    ic = spec.filter_shape[1]
+    for n, o, *at in np.ndindex(out.shape):
+        for c, *tap in np.ndindex(ic, *spec.kernel_size):
+            place = np.multiply(at, spec.strides) + np.multiply(tap, spec.dilations)
+            value = padded[(n, o // per_group * ic + c, *place)]
+            out[(n, o, *at)] += value * weights[(o, c, *tap)]
     return out
 
 
@@ -78,7 +100,7 @@ def test_unscheduled_function_agrees_with_the_reference(spec):
         assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
-@pytest.mark.parametrize("spec", SPECS[:6], ids=lambda spec: f"{spec.kind}-{SPECS.index(spec)}")
+@pytest.mark.parametrize("spec", CONVOLUTIONS, ids=lambda spec: f"{spec.kind}-{SPECS.index(spec)}")
 def test_reference_agrees_with_nested_loops(spec):
     operator = operator_of(spec.task("t", TARGET))
     data, weights = (array.astype(np.float64) for array in operator.inputs())

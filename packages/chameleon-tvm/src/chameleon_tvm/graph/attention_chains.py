@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
-from chameleon_tvm.graph.attention_scores import Mask, Scores, ScoresFinder
+from chameleon_tvm.graph.attention_masks import RANK, four_axes, masking_of
+from chameleon_tvm.graph.attention_scores import Scores, ScoresFinder
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.strided import View, contiguous, step_of, view_of_all, views_of
 from chameleon_tvm.operators.attention_specs import KEY_LAYOUTS, TOKENS_INSIDE, ordered
 from chameleon_tvm.operators.specs import AttentionSpec
-
-_SURELY_HIDES = -1e9
-"""A mask of at most this hides a key, whatever its score."""
-_RANK = 4
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -77,9 +71,7 @@ class _Finder:
     def match(self, binding: Any) -> AttentionMatch | None:
         """The attention whose product of powers and values a binding is; None for others."""
         call = binding.value
-        if not _is_product(call):
-            return None
-        scores = self._scores.of_powers(call.args[0])
+        scores = self._scores.of_powers(call.args[0]) if _is_product(call) else None
         if scores is None or not _is_product(self._values[scores.product]):
             return None
         shape = self._four(scores)
@@ -87,27 +79,26 @@ class _Finder:
             return None  # one side of the product is broadcast, or scores are
         output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
         members = {*scores.members, binding.var, *after}
-        if not self._only_read_by(members, output):
-            return None
-        masks = [_Masking.of(mask, shape) for mask in scores.masks]
-        if any(mask is None for mask in masks):
-            return None
-        masking = functools.reduce(_Masking.__add__, [m for m in masks if m is not None], _NONE)
+        masking = masking_of(scores.masks, shape)
         parts = self._parts(scores, call, shape)
-        if parts is None:
+        if masking is None or parts is None or not self._only_read_by(members, output):
             return None
         spec, inputs = parts
-        spec = attrs.evolve(spec, output_layout=layout, causal=masking.causal, mask=masking.shape)
+        changes: dict[str, Any] = {
+            "output_layout": layout,
+            "causal": masking.causal,
+            "mask": masking.shape,
+        }
         return AttentionMatch(
-            spec=spec,
+            spec=attrs.evolve(spec, **changes),
             inputs=(*inputs, *masking.inputs),
             members=tuple(sorted(members, key=self._order.__getitem__)),
         )
 
     def _four(self, scores: Scores) -> tuple[int, int, int, int]:
         """Shape (batch, heads, queries, keys) of scores, of which both may be one axis."""
-        batch, heads, queries, keys = _four(scores.shape)
-        if len(scores.shape) < _RANK:
+        batch, heads, queries, keys = four_axes(scores.shape)
+        if len(scores.shape) < RANK:
             left = self._values[scores.product].args[0]
             for view in views_of(left, self._values):
                 parts = view.axes[0] if len(view.axes) == len(scores.shape) else ()
@@ -234,10 +225,13 @@ def _spec(
     query, key, value = views
     shared = parts[1].heads
     layouts = [part.layout for part in parts]
+    sizes: dict[str, Any] = {
+        "query": query.shape,
+        "key": (key.shape[0], shared, *key.shape[2:]),
+        "value": (value.shape[0], shared, *value.shape[2:]),
+    }
     return AttentionSpec(
-        query=query.shape,
-        key=(key.shape[0], shared, *key.shape[2:]),
-        value=(value.shape[0], shared, *value.shape[2:]),
+        **sizes,
         scale=scores.factor * query.factor * key.factor,
         query_layout=layouts[0],
         key_layout=layouts[1],
@@ -300,96 +294,3 @@ def _is_product(call: Any) -> bool:
         and str(call.ty.dtype) == str(call.args[0].ty.dtype) == "float32"
         and min(len(shape_of(one)) for one in call.args) > 2  # noqa: PLR2004
     )
-
-
-def _four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Scores' shape as (batch, heads, queries, keys)."""
-    padded = (*(1,) * (_RANK - len(shape)), *shape)
-    *batch, heads, queries, keys = padded
-    return (math.prod(batch), heads, queries, keys)
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class _Masking:
-    """What all masks together add to scores, with axes (batch, heads, queries, keys)."""
-
-    constant: NDArray[Any] | None = None
-    computed: Any = None
-    computed_shape: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, mask: Mask, scores: tuple[int, ...]) -> _Masking | None:
-        """A mask with the axes of the scores; None where it has none of these shapes."""
-        shape = _mask_shape(mask, scores)
-        if shape is None:
-            return None
-        if isinstance(mask.value, np.ndarray):
-            return cls(constant=mask.value.reshape(shape))
-        value = mask.value if mask.shape == shape else relax.op.reshape(mask.value, list(shape))
-        return cls(computed=value, computed_shape=shape)
-
-    def __add__(self, other: _Masking) -> _Masking:
-        constants = [one for one in (self.constant, other.constant) if one is not None]
-        computed = [one for one in (self, other) if one.computed is not None]
-        value = computed[0].computed if computed else None
-        shape = computed[0].computed_shape if computed else ()
-        for one in computed[1:]:
-            value = relax.op.add(value, one.computed)
-            shape = tuple(np.broadcast_shapes(shape, one.computed_shape))
-        return _Masking(
-            constant=functools.reduce(np.add, constants) if constants else None,
-            computed=value,
-            computed_shape=shape,
-        )
-
-    @property
-    def causal(self) -> bool:
-        """Whether the mask does nothing but hide later keys."""
-        if self.constant is None or self.computed is not None:
-            return False
-        seen = np.tri(*self.constant.shape[2:], dtype=np.bool_)
-        later = self.constant[..., ~seen]
-        return bool(
-            later.size and (later <= _SURELY_HIDES).all() and not self.constant[..., seen].any()
-        )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the input there is to add; empty for none."""
-        if self.computed is not None:
-            constant = () if self.constant is None else self.constant.shape
-            return tuple(np.broadcast_shapes(self.computed_shape, constant))
-        if self.constant is None or self.causal or not self.constant.any():
-            return ()
-        return self.constant.shape
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The expression to add, if any."""
-        if not self.shape:
-            return ()
-        if self.constant is None:
-            return (self.computed,)
-        constant = relax.const(np.ascontiguousarray(self.constant, np.float32))
-        return (constant if self.computed is None else relax.op.add(self.computed, constant),)
-
-
-_NONE = _Masking()
-
-
-def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:
-    """A mask's shape with the axes (batch, heads, queries, keys) of the scores."""
-    rank = len(mask.scores)
-    shape = (*(1,) * (rank - len(mask.shape)), *mask.shape)
-    leading, whole = shape[:-2], mask.scores[:-2]
-    last = shape[-2:]
-    if math.prod(leading) == 1:
-        return (1, 1, *last)
-    if leading == whole:
-        return (*scores[:2], *last)
-    if rank < _RANK or _four(mask.scores) != scores:
-        return None
-    *batch, heads = leading
-    if math.prod(batch) == 1 or tuple(batch) == tuple(whole[:-1]):
-        return (math.prod(batch), heads, *last)
-    return None

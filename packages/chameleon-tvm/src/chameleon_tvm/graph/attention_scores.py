@@ -191,17 +191,18 @@ class ScoresFinder:
             tensor = call.args[0]
         return tensor, tuple(passed)
 
-    def _call(self, tensor: Any) -> Any | None:
+    def _call(self, tensor: Any) -> Any:
+        """The call of an operator that a tensor is; None for everything else."""
         value = self._values.get(tensor) if isinstance(tensor, relax.Var) else None
         whole = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
         return value if whole else None
 
 
-def _name(call: Any | None) -> str:
+def _name(call: Any) -> str:
     return "" if call is None else str(call.op.name).removeprefix("relax.")
 
 
-def _is_neutral(call: Any | None) -> bool:
+def _is_neutral(call: Any) -> bool:
     """Whether a call changes neither the numbers of a tensor nor their order in memory."""
     if call is None or str(call.op.name) not in _NEUTRAL:
         return False

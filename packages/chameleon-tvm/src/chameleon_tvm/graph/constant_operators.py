@@ -127,7 +127,8 @@ def _gather_elements(call: Any, known: Known) -> Array | None:
     found = _all(call.args, known)
     if found is None:
         return None
-    return np.take_along_axis(*found, axis=int(call.attrs.axis))
+    data, places = found
+    return np.take_along_axis(data, places, axis=int(call.attrs.axis))
 
 
 def _index_tensor(call: Any, known: Known) -> Array | None:

@@ -13,6 +13,7 @@ from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.pads import with_folded_pads
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.squeezing import with_positive_axes
 from chameleon_tvm.graph.transposed import without_transposed
 
 _LAYOUTS = ("NHWC", "NCHW")
@@ -69,6 +70,7 @@ def prepared(module: Any, layout: str) -> Any:
         if layout == "NHWC" and layouts:
             folded = _sequence(
                 folded,
+                with_positive_axes,
                 passes.ConvertLayout(layouts),
                 passes.Normalize(),
                 fold_constants,

@@ -140,22 +140,8 @@ def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
         return _part_of_split(value, values)
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
-    name = str(value.op.name)
-    parent = value.args[0]
-    shape = shape_of(value) if isinstance(value.ty, relax.TensorType) else ()
-    if name == "relax.permute_dims":
-        return parent, lambda view: view.permuted(axes_of(value))
-    if name in _RESHAPING:
-        return parent, lambda view: view.reshaped(shape)
-    if name == "relax.broadcast_to":
-        return parent, lambda view: view.broadcast(shape)
-    if name == "relax.take":
-        return _one_of_axis(value)
-    if name == "relax.strided_slice":
-        return _slice(value)
-    if name in {"relax.multiply", "relax.divide"}:
-        return _scaling(value, name)
-    return None
+    step = _STEPS.get(str(value.op.name))
+    return None if step is None else step(value)
 
 
 def _part_of_split(value: Any, values: Mapping[Any, Any]) -> Step | None:
@@ -212,18 +198,40 @@ def _slice(call: Any) -> Step | None:
     return data, derive
 
 
-def _scaling(call: Any, name: str) -> Step | None:
+def _scaling(call: Any) -> Step | None:
     """A product with, or a quotient by, one constant number."""
-    tensors = [one for one in call.args if scalar_of(one) is None]
-    if len(tensors) != 1 or shape_of(tensors[0]) != shape_of(call):
+    tensor, number = call.args
+    divided = str(call.op.name) == "relax.divide"
+    if not divided and scalar_of(tensor) is not None:
+        tensor, number = number, tensor
+    factor = scalar_of(number)
+    if not factor or scalar_of(tensor) is not None or shape_of(tensor) != shape_of(call):
         return None
-    if name == "relax.divide" and scalar_of(call.args[1]) is None:
-        return None
-    (number,) = (one for one in map(scalar_of, call.args) if one is not None)
-    if name == "relax.divide" and number == 0.0:
-        return None
-    factor = 1.0 / number if name == "relax.divide" else number
-    return tensors[0], lambda view: attrs.evolve(view, factor=view.factor * factor)
+    scale = 1.0 / factor if divided else factor
+    return tensor, lambda view: attrs.evolve(view, factor=view.factor * scale)
+
+
+def _permutation(call: Any) -> Step:
+    return call.args[0], lambda view: view.permuted(axes_of(call))
+
+
+def _reshape(call: Any) -> Step:
+    return call.args[0], lambda view: view.reshaped(shape_of(call))
+
+
+def _broadcast(call: Any) -> Step:
+    return call.args[0], lambda view: view.broadcast(shape_of(call))
+
+
+_STEPS: dict[str, Callable[[Any], Step | None]] = {
+    "relax.permute_dims": _permutation,
+    "relax.broadcast_to": _broadcast,
+    "relax.take": _one_of_axis,
+    "relax.strided_slice": _slice,
+    "relax.multiply": _scaling,
+    "relax.divide": _scaling,
+    **dict.fromkeys(_RESHAPING, _reshape),
+}
 
 
 def scalar_of(argument: Any) -> float | None:

@@ -150,7 +150,7 @@ class AttentionSpec(OperatorSpec):
 
     @property
     def packed_shape(self) -> tuple[int, int, int, int]:
-        """Logical shape (batch, all heads, tokens, features) of the one array there is if packed."""
+        """Logical shape (batch, all heads, tokens, features) of the one array of packed parts."""
         batch, heads, tokens, features = self.query
         return (batch, heads + 2 * self.key[1], tokens, features)
 

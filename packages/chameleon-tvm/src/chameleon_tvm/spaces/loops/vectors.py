@@ -24,6 +24,9 @@ from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
 PARTIAL = 4
 """Vectors of partial sums: additions of one vector wait for each other, those of four do not."""
 
+LEAST_LANES = 4
+"""Narrower vectors are not worth their code."""
+
 MOST_CUTS = 8
 """A loop with more conditions on its variable is left as it is."""
 
@@ -107,7 +110,7 @@ def _decided(node: Any) -> Any:
 def _vector_loop(loop: Any, lanes: int) -> Any | None:
     """An innermost loop in vectors, or None where it has to stay as it is."""
     extent, store = int(loop.extent), loop.body
-    if extent < lanes or not _computes(store.value, loop.loop_var):
+    if extent < min(lanes, LEAST_LANES) or not _computes(store.value, loop.loop_var):
         return None
     step = _stride(store.buffer, store.indices, loop.loop_var)
     if step == 1:
@@ -116,19 +119,29 @@ def _vector_loop(loop: Any, lanes: int) -> Any | None:
 
 
 def _mapped(loop: Any, store: Any, extent: int, lanes: int) -> Any:
-    """Element-wise: whole vectors, then what is left.
+    """Element-wise: vectors, half ones, then what is left.
 
     Neighbouring sums are added up in one step as far as registers are expected to hold them.
     """
-    width = lanes
-    if _reads_buffer(store.value, store.buffer):
-        width = max(lanes * many for many in (1, 2, PARTIAL) if lanes * many <= extent)
+    widths = [lanes, lanes // 2] if lanes > LEAST_LANES else [lanes]
+    if _reads_buffer(store.value, store.buffer) and extent >= lanes:
+        widths.insert(0, lanes * min(PARTIAL, extent // lanes))
+    made, done = [], 0
+    for width in widths:
+        count = (extent - done) // width
+        if count:
+            made.append(_vectors(loop, store, done, width, count))
+            done += count * width
+    made.extend(_rest(loop, done))
+    return made[0] if len(made) == 1 else tirx.SeqStmt(made)
+
+
+def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
+    """Some iterations of a loop in vectors of one width."""
     counter = str(loop.loop_var.ty)
     step, lane = tirx.Var(f"{loop.loop_var.name}_step", counter), tirx.Var("lane", counter)
-    vectors = substituted(store, loop.loop_var, step * width + lane)
-    whole = extent // width
-    main = _loop(step, whole, _loop(lane, width, vectors, tirx.ForKind.VECTORIZED))
-    return _with_rest(main, loop, whole * width)
+    vector = substituted(store, loop.loop_var, step * width + lane + start)
+    return _loop(step, count, _loop(lane, width, vector, tirx.ForKind.VECTORIZED))
 
 
 def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
@@ -143,6 +156,8 @@ def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
         return None
     added = sides[kept.index(False)]
     if _reads_buffer(added, store.buffer):
+        return None
+    if extent < lanes:
         return None
     width = lanes * min(PARTIAL, extent // lanes)
     dtype = str(store.buffer.dtype)
@@ -163,7 +178,7 @@ def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
     step = tirx.Var(f"{loop.loop_var.name}_step", counter)
     whole = extent // width
     main = _loop(step, whole, lane_loop(lambda lane: accumulate(step * width + lane, lane)))
-    statements = [tirx.AllocBuffer(partial), clear, _with_rest(main, loop, whole * width)]
+    statements = [tirx.AllocBuffer(partial), clear, main, *_rest(loop, whole * width)]
     size = width
     while size % 2 == 0:
         # Halves are added to halves: few steps in vectors instead of one addition after another.
@@ -179,15 +194,13 @@ def _reduced(loop: Any, store: Any, extent: int, lanes: int) -> Any | None:
     return tirx.SeqStmt(statements)
 
 
-def _with_rest(main: Any, loop: Any, done: int) -> Any:
-    """The statement, and after it the iterations of a loop from some number on, one by one."""
+def _rest(loop: Any, done: int) -> list[Any]:
+    """The iterations of a loop from some number on, one by one, if there are any."""
     left = int(loop.extent) - done
     if not left:
-        return main
+        return []
     rest = tirx.Var(f"{loop.loop_var.name}_rest", str(loop.loop_var.ty))
-    return tirx.SeqStmt(
-        [main, _loop(rest, left, substituted(loop.body, loop.loop_var, rest + done))]
-    )
+    return [_loop(rest, left, substituted(loop.body, loop.loop_var, rest + done))]
 
 
 def _computes(value: Any, variable: Any) -> bool:

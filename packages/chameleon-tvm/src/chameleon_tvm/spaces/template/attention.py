@@ -11,7 +11,8 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.template.attention_loops import AttentionLoops, AttentionTile
+from chameleon_tvm.spaces.template.attention_loops import AttentionLoops
+from chameleon_tvm.spaces.template.attention_parts import AttentionTile
 from chameleon_tvm.spaces.template.attention_tiling import AttentionTiling
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions

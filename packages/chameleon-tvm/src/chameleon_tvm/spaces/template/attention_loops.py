@@ -12,94 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.attention_parts import (
+    AttentionTile,
+    Part,
+    Row,
+    grouped,
+    parts_of,
+    pieces_of,
+    runs_of,
+)
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 
 _LOWEST = -3.4028234663852886e38
 """The least finite float32. A maximum that starts here is never minus infinity, from which the
 scores of a query without a visible key could not be subtracted; and TVM lets LLVM assume that
 there is no infinity among constants."""
-
-
-@attrs.frozen(kw_only=True)
-class AttentionTile:
-    """A point of the design space, decoded.
-
-    Attributes:
-        query_vectors: vectors of queries that a task of a thread computes.
-        key_rows: keys whose scores are in registers at a time.
-        query_rows: queries whose outputs are in registers at a time.
-        value_vectors: vectors of an output that are in registers at a time.
-        block: keys of a block.
-        copy: whether keys and values are first copied, each head's tokens side by side.
-        unroll: features per iteration of the scores' innermost loop.
-    """
-
-    query_vectors: int
-    key_rows: int
-    query_rows: int
-    value_vectors: int
-    block: int
-    copy: bool
-    unroll: int
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Part:
-    """Queries, keys or values in memory.
-
-    Attributes:
-        data: the array, of the rank and order of the layout.
-        layout: the order of its axes.
-        first: the first of its heads there, where several parts share the array.
-    """
-
-    data: Buffer
-    layout: str
-    first: int = 0
-
-    def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """A feature of a token, or ``lanes`` of them where features are the last axis."""
-        place = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
-        return emit.load(self.data, [place[axis] for axis in self.layout], lanes)
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Row:
-    """What a tile of queries of one head computes with.
-
-    Attributes:
-        b: which sample it is.
-        h: which head.
-        first: the first query.
-        valid: how many queries; lanes past them compute numbers that are not stored.
-        vectors: vectors that hold them.
-        queries: scratch (features, lanes) of scaled queries.
-        mask: scratch (keys of a tile, lanes) of the mask.
-        scores: scratch (block, lanes) of scores, then of their powers.
-        sums: scratch (queries, value features) of outputs that are not complete.
-        scales: scratch (lanes,) of each query's factor of what was summed before.
-        most: each lane's largest score so far, a register for every vector.
-        totals: each lane's sum of powers so far.
-    """
-
-    b: Expr
-    h: Expr
-    first: Expr
-    valid: int
-    vectors: int
-    queries: Buffer
-    mask: Buffer
-    scores: Buffer
-    sums: Buffer
-    scales: Buffer
-    most: tuple[Buffer, ...]
-    totals: tuple[Buffer, ...]
 
 
 class AttentionLoops:
@@ -118,13 +49,13 @@ class AttentionLoops:
         self.features, self.out_features = spec.query[3], spec.value[3]
         self.keys = spec.key[2]
         self.blocks = math.ceil(self.keys / tile.block)
-        self.query, self.key, self.value = self.parts = _parts(spec)
+        self.query, self.key, self.value = self.parts = parts_of(spec)
         if tile.copy:
             self.key, self.value = (
                 Part(data=emit.buffer(f"{name}_rows", shape), layout="BHSD")
                 for name, shape in (("key", spec.key), ("value", spec.value))
             )
-        self.mask = _mask(spec) if spec.mask else None
+        self.mask = emit.buffer("mask", spec.mask) if spec.mask else None
         self.out = emit.buffer("out", ordered(spec.output, spec.output_layout))
 
     def function(self) -> tirx.PrimFunc:
@@ -400,9 +331,9 @@ class AttentionLoops:
 
     def _sums(self, row: Row, start: Expr, count: Expr) -> Stmt:
         """Add the values of a block, weighted with their powers."""
-        columns = _grouped(_pieces(self.out_features, self.lanes), self.tile.value_vectors)
+        columns = grouped(pieces_of(self.out_features, self.lanes), self.tile.value_vectors)
         statements = []
-        for first, rows, times in _runs(row.valid, self.tile.query_rows):
+        for first, rows, times in runs_of(row.valid, self.tile.query_rows):
             for begin, pieces, repeats in columns:
                 step = sum(pieces)
 
@@ -491,29 +422,6 @@ class AttentionLoops:
         return emit.store(self.out, [place[a] for a in self.spec.output_layout], value, lanes)
 
 
-def _parts(spec: AttentionSpec) -> tuple[Part, Part, Part]:
-    """Queries, keys and values as the function's parameters hold them."""
-    if spec.packed:
-        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"))
-        heads, shared = spec.query[1], spec.key[1]
-        firsts = (0, heads, heads + shared)
-        query, key, value = (Part(data=data, layout="BSHD", first=first) for first in firsts)
-        return query, key, value
-    query, key, value = (
-        Part(data=emit.buffer(name, ordered(shape, layout)), layout=layout)
-        for name, shape, layout in (
-            ("query", spec.query, spec.query_layout),
-            ("key", spec.key, spec.key_layout),
-            ("value", spec.value, spec.value_layout),
-        )
-    )
-    return query, key, value
-
-
-def _mask(spec: AttentionSpec) -> Buffer:
-    return emit.buffer("mask", spec.mask)
-
-
 def _clear(target: Buffer, rows: int, columns: int) -> Stmt:
     def row(r: Expr) -> Stmt:
         return emit.loop("z", columns, lambda z: emit.store(target, [r, z], emit.zero()))
@@ -524,36 +432,3 @@ def _clear(target: Buffer, rows: int, columns: int) -> Stmt:
 def _nested(name: str, extent: int, body: Callable[[Expr, Expr], Stmt]) -> Callable[[Expr], Stmt]:
     """The body of a loop that is a further loop inside it."""
     return lambda outer: emit.loop(name, extent, lambda inner: body(inner, outer))
-
-
-def _pieces(extent: int, lanes: int) -> list[int]:
-    """An axis in vectors: whole ones, then ever shorter ones, since sums must not overlap."""
-    pieces = []
-    while extent:
-        while lanes > extent:
-            lanes //= 2
-        pieces.append(lanes)
-        extent -= lanes
-    return pieces
-
-
-def _grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...], int]]:
-    """Start, lanes and number of repetitions of equal groups of up to ``count`` pieces."""
-    groups = [tuple(pieces[at : at + count]) for at in range(0, len(pieces), count)]
-    runs: list[tuple[int, tuple[int, ...], int]] = []
-    begin = 0
-    for group in groups:
-        if runs and runs[-1][1] == group:
-            first, _, times = runs[-1]
-            runs[-1] = (first, group, times + 1)
-        else:
-            runs.append((begin, group, 1))
-        begin += sum(group)
-    return runs
-
-
-def _runs(extent: int, size: int) -> list[tuple[int, int, int]]:
-    """Start, size and number of the whole parts of an axis, and of the rest."""
-    whole, rest = divmod(extent, size)
-    found = [(0, size, whole)] if whole else []
-    return [*found, (whole * size, rest, 1)] if rest else found

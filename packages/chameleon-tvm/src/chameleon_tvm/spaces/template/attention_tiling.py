@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.spaces.template.estimates import Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.guesses import (
-    L2_VECTOR_CYCLES,
     LOOP_CYCLES,
     TILE_CYCLES,
     first_guesses,
@@ -75,14 +74,18 @@ class AttentionTiling:
         queries, keys = spec.scores[2:]
         query_vectors = -(-queries // self.lanes)
         value_vectors = -(-spec.value[3] // self.lanes)
+        self._sizes = {
+            "query_vectors": _up_to((1, 2, 3, 4, 6), query_vectors),
+            "key_rows": _up_to((1, 2, 3, 4, 5, 6, 8, 12), keys),
+            "query_rows": _up_to((1, 2, 3, 4, 5, 6, 8, 12), queries),
+            "value_vectors": _up_to((1, 2, 3, 4, 5, 6, 8), value_vectors),
+            "key_block": (*(block for block in BLOCKS if block < keys), keys),
+            "unroll": tuple(u for u in (1, 2, 4, 8) if spec.query[3] % u == 0),
+        }
         self.knobs = (
-            Choice(name="query_vectors", options=_up_to((1, 2, 3, 4, 6), query_vectors)),
-            Choice(name="key_rows", options=_up_to((1, 2, 3, 4, 5, 6, 8, 12), keys)),
-            Choice(name="query_rows", options=_up_to((1, 2, 3, 4, 5, 6, 8, 12), queries)),
-            Choice(name="value_vectors", options=_up_to((1, 2, 3, 4, 5, 6, 8), value_vectors)),
-            Choice(name="key_block", options=(*(b for b in BLOCKS if b < keys), keys)),
+            *(Choice(name=name, options=self._sizes[name]) for name in TILE_KNOBS),
             Choice(name="keys", options=self._places()),
-            Choice(name="unroll", options=tuple(u for u in (1, 2, 4, 8) if spec.query[3] % u == 0)),
+            Choice(name="unroll", options=self._sizes["unroll"]),
         )
 
     def _places(self) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ class AttentionTiling:
         """What a legal configuration meets."""
         info, keys = self.info, self.spec.scores[3]
         registers = info.vector_registers
-        most = [max(knob.options) for knob in self.knobs[:4]]
+        most = [max(self._sizes[name]) for name in TILE_KNOBS[:4]]
         enough_scores = min(registers // 4, most[0] * most[1])
         enough_values = min(registers // 4, most[2] * most[3])
         return (
@@ -191,16 +194,15 @@ class AttentionTiling:
         """Guessed cycles per score vector, for ordering first guesses; shape (n,)."""
         spec, info, e = self.spec, self.info, self.estimate(values)
         inner, outer = spec.query[3], spec.value[3] / self.lanes
-        vectors, rows, outputs, columns, block = (
-            values[name].astype(np.float64) for name in TILE_KNOBS
-        )
+        vectors, rows, outputs, _, block = (values[name].astype(np.float64) for name in TILE_KNOBS)
         width = vectors * self.lanes
+        # A broadcast that is an operand takes half of what loading it into a register does.
         broadcast = 0.5 if broadcast_is_operand(info) else 1.0
         score_ports = 1.0 / rows + broadcast / vectors
-        value_ports = e.value_loads * (1.0 if broadcast == 1.0 else 0.75)
+        value_ports = e.value_loads * (1.0 + broadcast) / 2
         # Values are read again for every tile of outputs, from L2 where L1 does not hold a block.
         beyond = e.block_bytes + e.scratch_bytes > info.l1_bytes
-        streaming = beyond * L2_VECTOR_CYCLES / outputs
+        streaming = beyond * info.l2_vector_fmas / outputs
         scores = inner * _issued(score_ports, e.score_sums, info)
         scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + inner * beyond / (width * rows)
         mixed = self.lanes * outer * _issued(np.maximum(value_ports, streaming), e.value_sums, info)
@@ -210,7 +212,7 @@ class AttentionTiling:
         moved = (e.blocks > 1) * 2.0 * outer * self.lanes / block
         moved = moved + TRANSPOSED_CYCLES * spec.query[3] * self.lanes / spec.scores[3]
         # A block whose scores do not fit into L1 is written to and read from L2.
-        spilled = (e.scratch_bytes > info.l1_bytes) * L2_VECTOR_CYCLES * 2
+        spilled = (e.scratch_bytes > info.l1_bytes) * info.l2_vector_fmas * 2
         copied = np.where(
             values["keys"] == "copy", 2.0 * (inner + spec.value[3]) / spec.scores[2], 0.0
         )

@@ -125,7 +125,9 @@ class ConvolutionTiling:
         info = self.info
         # A broadcast that several vectors multiply with gets a register of its own; one that
         # a single vector multiplies with is a memory operand where the target has those.
-        broadcast = (vectors > 1) | (not broadcast_is_operand(info))
+        # Elsewhere the next broadcast is loaded while this one, which is used once, is multiplied.
+        operand = broadcast_is_operand(info)
+        broadcast = np.where(vectors > 1, 1.0, 0.0 if operand else 2.0)
         # So is a weight that a single position multiplies with.
         weights = np.where(info.memory_operands & (positions == 1), 0, vectors)
         return positions * vectors + weights + broadcast
