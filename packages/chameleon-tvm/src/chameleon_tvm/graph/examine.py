@@ -11,7 +11,9 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,9 @@ from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.frontends.words import WAY_OUT, first_line
+
+Run = Callable[[Arrays], Arrays]
+"""A network's outputs for its inputs."""
 
 
 def main() -> None:
@@ -67,7 +72,7 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
     refused: dict[str, str] = {}
     for layout in layouts:
         try:
-            run = _network(frontend, layout, target)
+            run = _network(frontend, layout, target, threads)
         except _LayoutFailedError as error:
             refused[layout] = str(error)
             continue
@@ -91,19 +96,22 @@ class _LayoutFailedError(Exception):
     """A network cannot be compiled in one layout, though maybe in another one."""
 
 
-def _network(frontend: Any, layout: str, target: str) -> Any:
-    """The network compiled without a tuned kernel; None where this CPU cannot run it."""
+def _network(frontend: Any, layout: str, target: str, threads: int) -> Run | None:
+    """The network as it would be delivered, without a tuned kernel; None where it cannot run here.
+
+    It is linked and loaded as a delivered one is: what fails there would fail at the end of a run.
+    """
     chains = importlib.import_module("chameleon_tvm.graph.chains")
     compiling = importlib.import_module("chameleon_tvm.graph.compile")
     kernels = importlib.import_module("chameleon_tvm.graph.kernels")
     package = importlib.import_module("chameleon_tvm.graph.package")
     prepare = importlib.import_module("chameleon_tvm.graph.prepare")
-    relaxed = importlib.import_module("chameleon_tvm.graph.relaxed")
+    load = importlib.import_module("chameleon_tvm.graph.load").load
     imported = frontend.imported
     try:
         module = prepare.prepared(imported, layout)
-        none = kernels.Kernels({}, None, target)
-        executable = compiling.compiled(module, chains.chains_of(module), none, target)
+        found, none = chains.chains_of(module), kernels.Kernels({}, None, target)
+        made = compiling.compiled(module, found, none, target)
     except prepare.LayoutError as error:
         raise _LayoutFailedError(str(error)) from error
     except ChameleonError:
@@ -114,12 +122,14 @@ def _network(frontend: Any, layout: str, target: str) -> Any:
         package.check_target(target)
     except TargetError:
         return None
-    machine = relaxed.relax.VirtualMachine(executable, relaxed.tvm.cpu())
-    tensor = relaxed.tvm.runtime.tensor
+    manifest = package.manifest_of(module, found, none, target, threads)
+    with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
+        package.write_package(Path(folder), made.executable, manifest)
+        network = load(folder)
 
     def run(inputs: Arrays) -> Arrays:
-        found = machine["main"](*map(tensor, inputs))
-        return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+        outputs = network(*inputs)
+        return outputs if isinstance(outputs, list) else [outputs]
 
     return run
 
