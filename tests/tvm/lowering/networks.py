@@ -76,14 +76,15 @@ def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
     got = iter(answers(module, [one.numpy() for one in inputs], layout))
     found = {}
     for name, wanted in zip(made, expected, strict=True):
-        problems = [_difference(next(got), one) for one in wanted]
+        problems = [difference(next(got), one) for one in wanted]
         if any(problems):
             found[name] = "; ".join(filter(None, problems))
     assert next(got, None) is None, "there are more outputs than torch has"
     return found
 
 
-def _difference(got: Any, wanted: Any) -> str:
+def difference(got: Any, wanted: Any) -> str:
+    """What is wrong with an array; nothing where it is as wanted."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"
     off = np.isnan(got) != np.isnan(wanted) if wanted.dtype.kind == "f" else got != wanted

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chameleon_core.errors import ConfigError
-from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
+from chameleon_tvm.frontends.onnx_lowering import CONVERTERS
 from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.relaxed import relax
 
@@ -52,7 +53,10 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc] - TVM has no types
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
         name = attrs.get("tvm_custom", {}).get("name", "")
+        convert = CONVERTERS.get(op_name)
         try:
+            if convert is not None:
+                return convert(self.bb.emit, list(inputs), attrs)
             return super()._convert_operator(op_name, inputs, attrs, opset)
         except Exception as error:
             raise ConfigError(
@@ -60,17 +64,13 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc] - TVM has no types
             ) from error
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
-        """See the base class, whose message names kinds of operators only."""
-        try:
-            super()._check_for_unsupported_ops(graph)
-        except Exception as error:
-            lacking = [
-                _place(node.name, node.op_type)
-                for node in graph.node
-                if node.op_type in str(error).partition(":")[2].replace(",", " ").split()
-            ]
-            what = ", ".join(dict.fromkeys(lacking)) or first_line(error)
-            raise ConfigError(f"the compiler has no operator for {what}", hint=WAY_OUT) from error
+        known = {*_get_convert_map(), *CONVERTERS, "If", "Constant"}
+        lacking = [
+            _place(node.name, node.op_type) for node in graph.node if node.op_type not in known
+        ]
+        if lacking:
+            what = ", ".join(dict.fromkeys(lacking))
+            raise ConfigError(f"the compiler has no operator for {what}", hint=WAY_OUT)
 
 
 def _place(name: str, kind: str) -> str:

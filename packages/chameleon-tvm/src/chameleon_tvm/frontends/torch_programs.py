@@ -164,13 +164,23 @@ def torch_module(program: Any) -> tuple[Any, dict[str, str]]:
 
         try:
             return imported(program)
-        except ConfigError:
+        except ConfigError as error:
+            if _double(program):
+                raise ConfigError(str(error), hint=_IN_FLOAT32) from error
             raise
         except Exception as error:
+            known = "Try torch.export.export(...).run_decompositions() by hand."
             raise ConfigError(
                 f"the compiler cannot read the network: {first_line(error)}",
-                hint="Try torch.export.export(...).run_decompositions() by hand.",
+                hint=_IN_FLOAT32 if _double(program) else known,
             ) from error
+
+
+_IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
+
+
+def _double(program: Any) -> bool:
+    return any(str(value.dtype) == "torch.float64" for value in program.state_dict.values())
 
 
 def _made(source: str) -> Any:

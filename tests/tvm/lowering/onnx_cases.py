@@ -1,0 +1,182 @@
+"""Tiny ONNX models, one operator each, with inputs to check them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+Array = NDArray[Any]
+_OPSET = 18
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Model:
+    """One node.
+
+    Attributes:
+        kind: its operator.
+        inputs: of the network, by name.
+        constants: further inputs of the node, by name; None for one that is left out.
+        outputs: how many the node has.
+        attributes: of the node.
+    """
+
+    kind: str
+    inputs: Mapping[str, Array]
+    constants: Mapping[str, Array | None] = attrs.field(factory=dict)
+    outputs: int = 1
+    attributes: Mapping[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def proto(self) -> Any:
+        """The model as ONNX has it."""
+        names = [*self.inputs, *(n if one is not None else "" for n, one in self.constants.items())]
+        outputs = [f"y{place}" for place in range(self.outputs)]
+        node = helper.make_node(
+            self.kind, names, outputs, name=f"the_{self.kind}", **self.attributes
+        )
+        graph = helper.make_graph(
+            [node],
+            "one",
+            [_value(name, one) for name, one in self.inputs.items()],
+            [helper.make_empty_tensor_value_info(name) for name in outputs],
+            [numpy_helper.from_array(v, n) for n, v in self.constants.items() if v is not None],
+        )
+        opsets = [helper.make_opsetid("", _OPSET)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        return onnx.shape_inference.infer_shapes(made)
+
+
+def _value(name: str, array: Array) -> Any:
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+    )
+
+
+def _r(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def _i(below: int, *shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).integers(0, below, shape)
+
+
+def one(kind: str, inputs: Sequence[Array], *constants: Array | None, **attributes: Any) -> Model:
+    """A model of one node; ``outputs`` says how many it has."""
+    outputs = attributes.pop("outputs", 1)
+    return Model(
+        kind=kind,
+        inputs={f"x{place}": one for place, one in enumerate(inputs)},
+        constants={f"c{place}": one for place, one in enumerate(constants)},
+        outputs=outputs,
+        attributes=attributes,
+    )
+
+
+CASES: dict[str, Callable[[], Model]] = {
+    "conv 1d": lambda: one("Conv", [_r(1, 3, 9)], _r(4, 3, 3), pads=[1, 1], strides=[2]),
+    "conv 3d": lambda: one("Conv", [_r(1, 2, 4, 5, 5)], _r(3, 2, 3, 3, 3)),
+    "transposed": lambda: one(
+        "ConvTranspose", [_r(1, 4, 5, 6)], _r(4, 3, 2, 2), _r(3), strides=[2, 2]
+    ),
+    "transposed padded": lambda: one(
+        "ConvTranspose",
+        [_r(1, 4, 5, 6)],
+        _r(4, 3, 3, 3),
+        strides=[2, 2],
+        pads=[1, 1, 1, 1],
+        output_padding=[1, 1],
+    ),
+    "resize nearest": lambda: one(
+        "Resize",
+        [_r(1, 3, 4, 5)],
+        None,
+        np.asarray([1, 1, 2, 2], np.float32),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    ),
+    "resize linear": lambda: one(
+        "Resize", [_r(1, 3, 4, 5)], None, None, np.asarray([1, 3, 7, 9]), mode="linear"
+    ),
+    "instance norm": lambda: one("InstanceNormalization", [_r(2, 3, 5, 4)], _r(3), _r(3)),
+    "layer norm": lambda: one("LayerNormalization", [_r(2, 3, 6)], _r(6), _r(6)),
+    "batch norm": lambda: one(
+        "BatchNormalization", [_r(2, 3, 4, 4)], _r(3), _r(3), _r(3), np.abs(_r(3)) + 1
+    ),
+    "lstm": lambda: one(
+        "LSTM", [_r(4, 2, 3)], _r(1, 20, 3), _r(1, 20, 5), _r(1, 40), hidden_size=5, outputs=3
+    ),
+    "lstm both ways": lambda: one(
+        "LSTM",
+        [_r(4, 2, 3)],
+        _r(2, 20, 3),
+        _r(2, 20, 5),
+        hidden_size=5,
+        direction="bidirectional",
+        outputs=3,
+    ),
+    "gru": lambda: one(
+        "GRU",
+        [_r(4, 2, 3)],
+        _r(1, 15, 3),
+        _r(1, 15, 5),
+        _r(1, 30),
+        hidden_size=5,
+        linear_before_reset=1,
+        outputs=2,
+    ),
+    "gather": lambda: one("Gather", [_r(5, 4), _i(5, 2, 3)], axis=0),
+    "gather negative": lambda: one("Gather", [_r(5, 4)], np.asarray([-1, 0, -2]), axis=1),
+    "gather elements": lambda: one("GatherElements", [_r(3, 4), _i(4, 3, 2)], axis=1),
+    "gather nd": lambda: one("GatherND", [_r(3, 4, 2)], np.asarray([[0, 1], [2, 3]])),
+    "scatter nd": lambda: one("ScatterND", [_r(4, 3), np.asarray([[0], [2]]), _r(2, 3)]),
+    "scatter elements": lambda: one(
+        "ScatterElements", [_r(3, 4), np.asarray([[0, 2], [1, 3], [0, 1]]), _r(3, 2)], axis=1
+    ),
+    "top k": lambda: one("TopK", [_r(2, 7)], np.asarray([3]), axis=1, outputs=2),
+    "cumulative sum": lambda: one("CumSum", [_r(2, 5)], np.asarray(1)),
+    "einsum": lambda: one("Einsum", [_r(1, 2, 3, 4), _r(1, 2, 5, 4)], equation="bhid,bhjd->bhij"),
+    "where": lambda: one("Where", [_r(3, 4) > 0, _r(3, 4), _r(3, 4)]),
+    "upper triangle": lambda: one("Trilu", [_r(4, 5)], np.asarray(1), upper=1),
+    "power": lambda: one("Pow", [_r(3, 4)], np.asarray(3.0, np.float32)),
+    "power whole": lambda: one("Pow", [_r(3, 4)], np.asarray(2)),
+    "equal booleans": lambda: one("Equal", [_r(3, 4) > 0, _r(3, 4) > 1]),
+    "squeeze": lambda: one("Squeeze", [_r(1, 3, 1, 4)]),
+    "split": lambda: one("Split", [_r(2, 6)], np.asarray([2, 4]), axis=1, outputs=2),
+    "slice": lambda: one(
+        "Slice", [_r(4, 6)], np.asarray([1, 0]), np.asarray([4, 6]), None, np.asarray([1, 2])
+    ),
+    "pad": lambda: one("Pad", [_r(1, 2, 4, 4)], np.asarray([0, 0, 1, 1] * 2), mode="reflect"),
+    "depth to space": lambda: one("DepthToSpace", [_r(1, 8, 3, 4)], blocksize=2, mode="CRD"),
+    "space to depth": lambda: one("SpaceToDepth", [_r(1, 2, 6, 4)], blocksize=2),
+    "largest place": lambda: one("ArgMax", [_r(3, 4)], axis=1, keepdims=0),
+    "mean": lambda: one("ReduceMean", [_r(2, 3, 4)], np.asarray([1])),
+    "log of sum": lambda: one("ReduceLogSumExp", [_r(2, 3, 4)], np.asarray([-1])),
+    "pool": lambda: one(
+        "MaxPool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1
+    ),
+    "average pool": lambda: one(
+        "AveragePool", [_r(1, 3, 8, 8)], kernel_shape=[3, 3], pads=[1, 1, 1, 1]
+    ),
+    "global pool": lambda: one("GlobalAveragePool", [_r(1, 3, 5, 4)]),
+    "softmax": lambda: one("Softmax", [_r(2, 3, 4)], axis=1),
+    "product": lambda: one("Gemm", [_r(3, 4)], _r(5, 4), _r(5), transB=1, alpha=0.5),
+    "expand": lambda: one("Expand", [_r(3, 1)], np.asarray([2, 3, 4])),
+    "tile": lambda: one("Tile", [_r(2, 3)], np.asarray([2, 2])),
+    "activations": lambda: one("HardSwish", [_r(3, 4)]),
+    "prelu": lambda: one("PRelu", [_r(1, 3, 4, 4)], _r(3, 1, 1)),
+    "whole division": lambda: one("Div", [_i(9, 3, 4)], np.asarray(2)),
+    "remainder": lambda: one("Mod", [_i(9, 3, 4)], np.asarray(4)),
+    "clip": lambda: one(
+        "Clip", [_r(3, 4)], np.asarray(-0.5, np.float32), np.asarray(0.5, np.float32)
+    ),
+    "grid sample": lambda: one("GridSample", [_r(1, 3, 5, 6), np.tanh(_r(1, 4, 3, 2))]),
+}
+"""By name."""

@@ -1,0 +1,43 @@
+"""Operators of ONNX give onnxruntime's numbers, compiled without a tuner."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.errors import ConfigError
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("torch")
+
+from chameleon_tvm.frontends.onnx_importing import imported  # noqa: E402 - needs onnx
+
+from .networks import answers, difference  # noqa: E402
+from .onnx_cases import CASES, one  # noqa: E402
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_operators_give_onnxruntimes_numbers(name: str):
+    model = CASES[name]()
+    proto = model.proto
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    expected = session.run(None, dict(model.inputs))
+    module, places = imported(proto, {})
+    got = answers(module, list(model.inputs.values()))
+    assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
+    assert all(f"the_{model.kind}" in place for place in places.values())
+
+
+def test_what_is_refused_names_its_node():
+    model = CASES["lstm"]()
+    proto = one(
+        "LSTM",
+        list(model.inputs.values()),
+        *model.constants.values(),
+        hidden_size=5,
+        activations=["Relu", "Tanh", "Tanh"],
+        outputs=3,
+    ).proto
+    with pytest.raises(ConfigError, match=r"node 'the_LSTM' \(LSTM\) .* activations are Relu"):
+        imported(proto, {})
