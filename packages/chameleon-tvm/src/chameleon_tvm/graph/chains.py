@@ -137,6 +137,7 @@ class _Finder:
             found = activation_after(variable, self._users, self._values)
             if found is not None and not self._taken.intersection(found.members):
                 members = (*chain.members, *passed, *found.members)
+                assert isinstance(chain.spec, FusedSpec)  # noqa: S101 - only those are extended
                 spec = attrs.evolve(chain.spec, activation=found.name)
                 return attrs.evolve(chain, spec=spec, members=members)
             user = self._only_user(variable)

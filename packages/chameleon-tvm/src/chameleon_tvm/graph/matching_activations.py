@@ -76,7 +76,7 @@ def activation_after(
 def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
     """Variables computed from a variable, in the order of the graph, as they become known."""
     waiting = [user for user in users[variable] if user is not None]
-    seen = set()
+    seen: set[Any] = set()
     for _ in range(_MOST):
         ready = [one for one in waiting if one.var not in seen]
         if not ready:

@@ -20,7 +20,7 @@ ELEMENTWISE = frozenset(
 )
 _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
 _REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min", "prod"))
-_PASSING = frozenset({*_ELEMENTWISE, "relax.concat", "relax.split"})
+_PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split"})
 """Operators that permutations pass through without a move."""
 
 

@@ -39,7 +39,7 @@ def imported(program: Any) -> tuple[Any, dict[str, str]]:
     return module, importer.places
 
 
-class _Importer(ExportedProgramImporter):  # type: ignore[misc] - TVM has no types
+class _Importer(ExportedProgramImporter):
     """Remembers which node each variable is of."""
 
     def __init__(self) -> None:
