@@ -80,8 +80,11 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
             return {"layout": layout, "reference": None, "refused": refused}
         verdict = verify.compared(run, [inputs], [expected])
         if verdict.problem is None:
-            worst = verdict.max_relative_error
-            found = {"layout": layout, "max_relative_error": worst, "reference": name}
+            found = {
+                "layout": layout,
+                "max_relative_error": verdict.max_relative_error,
+                "reference": name,
+            }
             return {**found, "refused": refused}
         refused[layout] = f"compared with {name}, {verdict.problem}"
     blame = importlib.import_module("chameleon_tvm.graph.blame")
