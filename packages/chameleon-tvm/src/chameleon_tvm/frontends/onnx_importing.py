@@ -36,7 +36,7 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict
         return importer.from_onnx(model.graph, opset), importer.places
 
 
-class _Importer(ONNXGraphImporter):  # type: ignore[misc] - TVM has no types
+class _Importer(ONNXGraphImporter):  # type: ignore[misc]
     """Remembers which node each variable is of."""
 
     def __init__(self, *options: Any) -> None:

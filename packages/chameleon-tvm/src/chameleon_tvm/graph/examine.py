@@ -75,9 +75,12 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
             return {"layout": layout, "reference": None, "refused": refused}
         verdict = verify.compared(run, [inputs], [expected])
         if verdict.problem is None:
-            error = verdict.max_relative_error
-            found = {"layout": layout, "max_relative_error": error, "reference": name}
-            return {**found, "refused": refused}
+            return {
+                "layout": layout,
+                "max_relative_error": verdict.max_relative_error,
+                "reference": name,
+                "refused": refused,
+            }
         refused[layout] = f"compared with {name}, {verdict.problem}"
     blame = importlib.import_module("chameleon_tvm.graph.blame")
     guilty = blame.uncompilable(frontend.imported, target, frontend.places)
@@ -95,14 +98,14 @@ def _network(frontend: Any, layout: str, target: str) -> Any:
     """The network compiled without a tuned kernel; None where this CPU cannot run it."""
     chains = importlib.import_module("chameleon_tvm.graph.chains")
     compiling = importlib.import_module("chameleon_tvm.graph.compile")
-    kernels = importlib.import_module("chameleon_tvm.graph.kernels")
+    blame = importlib.import_module("chameleon_tvm.graph.blame")
     package = importlib.import_module("chameleon_tvm.graph.package")
     prepare = importlib.import_module("chameleon_tvm.graph.prepare")
     relaxed = importlib.import_module("chameleon_tvm.graph.relaxed")
     imported = frontend.imported
     try:
         module = prepare.prepared(imported, layout)
-        none = kernels.Kernels({}, None, target)
+        none = blame.no_kernels(target)
         executable = compiling.compiled(module, chains.chains_of(module), none, target)
     except prepare.LayoutError as error:
         raise _LayoutFailedError(str(error)) from error

@@ -39,7 +39,7 @@ def imported(program: Any) -> tuple[Any, dict[str, str]]:
     return module, importer.places
 
 
-class _Importer(ExportedProgramImporter):  # type: ignore[misc] - TVM has no types
+class _Importer(ExportedProgramImporter):  # type: ignore[misc]
     """Remembers which node each variable is of."""
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc] - TVM has no typ
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
-        super().update_convert_map(dict(custom_convert_map))
-        self.convert_map = {name: self._noting(one) for name, one in self.convert_map.items()}
+        known: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}
+        self.convert_map = {name: self._noting(one) for name, one in known.items()}
 
     def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
         def noted(node: Any, *importer: Any) -> Any:
