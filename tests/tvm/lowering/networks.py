@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frontends.torch_programs import torch_module
+from chameleon_tvm.graph.blame import no_kernels
 from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import compiled
-from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.targets import TVMTargets
@@ -51,7 +51,7 @@ def arrays(value: Any) -> list[Any]:
 def answers(module: Any, inputs: Sequence[Any], layout: str = "NHWC") -> list[Any]:
     """Outputs of an imported network, compiled without a tuned kernel."""
     module = prepared(module, layout)
-    executable = compiled(module, chains_of(module), Kernels({}, None, TARGET), TARGET)
+    executable = compiled(module, chains_of(module), no_kernels(TARGET), TARGET)
     machine = relax.VirtualMachine(executable, tvm.cpu())
     found = machine["main"](*map(tvm.runtime.tensor, inputs))
     return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]

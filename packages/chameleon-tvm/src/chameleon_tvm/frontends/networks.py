@@ -122,7 +122,10 @@ class NetworkFrontend(Frontend):
 
     @cached_property
     def _read(self) -> tuple[Any, dict[str, str]]:
-        return self.relax_module()
+        from chameleon_tvm.graph.warnings_once import warnings_once  # noqa: PLC0415
+
+        with warnings_once():
+            return self.relax_module()
 
     def read_ahead(self) -> None:
         """Read what a compiler's crash cannot follow from, while another process waits for it."""
@@ -146,11 +149,14 @@ class NetworkFrontend(Frontend):
         """
         from chameleon_tvm.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
         from chameleon_tvm.graph.prepare import prepared  # noqa: PLC0415
+        from chameleon_tvm.graph.warnings_once import warnings_once  # noqa: PLC0415
 
         layout = self.choice.layout
         if layout not in self._prepared:
-            module = prepared(self.imported, layout)
-            self._prepared[layout] = module, chains_of(module)
+            imported = self.imported
+            with warnings_once():
+                module = prepared(imported, layout)
+                self._prepared[layout] = module, chains_of(module)
         return self._prepared[layout]
 
     def check(

@@ -22,10 +22,8 @@ def _recurrent(kind: str) -> Callable[..., Any]:
     """A recurrent network as one product for all steps' inputs, and the steps one by one."""
 
     def convert(emit: Emit, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-        x, weights, recurrent, bias, lengths, first, *cells = (
-            *inputs,
-            *(None,) * (_INPUTS[kind] - len(inputs)),
-        )
+        given = [*inputs, *[None] * (_INPUTS[kind] - len(inputs))]
+        x, weights, recurrent, bias, lengths, first, *cells = given
         _check(kind, attrs, lengths, peepholes=cells[1] if len(cells) > 1 else None)
         steps, batch, _ = (int(extent) for extent in x.ty.shape)
         hidden = int(attrs["hidden_size"])
@@ -40,8 +38,8 @@ def _recurrent(kind: str) -> Callable[..., Any]:
         sequences, states = [], []
         for place, backwards in enumerate(directions):
             state = [
-                _start(emit, given, place, (batch, hidden), w.dtype)
-                for given in (first, *cells[: 1 if kind == "LSTM" else 0])
+                _start(emit, one, place, (batch, hidden), w.dtype)
+                for one in (first, *cells[: 1 if kind == "LSTM" else 0])
             ]
             step = _STEPS[kind](emit, r[place], b[place], hidden, attrs)
             inside = _projected(emit, x, w[place], b[place][: gates * hidden])

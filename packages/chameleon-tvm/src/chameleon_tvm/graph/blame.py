@@ -12,6 +12,8 @@ from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
 
 
 @attrs.frozen(kw_only=True)
@@ -25,6 +27,11 @@ class Culprit:
 
     place: str
     problem: str
+
+
+def no_kernels(target: str) -> Kernels:
+    """The kernels of a network of which nothing is tuned."""
+    return Kernels({}, AutoSpace(AutoOptions()), target)
 
 
 def uncompilable(module: Any, target: str, places: Mapping[str, str]) -> Culprit | None:
@@ -78,7 +85,7 @@ def _problem(call: Any, target: str) -> str | None:
                 made = builder.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
                 result = builder.emit_output(made)
             builder.emit_func_output(result)
-        compiled(prepared(builder.get(), "NCHW"), [], Kernels({}, None, target), target)
+        compiled(prepared(builder.get(), "NCHW"), [], no_kernels(target), target)
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         return first_line(error)
     return None

@@ -80,12 +80,12 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
             return {"layout": layout, "reference": None, "refused": refused}
         verdict = verify.compared(run, [inputs], [expected])
         if verdict.problem is None:
-            found = {
+            return {
                 "layout": layout,
                 "max_relative_error": verdict.max_relative_error,
                 "reference": name,
+                "refused": refused,
             }
-            return {**found, "refused": refused}
         refused[layout] = f"compared with {name}, {verdict.problem}"
     blame = importlib.import_module("chameleon_tvm.graph.blame")
     guilty = blame.uncompilable(frontend.imported, target, frontend.places)
@@ -106,14 +106,14 @@ def _network(frontend: Any, layout: str, target: str, threads: int) -> Run | Non
     """
     chains = importlib.import_module("chameleon_tvm.graph.chains")
     compiling = importlib.import_module("chameleon_tvm.graph.compile")
-    kernels = importlib.import_module("chameleon_tvm.graph.kernels")
+    blame = importlib.import_module("chameleon_tvm.graph.blame")
     package = importlib.import_module("chameleon_tvm.graph.package")
     prepare = importlib.import_module("chameleon_tvm.graph.prepare")
     load = importlib.import_module("chameleon_tvm.graph.load").load
     imported = frontend.imported
     try:
         module = prepare.prepared(imported, layout)
-        found, none = chains.chains_of(module), kernels.Kernels({}, None, target)
+        found, none = chains.chains_of(module), blame.no_kernels(target)
         made = compiling.compiled(module, found, none, target)
     except prepare.LayoutError as error:
         raise _LayoutFailedError(str(error)) from error

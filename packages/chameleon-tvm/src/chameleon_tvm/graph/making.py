@@ -23,6 +23,7 @@ from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, rival_process
 from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Verdict, compared, guilty
+from chameleon_tvm.graph.warnings_once import warnings_once
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
@@ -127,7 +128,8 @@ class Making:
     def compile(self, kernels: Kernels, name: str) -> Path:
         """The network with some kernels in a folder of its own."""
         log.info("compiling_network", kernels=len(kernels.keys), chains=len(self._chains))
-        made = compiled(self._module, self._chains, kernels, self._delivery.target)
+        with warnings_once():
+            made = compiled(self._module, self._chains, kernels, self._delivery.target)
         self._virtual_machine = made.virtual_machine
         folder = self._scratch / name
         write_package(folder, made.executable, self.manifest())
@@ -290,7 +292,9 @@ class Making:
     def _untuned(self, name: str) -> NetworkProcess:
         folder = self._scratch / name
         plain = prepared(self._frontend.imported, "NCHW")
-        write_package(folder, untuned(plain, self._delivery.target), self.manifest())
+        with warnings_once():
+            executable = untuned(plain, self._delivery.target)
+        write_package(folder, executable, self.manifest())
         return self._process(name, folder)
 
     def _process(self, name: str, folder: Path) -> NetworkProcess:

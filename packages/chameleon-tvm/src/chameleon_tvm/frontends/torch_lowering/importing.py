@@ -48,8 +48,8 @@ class _Importer(ExportedProgramImporter):
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
-        super().update_convert_map(dict(custom_convert_map))
-        self.convert_map = {name: self._noting(one) for name, one in self.convert_map.items()}
+        known: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}
+        self.convert_map = {name: self._noting(one) for name, one in known.items()}
 
     def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
         def noted(node: Any, *importer: Any) -> Any:
