@@ -34,6 +34,16 @@ def _index_select(node: Any, importer: Any) -> Any:
     return _take(importer, importer.env[data], importer.env[index], axis)
 
 
+def _select(node: Any, importer: Any) -> Any:
+    """``x[:, 3]`` as a slice, of which data are not copied; TVM reads before the array for -1."""
+    emit = importer.block_builder.emit
+    data, axis, place = importer.env[node.args[0]], *node.args[1:]
+    shape = extents(data)
+    axis, place = axis % len(shape), place % shape[axis]
+    part = emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
+    return emit(relax.op.squeeze(part, [axis]))
+
+
 def _index(node: Any, importer: Any) -> Any:
     """``x[..., i, j, ...]`` as NumPy and torch define it.
 
@@ -159,6 +169,7 @@ def _scatter(reduction: str | None) -> Converter:
 CONVERTERS: dict[str, Converter] = {
     "embedding.default": _embedding,
     "index_select.default": _index_select,
+    "select.int": _select,
     "index.Tensor": _index,
     "index_put.default": _index_put,
     "index_put_.default": _index_put,
