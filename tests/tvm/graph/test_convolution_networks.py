@@ -12,8 +12,8 @@ from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.operators import left_over, specs_of
+from chameleon_tvm.graph.package import manifest_of, runnable
 from chameleon_tvm.graph.prepare import prepared
-from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
@@ -76,10 +76,10 @@ def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
         task = spec.task(spec.name, target)
         config = tuple(int(index) for index in space.design_space(task).start[0])
         winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
-    executable = compiled(module, chains, Kernels(winners, space, target), target)
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    out = machine["main"](tvm.runtime.tensor(images))
-    return (out if hasattr(out, "numpy") else out[0]).numpy()
+    kernels = Kernels(winners, space, target)
+    made = compiled(module, chains, kernels, target)
+    (found,) = runnable(made.executable, manifest_of(module, chains, kernels, target, 2))([images])
+    return found
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])

@@ -12,14 +12,15 @@ from chameleon_tvm.frontends.torch_programs import torch_module
 from chameleon_tvm.graph.blame import no_kernels
 from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import compiled
+from chameleon_tvm.graph.package import manifest_of, runnable
 from chameleon_tvm.graph.prepare import prepared
-from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.targets import TVMTargets
 from torch import nn
 from torch.utils import _pytree as tree
 
 TARGET = TVMTargets(NoOptions()).resolve("native")
 TOLERANCE = 1e-4
+THREADS = 2
 
 
 class Many(nn.Module):
@@ -51,10 +52,10 @@ def arrays(value: Any) -> list[Any]:
 def answers(module: Any, inputs: Sequence[Any], layout: str = "NHWC") -> list[Any]:
     """Outputs of an imported network, compiled without a tuned kernel."""
     module = prepared(module, layout)
-    executable = compiled(module, chains_of(module), no_kernels(TARGET), TARGET)
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    found = machine["main"](*map(tvm.runtime.tensor, inputs))
-    return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+    chains, none = chains_of(module), no_kernels(TARGET)
+    made = compiled(module, chains, none, TARGET)
+    run = runnable(made.executable, manifest_of(module, chains, none, TARGET, THREADS))
+    return list(run(list(inputs)))
 
 
 def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:

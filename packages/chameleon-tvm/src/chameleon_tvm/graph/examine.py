@@ -11,9 +11,7 @@ import importlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,7 +107,6 @@ def _network(frontend: Any, layout: str, target: str, threads: int) -> Run | Non
     blame = importlib.import_module("chameleon_tvm.graph.blame")
     package = importlib.import_module("chameleon_tvm.graph.package")
     prepare = importlib.import_module("chameleon_tvm.graph.prepare")
-    load = importlib.import_module("chameleon_tvm.graph.load").load
     imported = frontend.imported
     try:
         module = prepare.prepared(imported, layout)
@@ -126,14 +123,7 @@ def _network(frontend: Any, layout: str, target: str, threads: int) -> Run | Non
     except TargetError:
         return None
     manifest = package.manifest_of(module, found, none, target, threads)
-    with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
-        package.write_package(Path(folder), made.executable, manifest)
-        network = load(folder)
-
-    def run(inputs: Arrays) -> Arrays:
-        outputs = network(*inputs)
-        return outputs if isinstance(outputs, list) else [outputs]
-
+    run: Run = package.runnable(made.executable, manifest)
     return run
 
 

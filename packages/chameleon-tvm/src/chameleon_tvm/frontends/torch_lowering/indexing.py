@@ -37,9 +37,10 @@ def _index_select(node: Any, importer: Any) -> Any:
 def _select(node: Any, importer: Any) -> Any:
     """``x[:, 3]`` as a slice, of which data are not copied; TVM reads before the array for -1."""
     emit = importer.block_builder.emit
-    data, axis, place = importer.env[node.args[0]], *node.args[1:]
+    data = importer.env[node.args[0]]
     shape = extents(data)
-    axis, place = axis % len(shape), place % shape[axis]
+    axis = node.args[1] % len(shape)
+    place = node.args[2] % shape[axis]
     part = emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
     return emit(relax.op.squeeze(part, [axis]))
 
