@@ -17,6 +17,7 @@ from chameleon_tvm.cpus.features import host_features, used_features
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.operators import left_over
+from chameleon_tvm.spaces.loops.template import KIND as LOOPS
 from chameleon_tvm.targets import tvm_target
 
 MANIFEST = "manifest.json"
@@ -93,6 +94,9 @@ def manifest_of(
     """
     resolved = tvm_target(target)
     occurrences = Counter(kernels.task_of(chain).key for chain in chains)
+    for key, winner in kernels.winners.items():
+        if winner.task.operator == LOOPS:
+            occurrences[key] = winner.task.weight
     untuned = Counter(
         chain.spec.kind for chain in chains if kernels.task_of(chain).key not in kernels.winners
     )
