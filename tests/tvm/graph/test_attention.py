@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,9 @@ from chameleon_tvm.frontends.torch_programs import torch_module
 from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.operators import left_over
-from chameleon_tvm.graph.package import manifest_of, runnable
+from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
@@ -170,8 +173,11 @@ def first_guesses(chains: list[Any], target: str) -> Kernels:
 def run(module: Any, chains: list[Any], target: str, inputs: tuple[Any, ...]) -> np.ndarray:
     kernels = first_guesses(chains, target)
     made = compiled(module, chains, kernels, target)
-    manifest = manifest_of(module, chains, kernels, target, 2)
-    return runnable(made.executable, manifest)([one.numpy() for one in inputs])[0]
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder, "network")
+        write_package(package, made.executable, manifest_of(module, chains, kernels, target, 2))
+        found = load(package)(*(one.numpy() for one in inputs))
+    return np.asarray(found[0] if isinstance(found, list | tuple) else found)
 
 
 def attentions(chains: list[Any]) -> list[Any]:

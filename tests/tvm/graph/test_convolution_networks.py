@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ from chameleon_tvm.frontends.torch_programs import torch_module
 from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.operators import left_over, specs_of
-from chameleon_tvm.graph.package import manifest_of, runnable
+from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
@@ -78,8 +81,11 @@ def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
         winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
     kernels = Kernels(winners, space, target)
     made = compiled(module, chains, kernels, target)
-    (found,) = runnable(made.executable, manifest_of(module, chains, kernels, target, 2))([images])
-    return found
+    with tempfile.TemporaryDirectory() as folder:
+        write_package(
+            Path(folder), made.executable, manifest_of(module, chains, kernels, target, 2)
+        )
+        return np.asarray(load(folder)(images))
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
@@ -111,7 +117,7 @@ def test_networks_of_convolutions(
     with torch.no_grad():
         expected = network(images).numpy()
         program = torch.export.export(network, (images,))
-    module = prepared(torch_module(program), layout)
+    module = prepared(torch_module(program)[0], layout)
     chains = chains_of(module)
     assert [chain.spec.kind for chain in chains] == kinds
     # Normalisation is in the weights, what follows in the kernels.
@@ -131,7 +137,7 @@ def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: s
     with torch.no_grad():
         expected = network(images).numpy()
         program = torch.export.export(network, (images,))
-    module = prepared(torch_module(program), "NHWC")
+    module = prepared(torch_module(program)[0], "NHWC")
     assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"]
     np.testing.assert_allclose(run(module, target, images.numpy()), expected, rtol=1e-4, atol=1e-5)
 
@@ -139,7 +145,7 @@ def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: s
 def test_images_are_moved_to_channels_last_by_the_first_kernel():
     network, shape = video_network()
     program = torch.export.export(network.eval(), (torch.randn(shape),))
-    module = prepared(torch_module(program), "NHWC")
+    module = prepared(torch_module(program)[0], "NHWC")
     chains = chains_of(module)
     assert (chains[0].spec.layout, chains[0].spec.output_layout) == ("NCDHW", "NDHWC")
     assert left_over(module, chains) == {"permute_dims": 1}

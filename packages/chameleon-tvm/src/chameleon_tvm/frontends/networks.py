@@ -76,6 +76,7 @@ class NetworkFrontend(Frontend):
         )
         self._prepared: dict[str, tuple[Any, list[Chain]]] = {}
         self._checked: dict[str, Any] | None = None
+        self._loops: list[dict[str, Any]] = []
         self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
 
     @abstractmethod
@@ -171,6 +172,7 @@ class NetworkFrontend(Frontend):
         layouts = (DEFAULT, OTHER) if auto else (self.options.layout,)
         self._tried = partial(tried, self, target=target, threads=threads)
         self._checked = dict(self._tried(layouts) if earlier is None else earlier)
+        self._loops = self._checked.get("loops", [])
         for layout, problem in self._checked["refused"].items():
             log.warning("layout_refused", layout=layout, problem=problem)
         return self._checked
@@ -181,7 +183,7 @@ class NetworkFrontend(Frontend):
         choice = self._chosen(trials)
         log.info("layout_chosen", layout=choice.layout, why=choice.summary)
         self.choice = choice
-        return choice.to_json()
+        return {**choice.to_json(), "loops": self._loops}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
@@ -197,7 +199,7 @@ class NetworkFrontend(Frontend):
         if known is not None and choice.layout == OTHER and self._tried is not None:
             # Only the other one was tried so far.
             try:
-                self._tried((OTHER,))
+                self._loops = self._tried((OTHER,))["loops"]
             except ChameleonError as error:
                 log.warning("layout_refused", layout=OTHER, problem=str(error))
                 return attrs.evolve(
@@ -207,6 +209,7 @@ class NetworkFrontend(Frontend):
 
     def recall(self, settled: Mapping[str, Any]) -> None:
         self.choice = LayoutChoice.from_json(settled)
+        self._loops = settled.get("loops", [])
 
     def tasks(self, target: str) -> list[Task]:
         from chameleon_tvm.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
@@ -233,7 +236,14 @@ class NetworkFrontend(Frontend):
 
     def named_tasks(self, target: str) -> list[Task]:
         """The same tasks without looking at the weights."""
-        return [spec.task(spec.name, target) for spec in self._specs()]
+        from chameleon_tvm.graph.compile import fused_functions  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.loop_tasks import loop_tasks  # noqa: PLC0415
+
+        products = [spec.task(spec.name, target) for spec in self._specs()]
+        if not self._loops:
+            return products
+        functions = fused_functions(*self.prepared, target)
+        return [*products, *loop_tasks(self._loops, functions, target)]
 
     def _specs(self) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,11 +12,12 @@ import structlog
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
-from chameleon_tvm.graph.defaults import OURS, with_default_schedules
+from chameleon_tvm.graph.defaults import OURS, TUNED, with_default_schedules
 from chameleon_tvm.graph.kernels import ChainKernel, Kernels
+from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.graph.sequence.calls import NotStatic, sequence_of
+from chameleon_tvm.graph.sequence.calls import CallSequence, NotStatic, sequence_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
 from chameleon_tvm.graph.sequence.marks import settled, with_marks
 from chameleon_tvm.graph.sequence.variants import with_variants
@@ -41,10 +43,12 @@ class CompiledNetwork:
     Attributes:
         executable: has ``export_library``.
         virtual_machine: why Relax's virtual machine runs it; None where nothing has to.
+        functions: of its kernels before they were scheduled, by the kernels' names.
     """
 
     executable: Any
     virtual_machine: str | None = None
+    functions: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 def compiled(
@@ -58,38 +62,85 @@ def compiled(
         kernels: those that are tuned; chains without one are compiled as TVM would.
         target: the resolved target.
     """
-    passes = relax.transform
     resolved = tvm_target(target)
     with (
         resolved,
         tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
     ):
-        module = with_kernels(module, chains, kernels.of)
-        for one in (
-            with_marks,
-            passes.LegalizeOps(),
-            passes.AnnotateTIROpPattern(),
-            settled,
-            passes.FuseOps(),
-            passes.FuseTIR(),
-            passes.DeadCodeElimination(),
-            relax.backend.DispatchSampling(),
-            relax.backend.DispatchSortScan(),
-            passes.LegalizeOps(),
-            passes.RewriteDataflowReshape(),
-            passes.DeadCodeElimination(),
-        ):
-            module = one(module)
+        module = _fused(with_kernels(module, chains, kernels.of))
         try:
-            return CompiledNetwork(executable=_call_sequence(module, target))
+            return _call_sequence(module, target, kernels.loops)
         except NotStatic as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
-            module = with_default_schedules(module, target)
+            loops = kernels.loops
+            module = with_default_schedules(module, target, lambda _, one: loops.plan(one))
             executable = relax.build(module, resolved, tir_pipeline=_PIPELINE)
             return CompiledNetwork(executable=executable, virtual_machine=str(reason))
 
 
-def _call_sequence(module: Any, target: str) -> SequenceExecutable:
+def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[tuple[Any, int]]:
+    """What is computed beside the chains' kernels: functions, and how often each is called.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        target: the resolved target.
+    """
+    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+        fused = _fused(with_kernels(module, chains, _placeholder))
+    calls: Counter[str] = Counter()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Call):
+            calls.update(
+                str(one.name_hint) for one in expression.args if isinstance(one, tvm.ir.GlobalVar)
+            )
+
+    relax.analysis.post_order_visit(fused["main"], visit)
+    return [
+        (function, calls[str(variable.name_hint)])
+        for variable, function in fused.functions_items()
+        if isinstance(function, tirx.PrimFunc) and OURS not in (function.attrs or {})
+    ]
+
+
+def _placeholder(chain: Chain) -> ChainKernel:
+    """A kernel that computes nothing, for looking at what is around it."""
+    shapes = [*(shape_of(one) for one in chain.inputs), shape_of(chain.last)]
+    buffers = [
+        tirx.decl_buffer(list(shape), "float32", f"x{place}") for place, shape in enumerate(shapes)
+    ]
+    function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
+    return ChainKernel(
+        task="placeholder",
+        function=function,
+        arguments=(None,) * len(chain.inputs),
+        plain_loops=True,
+    )
+
+
+def _fused(module: Any) -> Any:
+    """The network as calls of functions, each of several operators where they can be fused."""
+    passes = relax.transform
+    for one in (
+        with_marks,
+        passes.LegalizeOps(),
+        passes.AnnotateTIROpPattern(),
+        settled,
+        passes.FuseOps(),
+        passes.FuseTIR(),
+        passes.DeadCodeElimination(),
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        passes.LegalizeOps(),
+        passes.RewriteDataflowReshape(),
+        passes.DeadCodeElimination(),
+    ):
+        module = one(module)
+    return module
+
+
+def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwork:
     """The network as calls of kernels.
 
     Raises:
@@ -98,12 +149,31 @@ def _call_sequence(module: Any, target: str) -> SequenceExecutable:
     sequence = sequence_of(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
     sequence, functions = with_views(sequence, functions)
-    sequence, functions = with_variants(sequence, functions)
-    named = {name: one.with_attr("global_symbol", name) for name, one in functions.items()}
+    sequence, functions = _named_after_tasks(sequence, functions, loops)
+    sequence, placed = with_variants(sequence, functions)
+    whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
+    named = {name: one.with_attr("global_symbol", name) for name, one in placed.items()}
     # Strides of views decide on vectors, so that schedules come last.
-    kernels = with_default_schedules(tvm.IRModule(named), target)
+    kernels = with_default_schedules(
+        tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
+    )
     library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=_PIPELINE)
-    return SequenceExecutable(kernels=library, sequence=sequence)
+    executable = SequenceExecutable(kernels=library, sequence=sequence)
+    return CompiledNetwork(executable=executable, functions=whole)
+
+
+def _named_after_tasks(
+    sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
+) -> tuple[CallSequence, dict[str, Any]]:
+    """The sequence with tuned functions of loops called as tuned kernels are."""
+    names = {name: loops.task_of(one) for name, one in functions.items()}
+    renamed = {name: TUNED + task if task else name for name, task in names.items()}
+    calls = [
+        attrs.evolve(call, kernel=renamed[call.kernel], symbol=renamed[call.kernel])
+        for call in sequence.calls
+    ]
+    made = {renamed[name]: function for name, function in functions.items()}
+    return attrs.evolve(sequence, calls=tuple(calls)), made
 
 
 def untuned(module: Any, target: str) -> Any:
@@ -204,7 +274,7 @@ class _Placer(relax.PyExprMutator):
             function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
             if kernel.plain_loops:
                 function = _in_block(function).with_attr(_PLAIN, 1)
-            variable = self.builder_.add_func(function, f"tuned_{kernel.task}")
+            variable = self.builder_.add_func(function, TUNED + kernel.task)
             self._functions[kernel.task, shapes] = variable
         return self._functions[kernel.task, shapes]
 

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.stages import Arrays
@@ -22,6 +27,9 @@ from chameleon_tvm.frontends.words import WAY_OUT, first_line
 
 Run = Callable[[Arrays], Arrays]
 """A network's outputs for its inputs."""
+
+_RUNS = 3
+"""Inferences of the network without tuned kernels that are timed: enough to tell what counts."""
 
 
 def main() -> None:
@@ -58,31 +66,35 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
         threads: that the framework computes with.
 
     Returns:
-        ``layout``, ``max_relative_error``, ``reference`` and ``refused``, which says what is wrong
-        with the layouts before it. Without a reference, or on another CPU, there is no error.
+        ``layout``, ``max_relative_error``, ``reference``, ``refused``, which says what is wrong
+        with the layouts before it, and ``loops``, the functions that are worth tuning although
+        they are no products (``loop_tasks.costly_functions``). Without a reference, or on another
+        CPU, there is no error.
 
     Raises:
         ConfigError: there is no such layout; says what is wrong.
     """
     verify = importlib.import_module("chameleon_tvm.graph.verify")
     inputs = frontend.samples(np.random.default_rng(0))
-    name, expected = _reference(frontend, inputs, threads)
+    reference = _reference(frontend, inputs, threads)
+    name, expected = reference.name, reference.outputs
     refused: dict[str, str] = {}
     for layout in layouts:
         try:
-            run = _network(frontend, layout, target, threads)
+            network = _network(frontend, layout, target, threads, inputs)
         except _LayoutFailedError as error:
             refused[layout] = str(error)
             continue
-        if run is None or expected is None:
-            return {"layout": layout, "reference": None, "refused": refused}
-        verdict = verify.compared(run, [inputs], [expected])
+        if network is None or expected is None:
+            return {"layout": layout, "reference": None, "refused": refused, "loops": []}
+        verdict = verify.compared(network.run, [inputs], [expected])
         if verdict.problem is None:
             return {
                 "layout": layout,
                 "max_relative_error": verdict.max_relative_error,
                 "reference": name,
                 "refused": refused,
+                "loops": _costly(network, reference.seconds),
             }
         refused[layout] = f"compared with {name}, {verdict.problem}"
     blame = importlib.import_module("chameleon_tvm.graph.blame")
@@ -97,7 +109,38 @@ class _LayoutFailedError(Exception):
     """A network cannot be compiled in one layout, though maybe in another one."""
 
 
-def _network(frontend: Any, layout: str, target: str, threads: int) -> Run | None:
+@attrs.frozen(kw_only=True, eq=False)
+class _Network:
+    """A compiled network.
+
+    Attributes:
+        run: computes its outputs.
+        functions: of its kernels before they were scheduled, by the kernels' names.
+        kernels: where its time goes; see ``profile.kernel_seconds``.
+    """
+
+    run: Run
+    functions: Mapping[str, Any]
+    kernels: Sequence[Mapping[str, Any]]
+
+
+def _costly(network: _Network, seconds: float) -> list[dict[str, Any]]:
+    """Functions worth tuning: by their share of the framework's time, or of the network's own.
+
+    Without tuned kernels the network may take many times as long as it will, in which what takes
+    long later is lost; the framework's time is the scale that is there before anything is tuned.
+    """
+    tasks = importlib.import_module("chameleon_tvm.graph.loop_tasks")
+    own = sum(float(row["seconds"]) for row in network.kernels)
+    found: list[dict[str, Any]] = tasks.costly_functions(
+        network.functions, network.kernels, min(own, seconds)
+    )
+    return found
+
+
+def _network(
+    frontend: Any, layout: str, target: str, threads: int, inputs: Arrays
+) -> _Network | None:
     """The network as it would be delivered, without a tuned kernel; None where it cannot run here.
 
     It is linked and loaded as a delivered one is: what fails there would fail at the end of a run.
@@ -107,6 +150,7 @@ def _network(frontend: Any, layout: str, target: str, threads: int) -> Run | Non
     blame = importlib.import_module("chameleon_tvm.graph.blame")
     package = importlib.import_module("chameleon_tvm.graph.package")
     prepare = importlib.import_module("chameleon_tvm.graph.prepare")
+    load = importlib.import_module("chameleon_tvm.graph.load").load
     imported = frontend.imported
     try:
         module = prepare.prepared(imported, layout)
@@ -123,17 +167,39 @@ def _network(frontend: Any, layout: str, target: str, threads: int) -> Run | Non
     except TargetError:
         return None
     manifest = package.manifest_of(module, found, none, target, threads)
-    run: Run = package.runnable(made.executable, manifest)
-    return run
+    with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
+        package.write_package(Path(folder), made.executable, manifest)
+        network = load(folder)
+        profile = importlib.import_module("chameleon_tvm.graph.profile")
+        seconds = profile.kernel_seconds(folder, inputs, runs=_RUNS, warm_up=1)
+
+    def run(inputs: Arrays) -> Arrays:
+        outputs = network(*inputs)
+        return outputs if isinstance(outputs, list) else [outputs]
+
+    return _Network(run=run, functions=made.functions, kernels=seconds)
 
 
-def _reference(frontend: Any, inputs: Arrays, threads: int) -> tuple[str, Arrays | None]:
-    """The framework's answers; None where it is not installed."""
+@attrs.frozen(kw_only=True, eq=False)
+class _Reference:
+    """The framework's answers, None where it is not installed, and how long they took."""
+
+    name: str
+    outputs: Arrays | None = None
+    seconds: float = math.inf
+
+
+def _reference(frontend: Any, inputs: Arrays, threads: int) -> _Reference:
+    """The framework's answers, and the time of its second run."""
     name = frontend.rivals[0]
     try:
-        expected = frontend.rival(name, threads)(inputs)
+        run = frontend.rival(name, threads)
+        expected = run(inputs)
+        started = time.perf_counter()
+        run(inputs)
+        seconds = time.perf_counter() - started
     except ImportError:
-        return name, None
+        return _Reference(name=name)
     except Exception as error:
         raise ConfigError(
             f"{name} cannot run the network on random inputs: {first_line(error)}",
@@ -145,7 +211,7 @@ def _reference(frontend: Any, inputs: Arrays, threads: int) -> tuple[str, Arrays
             "them",
             hint="Look for NaN among the weights, or for inputs that the network divides by.",
         )
-    return name, expected
+    return _Reference(name=name, outputs=expected, seconds=seconds)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.quick_tvm import tirx
 
@@ -114,6 +115,11 @@ class Kernels:
     def winners(self) -> Mapping[str, Winner]:
         """The winners by ``Task.key``."""
         return self._winners
+
+    @property
+    def loops(self) -> TunedLoops:
+        """The schedules of functions that are no chains."""
+        return TunedLoops.of(self._winners.values())
 
     def of(self, chain: Chain) -> ChainKernel | None:
         """The kernel of a chain, or None where its task has no winner."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import TargetError
-from chameleon_core.stages import Arrays
 
 from chameleon_tvm.cpus.features import host_features, used_features
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.kernels import Kernels
-from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.operators import left_over
+from chameleon_tvm.spaces.loops.template import KIND as LOOPS
 from chameleon_tvm.targets import tvm_target
 
 MANIFEST = "manifest.json"
@@ -75,24 +73,6 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
     write_manifest(folder, manifest)
 
 
-def runnable(executable: Any, manifest: dict[str, Any]) -> Callable[[Arrays], Arrays]:
-    """A network linked and loaded as a delivered one is; its folder is gone again.
-
-    Args:
-        executable: see ``write_package``.
-        manifest: what ``manifest_of`` made.
-    """
-    with tempfile.TemporaryDirectory(prefix="chameleon-network-") as folder:
-        write_package(Path(folder), executable, manifest)
-        network = load(folder)
-
-    def run(inputs: Arrays) -> Arrays:
-        outputs = network(*inputs)
-        return outputs if isinstance(outputs, list) else [outputs]
-
-    return run
-
-
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write or replace the manifest alone; whoever reads it sees the old one or the new one."""
     part = folder / f".{MANIFEST}.part"
@@ -114,6 +94,9 @@ def manifest_of(
     """
     resolved = tvm_target(target)
     occurrences = Counter(kernels.task_of(chain).key for chain in chains)
+    for key, winner in kernels.winners.items():
+        if winner.task.operator == LOOPS:
+            occurrences[key] = winner.task.weight
     untuned = Counter(
         chain.spec.kind for chain in chains if kernels.task_of(chain).key not in kernels.winners
     )

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from chameleon_core.stages import Arrays
 
+from chameleon_tvm.graph.defaults import TUNED
 from chameleon_tvm.graph.load import called
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 RUNS, WARM_UP = 25, 5
-_TUNED = "tuned_"
 _BUILTIN = "vm.builtin."
 
 AROUND = "around the kernels"
@@ -27,7 +27,9 @@ Calls = list[tuple[str, float]]
 """Kernels in the order in which they are called, with seconds."""
 
 
-def kernel_seconds(folder: str, inputs: Arrays) -> list[dict[str, Any]]:
+def kernel_seconds(
+    folder: str, inputs: Arrays, *, runs: int = RUNS, warm_up: int = WARM_UP
+) -> list[dict[str, Any]]:
     """Seconds of each kernel of a delivered network in one inference, the slowest first.
 
     Timed in place, in the network's own order, with the caches as it leaves them. A kernel's time
@@ -36,6 +38,8 @@ def kernel_seconds(folder: str, inputs: Arrays) -> list[dict[str, Any]]:
     Args:
         folder: of the network.
         inputs: of one inference.
+        runs: inferences that count.
+        warm_up: inferences before them.
 
     Returns:
         For each kernel ``name`` (a tuned one's is its task's), ``tuned``, ``calls`` in one
@@ -46,9 +50,9 @@ def kernel_seconds(folder: str, inputs: Arrays) -> list[dict[str, Any]]:
     static = module.implements_function("network_open")
     timed = _called if static else _interpreted
     run = timed(module, manifest, inputs)
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         run()
-    return summed([run() for _ in range(RUNS)])
+    return summed([run() for _ in range(runs)])
 
 
 def _called(module: Any, manifest: dict[str, Any], inputs: Arrays) -> Callable[[], Calls]:
@@ -106,8 +110,8 @@ def summed(runs: list[Calls]) -> list[dict[str, Any]]:
         seconds[name] += statistics.median(run[place][1] for run in runs)
     rows = [
         {
-            "name": name.removeprefix(_TUNED),
-            "tuned": name.startswith(_TUNED),
+            "name": name.removeprefix(TUNED),
+            "tuned": name.startswith(TUNED),
             "calls": count[name],
             "seconds": seconds[name],
         }

@@ -26,6 +26,7 @@ OPERATORS = {
     "batch_matmul": "chameleon_tvm.operators.matmul:BatchMatmul",
     "attention": "chameleon_tvm.operators.attention:Attention",
     "primfunc": "chameleon_tvm.operators.primfunc:PrimFuncOperator",
+    "loops": "chameleon_tvm.operators.primfunc:PrimFuncOperator",
 }
 """Kinds of operators (``Task.operator``) and the classes that make them computable."""
 

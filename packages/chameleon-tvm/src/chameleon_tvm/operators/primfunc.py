@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from chameleon_tvm.quick_tvm import tvm
 
 
+TOLERANCE = 1e-3
+"""Where nobody says anything else."""
+
+
 class PrimFuncOperator(Operator):
     """A user's function; inputs are the parameters it only reads, outputs the ones it writes."""
 
@@ -87,12 +91,10 @@ def primfunc_task(spec: PrimFuncSpec, name: str, target: str) -> Task:
         ConfigError: there is no such file, function, parameter or PrimFunc, or TVM cannot
             schedule it.
     """
-    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
-
     loaded = named_object(spec.source, f"primfunc {name}")
     function = _prim_func(loaded, spec.source, name)
-    parameters = _parameters(function, name)
-    known = [parameter["name"] for parameter in parameters if not parameter["output"]]
+    arguments = function_arguments(function, name)
+    known = [one["name"] for one in arguments["parameters"] if not one["output"]]
     for constant in spec.constants:
         if constant not in known:
             raise ConfigError(
@@ -107,16 +109,36 @@ def primfunc_task(spec: PrimFuncSpec, name: str, target: str) -> Task:
         name=name,
         operator=spec.kind,
         arguments={
-            "function": tvm.ir.save_json(function),
-            "parameters": parameters,
+            **arguments,
             "constants": list(spec.constants),
             "reference": reference,
             "tolerance": spec.tolerance,
         },
         target=target,
-        flop=_flop(function, name),
+        flop=function_flop(function, name),
         weight=spec.weight,
     )
+
+
+def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]:
+    """The arguments of a task that is a function, without constants and a reference of its own.
+
+    Args:
+        function: of blocks with static shapes; its inputs come before its outputs.
+        name: of the task.
+
+    Raises:
+        ConfigError: it is no such function.
+    """
+    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
+
+    return {
+        "function": tvm.ir.save_json(function),
+        "parameters": _parameters(function, name),
+        "constants": [],
+        "reference": None,
+        "tolerance": TOLERANCE,
+    }
 
 
 def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
@@ -195,7 +217,12 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def _flop(function: tvm.tirx.PrimFunc, name: str) -> float:
+def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
+    """Floating-point operations of a function; elements of its parameters where it has none.
+
+    Raises:
+        ConfigError: they cannot be counted.
+    """
     from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})

@@ -8,9 +8,9 @@ from typing import Any
 from chameleon_tvm.quick_tvm import tirx
 
 # After TVM, which imports it without torch.
-from tvm_ffi import structural_equal, structural_map, structural_walk  # isort: skip
+from tvm_ffi import structural_equal, structural_hash, structural_map, structural_walk  # isort: skip
 
-__all__ = ["structural_equal", "structural_map", "substituted", "uses", "walk"]
+__all__ = ["structural_equal", "structural_hash", "structural_map", "substituted", "uses", "walk"]
 
 
 def substituted(tree: Any, variable: Any, value: Any) -> Any:

@@ -24,6 +24,7 @@ TEMPLATES = {
         ),
         "dense": f"{_CPU}.matmul:DenseTemplate",
         "batch_matmul": f"{_CPU}.matmul:BatchMatmulTemplate",
+        "loops": "chameleon_tvm.spaces.loops.template:LoopTemplate",
         "attention": f"{_CPU}.attention:AttentionTemplate",
     },
     "cuda": {

@@ -1,0 +1,81 @@
+"""The design space of a function of loops: schedules of rows, threads, tiles and columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.lowered import loops_of
+from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.targets import target_info
+
+KIND = "loops"
+"""``Task.operator`` of functions of loops in a network."""
+
+_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "rows": ("together", "apart"),
+    "threads": ("all", "one"),
+    "block": (16, 1, 8, 32),
+    "columns": (4, 1, 2, 8),
+}
+
+
+def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
+    """The schedule that a configuration of a task of this kind is."""
+    return _plan(LoopTemplate(task, TemplateOptions()).space().decode(config))
+
+
+class LoopTemplate(Template):
+    """A function of TVM's blocks, scheduled as a whole."""
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options  # there is one algorithm
+        self.task = task
+        self._lanes = target_info(task.target).lanes("float32")
+        self._function = operator_of(task).prim_func()
+        try:
+            self._default = default_plan(self._function)
+            scheduled(self._function, self._default, self._lanes)
+        except Exception as error:
+            raise ConfigError(
+                f"the function of task {task.name!r} cannot be scheduled as loops: "
+                f"{str(error).splitlines()[-1]}",
+                hint="Use `space: sketch` for it.",
+            ) from error
+
+    def space(self) -> DesignSpace:
+        knobs = [Choice(name=name, options=options) for name, options in _OPTIONS.items()]
+        bare = DesignSpace(knobs)
+        every = np.array(list(itertools.product(*(range(k.cardinality) for k in knobs))), np.int32)
+        likely = [_plan(bare.decode(config)) == self._default for config in every.tolist()]
+        # The default first; those that change least of it next.
+        [first] = every[np.array(likely)]
+        order = np.argsort((every != first).sum(axis=1), kind="stable")
+        return DesignSpace(knobs, start=every[order])
+
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return loops_of(scheduled(self._function, _plan(values), self._lanes))
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values
+        return constants  # there are none
+
+
+def _plan(values: Mapping[str, Any]) -> LoopPlan:
+    return LoopPlan(
+        rows=values["rows"] == "together",
+        threads=values["threads"] == "all",
+        block=int(values["block"]),
+        columns=int(values["columns"]),
+    )
