@@ -91,6 +91,15 @@ def test_a_normalisation_behind_a_biased_convolution_is_a_bias() -> None:
     assert _names(module) == ["relax.nn.conv2d", "relax.add"]
 
 
+def test_a_normalisation_that_neither_scales_nor_shifts_disappears() -> None:
+    """As those of networks nobody has trained yet, behind their statistics."""
+    one, zero = np.ones((1, 4, 1, 1), np.float32), np.zeros((1, 4, 1, 1), np.float32)
+    steps = [("add", _constant(1, 4, 1, 1), False), ("divide", _constant(1, 4, 1, 1), False)]
+    steps += [("multiply", one, False), ("add", zero, False)]
+    module = with_folded_scales(_built(_convolution, (1, 3, 5, 5), steps))
+    assert _names(module) == ["relax.nn.conv2d", "relax.add"]
+
+
 def test_a_bias_alone_stays_as_it_is() -> None:
     module = _built(_convolution, (1, 3, 5, 5), [("add", _constant(1, 4, 1, 1), False)])
     assert with_folded_scales(module) is module

@@ -103,7 +103,8 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
 
 def _shifts_all(chain: AffineChain) -> bool:
     """Whether all channels are shifted alike, as where a hard sigmoid begins."""
-    return chain.shift.size == 1 and bool((chain.scale == 1.0).all())
+    same = chain.shift.size == 1 and bool(chain.shift.any())
+    return same and bool((chain.scale == 1.0).all())
 
 
 def _arguments(value: Any) -> list[Any]:
