@@ -29,6 +29,17 @@ def _scaled_sum(operator: Any) -> Converter:
     return convert
 
 
+def _promoted(operator: Any) -> Converter:
+    """An operator on two operands of the result's type, as of an integer and a fraction."""
+
+    def convert(node: Any, importer: Any) -> Any:
+        dtype = dtype_of(node)
+        left, right = (tensor(importer, one, dtype) for one in node.args[:2])
+        return importer.block_builder.emit(operator(left, right))
+
+    return convert
+
+
 def _rounded_quotient(node: Any, importer: Any) -> Any:
     """``div``, whose quotient is a float, and with ``rounding_mode``, where C's truncates."""
     emit, dtype = importer.block_builder.emit, dtype_of(node)
@@ -45,15 +56,6 @@ def _floor_quotient(node: Any, importer: Any) -> Any:
     dtype = dtype_of(node)
     left, right = (tensor(importer, one, dtype) for one in node.args[:2])
     return importer.block_builder.emit(relax.op.floor_divide(left, right))
-
-
-def _shift(operator: Any) -> Converter:
-    def convert(node: Any, importer: Any) -> Any:
-        dtype = dtype_of(node)
-        left, right = (tensor(importer, one, dtype) for one in node.args[:2])
-        return importer.block_builder.emit(operator(left, right))
-
-    return convert
 
 
 def _product(node: Any, importer: Any) -> Any:
@@ -169,15 +171,17 @@ CONVERTERS: dict[str, Converter] = {
     "add.Scalar": _scaled_sum(relax.op.add),
     "sub.Tensor": _scaled_sum(relax.op.subtract),
     "sub.Scalar": _scaled_sum(relax.op.subtract),
+    "mul.Tensor": _promoted(relax.op.multiply),
+    "mul.Scalar": _promoted(relax.op.multiply),
     "div.Tensor": _rounded_quotient,
     "div.Scalar": _rounded_quotient,
     "div.Tensor_mode": _rounded_quotient,
     "div.Scalar_mode": _rounded_quotient,
     "floor_divide.default": _floor_quotient,
-    "__lshift__.Scalar": _shift(relax.op.left_shift),
-    "__rshift__.Scalar": _shift(relax.op.right_shift),
-    "bitwise_left_shift.Tensor": _shift(relax.op.left_shift),
-    "bitwise_right_shift.Tensor": _shift(relax.op.right_shift),
+    "__lshift__.Scalar": _promoted(relax.op.left_shift),
+    "__rshift__.Scalar": _promoted(relax.op.right_shift),
+    "bitwise_left_shift.Tensor": _promoted(relax.op.left_shift),
+    "bitwise_right_shift.Tensor": _promoted(relax.op.right_shift),
     "matmul.default": _product,
     "mm.default": _product,
     "bmm.default": _product,
