@@ -116,7 +116,7 @@ def _by_rows(schedule: Schedule, plan: LoopPlan, lanes: int) -> Schedule | None:
     row = made.fuse(*outer)
     try:
         for block in reversed(before):
-            made.compute_at(block, row)
+            made.compute_at(block, row, preserve_unit_loops=True)
     except tvm.s_tir.schedule.ScheduleError:
         return None
     if plan.threads:
