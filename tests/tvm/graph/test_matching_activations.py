@@ -92,3 +92,19 @@ def test_zeros_around_an_image_are_padding_of_its_convolution(value: float, oper
     assert len(calls) == operators
     wanted = (1, 2, 2, 3) if operators == 1 else (1, 0, 1, 0)
     assert tuple(map(int, calls[-1].attrs.padding)) == wanted
+
+
+def test_what_is_repeated_for_every_place_is_no_residual() -> None:
+    """As where a step's embedding is added to all pixels of an image."""
+    step = relax.Var("step", relax.TensorType((1, 8), "float32"))
+    image = relax.Var("image", relax.TensorType((1, 5, 5, 16), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [step, image]):
+        with builder.dataflow():
+            weights = relax.const(np.ones((8, 16), np.float32))
+            embedded = builder.emit(op.matmul(step, weights))
+            spread = builder.emit(op.reshape(embedded, (1, 1, 1, 16)))
+            out = builder.emit_output(op.add(image, spread))
+        builder.emit_func_output(out)
+    [chain] = chains_of(prepared(builder.get(), "NHWC"))
+    assert not chain.spec.residual

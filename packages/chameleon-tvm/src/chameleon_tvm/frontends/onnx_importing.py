@@ -12,7 +12,8 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_conver
 
 from chameleon_tvm.frontends.onnx_lowering import CONVERTERS
 from chameleon_tvm.frontends.words import WAY_OUT, first_line
-from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.graph.constants import array_of, evaluate
+from chameleon_tvm.graph.relaxed import relax, tvm
 
 
 def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, str]]:
@@ -56,12 +57,32 @@ class _Importer(ONNXGraphImporter):
         convert = CONVERTERS.get(op_name)
         try:
             if convert is not None:
-                return convert(self.bb.emit, list(inputs), attrs)
+                return convert(self.bb.emit, [self._folded(one) for one in inputs], attrs)
             return super()._convert_operator(op_name, inputs, attrs, opset)
         except Exception as error:
             raise ConfigError(
                 f"{_place(name, op_name)} cannot be compiled: {first_line(error)}", hint=WAY_OUT
             ) from error
+
+    def _folded(self, value: Any) -> Any:
+        """An input as a constant where it follows from constants, as reordered weights do."""
+        known: dict[Any, Any] = {}
+        if isinstance(value, relax.Var):
+            self._evaluate(value, known)
+        return relax.const(known[value]) if value in known else value
+
+    def _evaluate(self, variable: Any, known: dict[Any, Any]) -> None:
+        """Add the value of a variable to those that are known, where it has one."""
+        bound = self.bb.lookup_binding(variable)
+        if isinstance(bound, tvm.ir.GenericConst):
+            known[variable] = array_of(bound)
+        if not isinstance(bound, relax.Call) or not isinstance(bound.op, tvm.ir.Op):
+            return
+        for used in relax.analysis.free_vars(bound):
+            self._evaluate(used, known)
+        found = evaluate(bound, known)
+        if found is not None:
+            known[variable] = found.astype(str(bound.ty.dtype))
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         known = {*_get_convert_map(), *CONVERTERS, "If", "Constant"}

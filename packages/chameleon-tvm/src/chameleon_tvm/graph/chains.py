@@ -169,7 +169,9 @@ def _with(chain: Chain, call: Any, passed: list[Any]) -> Chain | None:
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
     longer = attrs.evolve(chain, members=(*chain.members, *passed))
-    if str(call.op.name) == "relax.add" and not spec.residual:
+    # A sum with something larger repeats what the kernel computes; that is no epilogue.
+    same_size = math.prod(shape_of(call)) == math.prod(shape_of(chain.last))
+    if str(call.op.name) == "relax.add" and same_size and not spec.residual:
         return _with_sum(longer, spec, call)
     return None
 
