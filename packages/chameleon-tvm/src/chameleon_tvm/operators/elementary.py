@@ -62,8 +62,8 @@ _EXP_COEFFICIENTS = (
 _LOG2_E = 1.44269504088896341
 _LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
 """log(2) as the sum of a number with few bits, whose multiples are exact, and a small one."""
-_EXP_RANGE = (-87.3365, 88.3762)
-"""Where e^x is a normal number of float32."""
+_EXP_RANGE = (-88.0, 88.3762)
+"""At the lower end the exponent is that of zero, at the upper one the largest of float32."""
 _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 
@@ -88,7 +88,10 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
-    """e^x to two units in the last place; 0 below the least normal number, infinity never."""
+    """e^x to two units in the last place: 1 at 0, 0 below the least normal number, infinity never.
+
+    What is no number stays none: the bounds come first in their comparisons.
+    """
     low, high = _EXP_RANGE
 
     def of_inside(inside: Expr) -> Expr:
@@ -105,7 +108,7 @@ def exp(x: Expr) -> Expr:
     def of_rest(rest: Expr) -> Expr:
         return polynomial(_EXP_COEFFICIENTS, rest) * rest * rest + rest + number(1.0, x)
 
-    return _named(tirx.max(tirx.min(x, number(high, x)), number(low, x)), of_inside)
+    return _named(tirx.max(number(low, x), tirx.min(number(high, x), x)), of_inside)
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -135,7 +138,7 @@ def _odd_quotient(
             lambda square: inside * polynomial(numerator, square) / polynomial(denominator, square),
         )
 
-    return _named(tirx.max(tirx.min(x, number(limit, x)), number(-limit, x)), of_inside)
+    return _named(tirx.max(number(-limit, x), tirx.min(number(limit, x), x)), of_inside)
 
 
 FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
