@@ -22,7 +22,10 @@ from chameleon_tvm.graph.verify import TOLERANCE
 from chameleon_tvm.targets import TVMTargets
 
 
-@pytest.mark.parametrize("network", ["resnet_small", "mobilenet_small", "bert_small"])
+@pytest.mark.parametrize(
+    "network",
+    ["resnet_small", pytest.param("mobilenet_small", marks=pytest.mark.long), "bert_small"],
+)
 def test_small_networks_are_delivered(network: str, frontend: Any, delivery_of: Any):
     source = frontend(network)
     delivery = delivery_of(source)

@@ -61,7 +61,9 @@ def _winner(task: Task) -> Winner:
     raise AssertionError("no configuration is a program")
 
 
-@pytest.mark.parametrize("network", ["resnet_small", "bert_small"])
+@pytest.mark.parametrize(
+    "network", ["resnet_small", pytest.param("bert_small", marks=pytest.mark.long)]
+)
 def test_tvm_alone_compiles_the_network(network: str, tmp_path: Path):
     pytest.importorskip("torch")
     frontend = BuiltinFrontend(BuiltinOptions(network=network))
