@@ -8,19 +8,11 @@ from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.trees import structural_map
 from chameleon_tvm.spaces.loops.vectors import with_vectors
+from chameleon_tvm.spaces.sketch.lowered import BLOCKS
 
 LANES = "chameleon.vector_lanes"
 """Attribute of functions that ``loops_of`` is for: float32 elements of a vector register."""
 
-_BLOCKS = (
-    tvm.s_tir.transform.LowerInitBlock(),
-    tvm.s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
-    tvm.s_tir.transform.ConvertBlocksToOpaque(),
-    tvm.s_tir.transform.CompactBufferAllocation(),
-    tvm.s_tir.transform.StmtSimplify(),
-    tvm.s_tir.transform.LowerOpaqueBlock(),
-    tirx.transform.RemoveNoOp(),
-)
 _LOOPS = (
     tirx.transform.ConvertSSA(),
     tirx.transform.FlattenBuffer(),
@@ -41,7 +33,7 @@ def loops_of(function: Any) -> Any:
     named = "global_symbol" in function.attrs
     marked = function if named else function.with_attr("global_symbol", "main")
     module = tvm.IRModule({"main": marked})
-    for step in _BLOCKS:
+    for step in BLOCKS:
         module = step(module)
     main = module["main"]
     body = with_vectors(without_library_calls(main.body), int(function.attrs[LANES]))

@@ -12,7 +12,7 @@ from chameleon_tvm.spaces.sketch.reductions import rewritten
 PLAIN_DTYPES = frozenset({"float32", "float64", "int32", "int64"})
 """What LLVM computes with as it is: others need passes that make them computable."""
 
-_BLOCKS = (
+BLOCKS = (
     tvm.s_tir.transform.LowerInitBlock(),
     tvm.s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
     tvm.s_tir.transform.ConvertBlocksToOpaque(),
@@ -21,6 +21,8 @@ _BLOCKS = (
     tvm.s_tir.transform.LowerOpaqueBlock(),
     tirx.transform.RemoveNoOp(),
 )
+"""From blocks to loops, arrays still of any rank."""
+
 _LOOPS = (
     tirx.transform.ConvertSSA(),
     tirx.transform.FlattenBuffer(),
@@ -34,7 +36,7 @@ _LOOPS = (
 def loops_of(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """A scheduled function as loops over arrays, its reductions rewritten."""
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    for step in _BLOCKS:
+    for step in BLOCKS:
         module = step(module)
     main = module["main"]
     module = tvm.IRModule({"main": main.with_body(rewritten(main.body))})
