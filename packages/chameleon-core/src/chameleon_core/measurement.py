@@ -1,4 +1,4 @@
-"""What measuring one configuration gives: times in seconds, or a typed failure (design rule 2)."""
+"""What measuring one configuration gives: times in seconds, or a typed failure."""
 
 from __future__ import annotations
 

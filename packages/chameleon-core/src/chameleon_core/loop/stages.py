@@ -32,7 +32,7 @@ from chameleon_core.task import Task
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:
-    """A generator that depends on the seed and its names alone (design rule 5).
+    """A generator that depends on the seed and its names alone.
 
     Adding a task or a stage leaves the generators of the others as they are.
 

@@ -1,4 +1,4 @@
-"""Design spaces as integer index arrays of shape (n, knobs) (design rule 1)."""
+"""Design spaces as integer index arrays of shape (n, knobs)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Archive:
     """Lets the stages of one task learn from the other tasks of a run.
 
     One archive belongs to one run. It is filled in the order of the rounds, which a resumed run
-    repeats, so that what a stage finds in it depends on the seed alone (design rule 5).
+    repeats, so that what a stage finds in it depends on the seed alone.
     """
 
     def __init__(self) -> None:

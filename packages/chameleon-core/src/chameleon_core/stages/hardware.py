@@ -1,7 +1,7 @@
 """Contracts of the stages that know code: frontends, spaces, builders, baselines.
 
 A runner's parent process knows tasks and design spaces; only its worker processes make
-builders and kernels, so the code of a candidate never runs beside the search (design rule 3).
+builders and kernels, so the code of a candidate never runs beside the search.
 """
 
 from __future__ import annotations

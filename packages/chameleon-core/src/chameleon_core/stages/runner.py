@@ -112,7 +112,7 @@ class Runner(ABC):
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
         """Yield exactly one measurement per configuration, each as soon as it is known.
 
-        A bad candidate is a failed measurement, never an exception (design rule 2). The order
+        A bad candidate is a failed measurement, never an exception. The order
         may differ from the job's; ``Measurement.config`` tells which it is.
         """
 
