@@ -1,7 +1,7 @@
 """Contracts of the stages that search: explorer, cost model, sampler, synthesizer.
 
 All of them speak arrays: configurations of shape (n, knobs), scores of shape (n,), higher is
-better. Each gets its own random generator, spawned from the run's seed (design rule 5).
+better. Each gets its own random generator, spawned from the run's seed.
 """
 
 from __future__ import annotations
