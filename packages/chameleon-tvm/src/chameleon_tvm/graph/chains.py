@@ -169,11 +169,11 @@ def _with(chain: Chain, call: Any, passed: list[Any]) -> Chain | None:
     spec = chain.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
     longer = attrs.evolve(chain, members=(*chain.members, *passed))
+    if str(call.op.name) != "relax.add" or spec.residual:
+        return None
     # A sum with something larger repeats what the kernel computes; that is no epilogue.
     same_size = math.prod(shape_of(call)) == math.prod(shape_of(chain.last))
-    if str(call.op.name) == "relax.add" and same_size and not spec.residual:
-        return _with_sum(longer, spec, call)
-    return None
+    return _with_sum(longer, spec, call) if same_size else None
 
 
 def _with_sum(chain: Chain, spec: FusedSpec, call: Any) -> Chain | None:
