@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,6 @@ from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.frontends.words import WAY_OUT, first_line
-
-Run = Callable[[Arrays], Arrays]
-"""A network's outputs for its inputs."""
 
 _RUNS, _SLOW_SECONDS = 3, 0.5
 """Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
@@ -88,7 +85,7 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
             continue
         if network is None or expected is None:
             return {"layout": layout, "reference": None, "refused": refused, "loops": []}
-        verdict = verify.compared(network.run, [inputs], [expected])
+        verdict = verify.agreement(network.outputs, expected)
         if verdict.problem is None:
             return {
                 "layout": layout,
@@ -115,12 +112,12 @@ class _Network:
     """A compiled network.
 
     Attributes:
-        run: computes its outputs.
+        outputs: for the inputs that the framework was given.
         functions: of its kernels before they were scheduled, by the kernels' names.
         kernels: where its time goes; see ``profile.kernel_seconds``.
     """
 
-    run: Run
+    outputs: Arrays
     functions: Mapping[str, Any]
     kernels: Sequence[Mapping[str, Any]]
 
@@ -172,16 +169,12 @@ def _network(
         package.write_package(Path(folder), made.executable, manifest)
         network = load(folder)
         started = time.perf_counter()
-        network(*inputs)
+        outputs = network(*inputs)
         quick = time.perf_counter() - started < _SLOW_SECONDS
         profile = importlib.import_module("chameleon_tvm.graph.profile")
         seconds = profile.kernel_seconds(folder, inputs, runs=_RUNS if quick else 1, warm_up=0)
-
-    def run(inputs: Arrays) -> Arrays:
-        outputs = network(*inputs)
-        return outputs if isinstance(outputs, list) else [outputs]
-
-    return _Network(run=run, functions=made.functions, kernels=seconds)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    return _Network(outputs=outputs, functions=made.functions, kernels=seconds)
 
 
 @attrs.frozen(kw_only=True, eq=False)
