@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_tvm.graph.load import WEIGHTS, called, weights_of, load
+from chameleon_tvm.graph.load import WEIGHTS, called, load, weights_of
 from chameleon_tvm.graph.profile import AROUND, kernel_seconds
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.quick_tvm import te, tirx
