@@ -132,6 +132,12 @@ CASES: dict[str, Callable[[], Model]] = {
         linear_before_reset=1,
         outputs=2,
     ),
+    "one hot": lambda: one(
+        "OneHot", [_i(5, 2, 3)], np.asarray([5]), np.asarray([0.25, 1.5], np.float32), axis=1
+    ),
+    "one hot of negative places": lambda: one(
+        "OneHot", [np.asarray([[-1, 2]])], np.asarray([4]), np.asarray([0, 1])
+    ),
     "gather": lambda: one("Gather", [_r(5, 4), _i(5, 2, 3)], axis=0),
     "gather negative": lambda: one("Gather", [_r(5, 4)], np.asarray([-1, 0, -2]), axis=1),
     "gather elements": lambda: one("GatherElements", [_r(3, 4), _i(4, 3, 2)], axis=1),

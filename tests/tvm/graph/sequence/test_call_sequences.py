@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_tvm.graph.load import called, load
+from chameleon_tvm.graph.load import WEIGHTS, called, load, weights_of
 from chameleon_tvm.graph.profile import AROUND, kernel_seconds
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.quick_tvm import te, tirx
@@ -170,7 +170,7 @@ def test_arrays_of_other_kinds_are_refused(deliver: Any):
     network = deliver(module_of(lambda emit, x: emit(op.nn.relu(x)), ((2, 3), "float32")))
     manifest = json.loads((network.folder / "manifest.json").read_text())
     module = tvm.runtime.load_module(str(network.folder / manifest["module"]))
-    run = called(module, manifest)
+    run = called(module, weights_of(network.folder / WEIGHTS), manifest)
     for wrong in (
         np.zeros((3, 2), np.float32),
         np.zeros((2, 3), np.int32),

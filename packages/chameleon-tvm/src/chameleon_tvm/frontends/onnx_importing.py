@@ -66,23 +66,23 @@ class _Importer(ONNXGraphImporter):
 
     def _folded(self, value: Any) -> Any:
         """An input as a constant where it follows from constants, as reordered weights do."""
-        known: dict[Any, Any] = {}
-        if isinstance(value, relax.Var):
-            self._evaluate(value, known)
-        return relax.const(known[value]) if value in known else value
+        found = self._evaluated(value, {}) if isinstance(value, relax.Var | relax.Call) else None
+        return value if found is None else relax.const(found, str(found.dtype))
 
-    def _evaluate(self, variable: Any, known: dict[Any, Any]) -> None:
-        """Add the value of a variable to those that are known, where it has one."""
-        bound = self.bb.lookup_binding(variable)
-        if isinstance(bound, tvm.ir.GenericConst):
-            known[variable] = array_of(bound)
-        if not isinstance(bound, relax.Call) or not isinstance(bound.op, tvm.ir.Op):
-            return
-        for used in relax.analysis.free_vars(bound):
-            self._evaluate(used, known)
-        found = evaluate(bound, known)
-        if found is not None:
-            known[variable] = found.astype(str(bound.ty.dtype))
+    def _evaluated(self, value: Any, known: dict[Any, Any]) -> Any:
+        """The value of a variable or a call, or None; those of variables are added to ``known``."""
+        if isinstance(value, relax.Var):
+            if value not in known:
+                known[value] = self._evaluated(self.bb.lookup_binding(value), known)
+            return known[value]
+        if isinstance(value, tvm.ir.GenericConst):
+            return array_of(value)
+        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+            return None
+        for used in relax.analysis.free_vars(value):
+            self._evaluated(used, known)
+        found = evaluate(value, known)
+        return None if found is None else found.astype(str(value.ty.dtype))
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         known = {*_get_convert_map(), *CONVERTERS, "If", "Constant"}

@@ -149,7 +149,7 @@ def _start(emit: Emit, given: Any, place: int, shape: tuple[int, int], dtype: An
 
 def _constant(value: Any) -> NDArray[Any]:
     if not isinstance(value, tvm.ir.GenericConst):
-        raise NotImplementedError("its weights are computed by the network")
+        raise NotImplementedError("weights or values of it are computed by the network")
     return array_of(value)
 
 
@@ -168,9 +168,22 @@ def _power(emit: Emit, inputs: Sequence[Any], _attrs: Any) -> Any:
     return emit(relax.op.power(base, exponent))
 
 
+def _one_hot(emit: Emit, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Numbers have the type of the two values, which TVM's importer makes 64 bits wide."""
+    indices, depth, values = inputs
+    count, (off, on) = int(_constant(depth).reshape(())), _constant(values)
+    kind = str(indices.ty.dtype)
+    negative = emit(relax.op.less(indices, relax.const(0, kind)))
+    counted = emit(relax.op.add(indices, relax.const(count, kind)))
+    places = emit(relax.op.where(negative, counted, indices))
+    given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
+    return emit(relax.op.one_hot(places, *given, count, int(attrs.get("axis", -1))))
+
+
 CONVERTERS: dict[str, Callable[..., Any]] = {
     "LSTM": _recurrent("LSTM"),
     "GRU": _recurrent("GRU"),
+    "OneHot": _one_hot,
     "Pow": _power,
 }
 """By kind of node: what emits it and gives its value, for its inputs and attributes."""

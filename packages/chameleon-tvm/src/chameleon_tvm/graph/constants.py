@@ -40,6 +40,12 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY, **_TERNARY}
 """Operators that compute each number from those at its place."""
 
 
+_IN_NUMPY = frozenset(
+    f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
+)
+"""Types that NumPy has as well."""
+
+
 def _reshaped(value: Array, call: Any) -> Array:
     return value.reshape([int(extent) for extent in call.ty.shape])
 
@@ -123,14 +129,19 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
         known: values of variables.
     """
     name = str(call.op.name)
-    operands = [_constant(argument, known) for argument in call.args]
     if name not in _ELEMENTWISE and name not in _MOVES:
         return evaluate_other(call, lambda argument: _constant(argument, known))
-    if not operands or operands[0] is None:
+    operands = []
+    for argument in call.args[: 1 if name in _MOVES else None]:
+        operand = _constant(argument, known)
+        if operand is None:
+            return None
+        operands.append(operand)
+    if not operands:
         return None
-    if name in _ELEMENTWISE and all(operand is not None for operand in operands):
-        return np.asarray(_ELEMENTWISE[name](*operands))
-    return np.asarray(_MOVES[name](operands[0], call)) if name in _MOVES else None
+    return np.asarray(
+        _MOVES[name](operands[0], call) if name in _MOVES else _ELEMENTWISE[name](*operands)
+    )
 
 
 def is_elementwise(value: Any) -> bool:
@@ -172,6 +183,10 @@ def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Arra
 
 
 def array_of(constant: Any) -> Array:
-    """A Relax constant as an array."""
-    value: Array = constant.value.numpy()
+    """A Relax constant as an array, which must not be written: its memory is the constant's."""
+    if str(constant.value.dtype) not in _IN_NUMPY:
+        copy: Array = constant.value.numpy()
+        return copy
+    value = np.from_dlpack(constant.value)
+    value.flags.writeable = False
     return value

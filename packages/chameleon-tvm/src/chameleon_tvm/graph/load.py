@@ -7,12 +7,19 @@ import os
 import pathlib
 import platform
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm.target import codegen
+
+WEIGHTS = "weights.bin"
+"""Name of the file of weights beside a library, where the manifest names no other."""
+
+HUGE_PAGE = 2 << 20
 
 CPUINFO = pathlib.Path("/proc/cpuinfo")
 FLAGS = {
@@ -67,7 +74,11 @@ def load(folder: str | pathlib.Path = pathlib.Path(__file__).parent) -> Callable
     threads = int(os.environ.get("TVM_NUM_THREADS", manifest["threads"]))
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
     static = module.implements_function("network_open")
-    run = called(module, manifest) if static else interpreted(module, manifest)
+    if static:
+        weights = weights_of(pathlib.Path(folder, manifest.get("weights", WEIGHTS)))
+        run = called(module, weights, manifest)
+    else:
+        run = interpreted(module, manifest)
     kinds = [wanted["dtype"] for wanted in manifest["inputs"]]
 
     def network(*inputs: Any) -> Any:
@@ -228,17 +239,43 @@ def _elements(shapes: Shapes) -> int:
     return sum(math.prod(shape) for shape in shapes)
 
 
+HELD: weakref.WeakValueDictionary[tuple[str, int], Any] = weakref.WeakValueDictionary()
+"""Weights in use, by file: networks loaded from the same one share them."""
+
+
+def weights_of(file: pathlib.Path) -> Any:
+    """The bytes of a file of weights; read once as long as anybody uses them.
+
+    On huge pages a few entries of the processor's page tables reach all of them, where they are
+    tens of thousands of small pages otherwise, each used once in an inference.
+    """
+    told = file.stat()
+    key = str(file.resolve()), told.st_mtime_ns
+    weights = HELD.get(key)
+    if weights is None:
+        # NumPy asks for huge pages where an array has two of them.
+        room = np.empty(told.st_size + HUGE_PAGE, np.uint8)
+        start = -room.ctypes.data % HUGE_PAGE
+        weights = HELD[key] = room[start : start + told.st_size]
+        with file.open("rb") as stream:
+            stream.readinto(weights.data)
+    return weights
+
+
 def called(
-    module: Any, manifest: dict[str, Any], times: Sequence[Any] = ()
+    module: Any, weights: Any, manifest: dict[str, Any], times: Sequence[Any] = ()
 ) -> Callable[[Arrays], Arrays]:
     """A network of fixed shapes: kernels called one after the other, on the caller's arrays.
 
     Args:
         module: the library.
+        weights: what ``weights_of`` read.
         manifest: what describes it.
         times: an array of int64 for the nanoseconds of each kernel, where they are wanted.
     """
-    run = module["network_open"]()
+    count = int(weights[:8].view(np.int64)[0])
+    starts = weights[8 : 8 * (count + 1)].view(np.int64)[manifest.get("constants", slice(None))]
+    run = module["network_open"](tvm_ffi.from_dlpack(weights), tvm_ffi.from_dlpack(starts))
     made = [(wanted["shape"], wanted["dtype"]) for wanted in manifest["outputs"]]
 
     def network(inputs: Arrays) -> Arrays:

@@ -14,7 +14,7 @@ import numpy as np
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.defaults import TUNED
-from chameleon_tvm.graph.load import called
+from chameleon_tvm.graph.load import WEIGHTS, called, weights_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 RUNS, WARM_UP = 25, 5
@@ -49,16 +49,19 @@ def kernel_seconds(
     module = tvm.runtime.load_module(str(Path(folder, manifest["module"]).resolve()))
     static = module.implements_function("network_open")
     timed = _called if static else _interpreted
-    run = timed(module, manifest, inputs)
+    run = timed(module, folder, manifest, inputs)
     for _ in range(warm_up):
         run()
     return summed([run() for _ in range(runs)])
 
 
-def _called(module: Any, manifest: dict[str, Any], inputs: Arrays) -> Callable[[], Calls]:
+def _called(
+    module: Any, folder: str, manifest: dict[str, Any], inputs: Arrays
+) -> Callable[[], Calls]:
     names = module["network_kernels"]().splitlines()
     times = np.zeros(len(names), np.int64)
-    network = called(module, manifest, [times])
+    weights = weights_of(Path(folder, manifest.get("weights", WEIGHTS)))
+    network = called(module, weights, manifest, [times])
     lent = [np.ascontiguousarray(array) for array in inputs]
 
     def run() -> Calls:
@@ -71,7 +74,9 @@ def _called(module: Any, manifest: dict[str, Any], inputs: Arrays) -> Callable[[
     return run
 
 
-def _interpreted(module: Any, _manifest: dict[str, Any], inputs: Arrays) -> Callable[[], Calls]:
+def _interpreted(
+    module: Any, _folder: str, _manifest: dict[str, Any], inputs: Arrays
+) -> Callable[[], Calls]:
     machine = relax.VirtualMachine(module, tvm.cpu())
     arguments = [tvm.runtime.tensor(array, device=tvm.cpu()) for array in inputs]
     calls: Calls = []

@@ -59,20 +59,35 @@ def compared(
             got = run(inputs)
         except ChameleonError as error:
             return Verdict(max_relative_error=None, problem=str(error))
-        if [one.shape for one in got] != [one.shape for one in wanted]:
-            return Verdict(
-                max_relative_error=None,
-                problem=f"outputs have the shapes {[one.shape for one in got]} instead of "
-                f"{[one.shape for one in wanted]}",
-            )
-        worst = max(worst, *(_error(one, other) for one, other in zip(got, wanted, strict=True)))
-    if not worst <= tolerance:
-        return Verdict(
-            max_relative_error=worst if np.isfinite(worst) else None,
-            problem=f"its outputs are off by {worst:.1e} of the largest one, where "
-            f"{tolerance:.0e} is allowed",
-        )
+        found = agreement(got, wanted, tolerance=tolerance)
+        if found.max_relative_error is None or found.problem is not None:
+            return found
+        worst = max(worst, found.max_relative_error)
     return Verdict(max_relative_error=worst)
+
+
+def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> Verdict:
+    """Compare a network's outputs for one sample with the expected ones.
+
+    Args:
+        got: the network's.
+        wanted: the reference's.
+        tolerance: as for ``compared``.
+    """
+    if [one.shape for one in got] != [one.shape for one in wanted]:
+        return Verdict(
+            max_relative_error=None,
+            problem=f"outputs have the shapes {[one.shape for one in got]} instead of "
+            f"{[one.shape for one in wanted]}",
+        )
+    worst = max((_error(one, other) for one, other in zip(got, wanted, strict=True)), default=0.0)
+    if worst <= tolerance:
+        return Verdict(max_relative_error=worst)
+    return Verdict(
+        max_relative_error=worst if np.isfinite(worst) else None,
+        problem=f"its outputs are off by {worst:.1e} of the largest one, where "
+        f"{tolerance:.0e} is allowed",
+    )
 
 
 def _error(got: NDArray[Any], wanted: NDArray[Any]) -> float:

@@ -10,9 +10,11 @@ from typing import Any
 import attrs
 from chameleon_core.errors import ChameleonError
 
+from chameleon_tvm.graph.load import WEIGHTS
 from chameleon_tvm.graph.sequence.calls import CallSequence
-from chameleon_tvm.graph.sequence.plan import planned
-from chameleon_tvm.graph.sequence.source import tables, write_weights
+from chameleon_tvm.graph.sequence.plan import Plan, planned
+from chameleon_tvm.graph.sequence.source import tables
+from chameleon_tvm.graph.sequence.weights import write_weights
 
 _FLAGS = ("-x", "c", "-std=gnu11", "-O2", "-fPIC", "-Wall", "-c")
 
@@ -30,7 +32,9 @@ class SequenceExecutable:
     sequence: CallSequence
 
     def export_library(self, file_name: str) -> None:
-        """Link kernels, weights and the sequence of calls into a library.
+        """Link kernels and the sequence of calls into a library; weights get a file beside it.
+
+        Linkers need seconds for hundreds of megabytes, and several libraries may share weights.
 
         Args:
             file_name: of the library, which TVM's runtime loads.
@@ -38,20 +42,20 @@ class SequenceExecutable:
         Raises:
             ChameleonError: the C compiler fails.
         """
+        plan = planned(self.sequence)
         with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as folder:
-            made = _object(self.sequence, Path(folder))
+            made = _object(self.sequence, plan, Path(folder))
             self.kernels.export_library(file_name, addons=[str(made)])
+        write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS))
 
 
-def _object(sequence: CallSequence, folder: Path) -> Path:
+def _object(sequence: CallSequence, plan: Plan, folder: Path) -> Path:
     """The object file of what is around the kernels."""
     from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
     from tvm_ffi.libinfo import include_paths  # noqa: PLC0415
 
-    plan = planned(sequence)
-    weights, made = folder / "weights.bin", folder / "sequence.o"
-    write_weights(plan, weights)
-    (folder / "tables.h").write_text(tables(sequence, plan, weights), encoding="utf-8")
+    made = folder / "sequence.o"
+    (folder / "tables.h").write_text(tables(sequence, plan), encoding="utf-8")
     headers = [str(folder), *map(str, include_paths())]
     command = [
         *(get_cc() or "cc").split(),

@@ -1,4 +1,4 @@
-"""Where each tensor of a call sequence lies: offsets in one arena, and in one block of weights.
+"""Where each tensor of a call sequence lies: offsets in one arena, or one of the weights.
 
 Storages that are never alive together share memory. They are placed by size, the largest first,
 each into the smallest gap between those alive at the same time ("greedy by size", section 4.3 of
@@ -43,9 +43,8 @@ class Plan:
     Attributes:
         arena: offset in the arena of each storage that has memory there.
         arena_size: bytes.
-        weights: offset in the block of weights of each constant.
-        blobs: distinct constants with their offsets, in order.
-        weights_size: bytes.
+        weights: number of each constant among the distinct ones.
+        blobs: the distinct constants.
         returned: of storages that are written where an output is wanted, the output's position.
         copied: positions of outputs that have to be copied from what they are part of.
     """
@@ -53,8 +52,7 @@ class Plan:
     arena: Mapping[Storage, int]
     arena_size: int
     weights: Mapping[Storage, int]
-    blobs: tuple[tuple[int, NDArray[Any]], ...]
-    weights_size: int
+    blobs: tuple[NDArray[Any], ...]
     returned: Mapping[Storage, int]
     copied: tuple[int, ...]
 
@@ -70,13 +68,12 @@ def planned(sequence: CallSequence) -> Plan:
             copied.append(position)
     alive = _lifetimes(sequence, returned)
     offsets, arena_size = placed(list(alive.values()))
-    weights, blobs, weights_size = _weights(sequence)
+    weights, blobs = _weights(sequence)
     return Plan(
         arena=dict(zip(alive, offsets, strict=True)),
         arena_size=arena_size,
         weights=weights,
         blobs=blobs,
-        weights_size=weights_size,
         returned=returned,
         copied=tuple(copied),
     )
@@ -138,23 +135,19 @@ def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[
     return alive
 
 
-def _weights(
-    sequence: CallSequence,
-) -> tuple[dict[Storage, int], tuple[tuple[int, NDArray[Any]], ...], int]:
-    """Offsets of constants; those of the same bytes are one."""
-    offsets: dict[Storage, int] = {}
+def _weights(sequence: CallSequence) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
+    """Numbers of constants; those of the same bytes are one."""
+    numbers: dict[Storage, int] = {}
     known: dict[bytes, int] = {}
-    blobs: list[tuple[int, NDArray[Any]]] = []
-    end = 0
+    blobs: list[NDArray[Any]] = []
     tensors = [tensor for call in sequence.calls for tensor in call.reads]
     for tensor in [*tensors, *sequence.outputs]:
         storage = tensor.storage
-        if storage.constant is None or storage in offsets:
+        if storage.constant is None or storage in numbers:
             continue
         digest = hashlib.blake2b(storage.constant.reshape(-1).view(np.uint8).data).digest()
         if digest not in known:
-            known[digest] = end
-            blobs.append((end, storage.constant))
-            end = aligned(end + storage.size)
-        offsets[storage] = known[digest]
-    return offsets, tuple(blobs), end
+            known[digest] = len(blobs)
+            blobs.append(storage.constant)
+        numbers[storage] = known[digest]
+    return numbers, tuple(blobs)

@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #endif
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +16,11 @@
 #include <tvm/ffi/c_api.h>
 
 /* Where the memory of a tensor is. */
-enum place { ARENA, WEIGHTS, INPUT, OUTPUT };
+enum place { ARENA, CONSTANT, INPUT, OUTPUT };
 
 struct tensor {
   enum place place;
-  int32_t position; /* among the inputs or outputs */
+  int32_t position; /* among the constants, inputs or outputs */
   int64_t offset;   /* bytes */
   int32_t rank;
   int32_t first; /* of its extents and strides */
@@ -48,21 +47,17 @@ struct copy {
 
 struct network {
   char *arena;
+  TVMFFIObjectHandle weights; /* a tensor that is the caller's, too */
   DLTensor tensors[TENSORS + 1];
   TVMFFIAny arguments[ARGUMENTS + 1];
 };
-
-static pthread_mutex_t weights_lock = PTHREAD_MUTEX_INITIALIZER;
-static int64_t weights_users;
-static char *weights;
 
 static int fail(const char *kind, const char *message) {
   TVMFFIErrorSetRaisedFromCStr(kind, message);
   return -1;
 }
 
-/* Memory for kernels. On huge pages a few entries of the processor's page tables reach all of it,
- * where weights alone are tens of thousands of small pages, each used once in an inference. */
+/* Memory for kernels; large ones on huge pages, of which the processor's page tables reach more. */
 static char *memory(size_t size) {
   void *found = NULL;
   size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
@@ -73,44 +68,23 @@ static char *memory(size_t size) {
   return found;
 }
 
-static char *weights_taken(void) {
-  pthread_mutex_lock(&weights_lock);
-  if (weights == NULL && (weights = memory(WEIGHTS_SIZE)) != NULL) {
-    memcpy(weights, network_weights, WEIGHTS_SIZE);
-  }
-  char *found = weights;
-  weights_users += found != NULL;
-  pthread_mutex_unlock(&weights_lock);
-  return found;
-}
-
-static void weights_returned(void) {
-  pthread_mutex_lock(&weights_lock);
-  if (--weights_users == 0) {
-    free(weights);
-    weights = NULL;
-  }
-  pthread_mutex_unlock(&weights_lock);
-}
-
 static void network_close(void *self) {
   struct network *network = self;
-  weights_returned();
+  if (network->weights != NULL) TVMFFIObjectDecRef(network->weights);
   free(network->arena);
   free(network);
 }
 
+static const DLTensor *tensor_of(const TVMFFIAny *argument) {
+  if (argument->type_index == kTVMFFIDLTensorPtr) return argument->v_ptr;
+  if (argument->type_index != kTVMFFITensor) return NULL;
+  return (const DLTensor *)((const char *)argument->v_ptr + sizeof(TVMFFIObject));
+}
+
 /* The tensor of an argument, or NULL where it is not what the network was compiled for. */
 static const DLTensor *given_tensor(const TVMFFIAny *argument, const DLTensor *wanted) {
-  const DLTensor *found;
-  if (argument->type_index == kTVMFFIDLTensorPtr) {
-    found = argument->v_ptr;
-  } else if (argument->type_index == kTVMFFITensor) {
-    found = (const DLTensor *)((const char *)argument->v_ptr + sizeof(TVMFFIObject));
-  } else {
-    return NULL;
-  }
-  if (found->device.device_type != kDLCPU || found->ndim != wanted->ndim ||
+  const DLTensor *found = tensor_of(argument);
+  if (found == NULL || found->device.device_type != kDLCPU || found->ndim != wanted->ndim ||
       memcmp(&found->dtype, &wanted->dtype, sizeof(DLDataType)) != 0) {
     return NULL;
   }
@@ -188,17 +162,27 @@ static int network_run(void *self, const TVMFFIAny *arguments, int32_t count, TV
   return 0;
 }
 
-/* The network as a function, with memory of its own. */
+/* The network as a function, with memory of its own. Arguments: a tensor of bytes that holds the
+ * constants, and one of int64 that says where in it each of them begins. */
 TVM_FFI_DLL_EXPORT int __tvm_ffi_network_open(void *self, const TVMFFIAny *arguments,
                                               int32_t count, TVMFFIAny *result) {
-  (void)self, (void)arguments, (void)count;
+  (void)self;
+  if (count != 2 || arguments[0].type_index != kTVMFFITensor ||
+      arguments[1].type_index != kTVMFFITensor) {
+    return fail("TypeError", "a network is opened with its constants and their places");
+  }
+  const DLTensor *constants = tensor_of(&arguments[0]), *places = tensor_of(&arguments[1]);
+  if (places->ndim != 1 || places->shape[0] != CONSTANTS || places->dtype.bits != 64) {
+    return fail("ValueError", "the weights are not those of this network");
+  }
+  const int64_t *starts = (const int64_t *)((const char *)places->data + places->byte_offset);
   struct network *network = calloc(1, sizeof(struct network));
-  char *constants = network == NULL ? NULL : weights_taken();
-  if (constants == NULL || (network->arena = memory(ARENA_SIZE)) == NULL) {
-    if (constants != NULL) weights_returned();
+  if (network == NULL || (network->arena = memory(ARENA_SIZE)) == NULL) {
     free(network);
     return fail("MemoryError", "there is not enough memory for the network");
   }
+  network->weights = arguments[0].v_obj;
+  TVMFFIObjectIncRef(network->weights);
   for (int32_t number = 0; number < TENSORS; ++number) {
     const struct tensor *tensor = &tensors[number];
     DLTensor *made = &network->tensors[number];
@@ -208,7 +192,10 @@ TVM_FFI_DLL_EXPORT int __tvm_ffi_network_open(void *self, const TVMFFIAny *argum
     made->shape = (int64_t *)extents + tensor->first;
     made->strides = (int64_t *)strides + tensor->first;
     if (tensor->place == ARENA) made->data = network->arena + tensor->offset;
-    if (tensor->place == WEIGHTS) made->data = constants + tensor->offset;
+    if (tensor->place == CONSTANT) {
+      made->data = (char *)constants->data + constants->byte_offset + starts[tensor->position] +
+                   tensor->offset;
+    }
   }
   for (int32_t number = 0; number < ARGUMENTS; ++number) {
     network->arguments[number].type_index = kTVMFFIDLTensorPtr;

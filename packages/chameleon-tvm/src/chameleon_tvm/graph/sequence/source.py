@@ -1,49 +1,26 @@
-"""The tables of ``run.c``: a network's tensors, calls and weights as C."""
+"""The tables of ``run.c``: a network's tensors and calls as C."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 
 from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, Tensor
 from chameleon_tvm.graph.sequence.plan import ALIGNMENT, Plan
 from chameleon_tvm.graph.sequence.strides import Shape, dense_strides
 
-_WEIGHTS = """
-/* A file as data: compilers need minutes for that many numbers as C. */
-#if defined(__APPLE__)
-__asm__(".section __TEXT,__const\\n.p2align 6\\n_network_weights:\\n.incbin \\"{file}\\"\\n.text");
-#else
-__asm__(".section .rodata\\n.balign 64\\nnetwork_weights:\\n.incbin \\"{file}\\"\\n.text");
-#endif
-extern const char network_weights[] __attribute__((visibility("hidden")));
-"""
 
-
-def write_weights(plan: Plan, file: Path) -> None:
-    """Write the block of weights."""
-    with file.open("wb") as stream:
-        for offset, constant in plan.blobs:
-            stream.write(b"\0" * (offset - stream.tell()))
-            stream.write(constant.reshape(-1).view(np.uint8).data)
-        # An empty file has no address, and the block ends on a whole unit.
-        stream.write(b"\0" * (max(plan.weights_size, ALIGNMENT) - stream.tell()))
-
-
-def tables(sequence: CallSequence, plan: Plan, weights: Path) -> str:
+def tables(sequence: CallSequence, plan: Plan) -> str:
     """The text of ``tables.h``.
 
     Args:
         sequence: the network.
         plan: where its tensors are.
-        weights: file that ``write_weights`` wrote.
     """
-    return _Tables(sequence, plan).text(weights)
+    return _Tables(sequence, plan).text()
 
 
 class _Tables:
@@ -60,7 +37,7 @@ class _Tables:
         for position in plan.copied:
             self._tensors.setdefault(sequence.outputs[position], len(self._tensors))
 
-    def text(self, weights: Path) -> str:
+    def text(self) -> str:
         """All tables."""
         sequence, plan, numbers = self._sequence, self._plan, self._tensors
         entries = [self._entry(tensor) for tensor in numbers]
@@ -88,7 +65,7 @@ class _Tables:
             "CALLS": len(calls),
             "COPIES": len(copies),
             "ARENA_SIZE": max(plan.arena_size, ALIGNMENT),
-            "WEIGHTS_SIZE": max(plan.weights_size, ALIGNMENT),
+            "CONSTANTS": len(plan.blobs),
         }
         symbols = dict.fromkeys(call.symbol for call in sequence.calls)
         names = "".join(f'"{call.kernel}\\n"\n' for call in sequence.calls)
@@ -105,7 +82,6 @@ class _Tables:
                 _array("struct call", "calls", calls),
                 _array("struct copy", "copies", copies),
                 f"static const char kernel_names[] = {names};",
-                _WEIGHTS.replace("{file}", str(weights)),
             )
         )
 
@@ -115,7 +91,7 @@ class _Tables:
         if storage.input is not None:
             return "INPUT", storage.input, tensor.offset
         if storage.constant is not None:
-            return "WEIGHTS", 0, self._plan.weights[storage] + tensor.offset
+            return "CONSTANT", self._plan.weights[storage], tensor.offset
         if storage in self._plan.returned:
             return "OUTPUT", self._plan.returned[storage], tensor.offset
         return "ARENA", 0, self._plan.arena[storage] + tensor.offset
