@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -143,15 +144,13 @@ def test_builtin_networks_take_shapes():
     [
         ({"idz": (1, 4)}, "no input 'idz'; did you mean 'ids'", "ids: .*mask: "),
         ({"ids": (4,)}, r"is \[1, 6\] in the example, which cannot be made \[4\]", "as many"),
-        ({"ids": (1, 4)}, "torch cannot export", "forward"),
+        ({"ids": (1, 4)}, "torch cannot export", "what the code does"),
     ],
 )
 def test_shapes_that_a_network_does_not_take(source: str, shapes: Any, words: str, hint: str):
     with pytest.raises(ConfigError, match=words) as caught:
         TorchFrontend(TorchOptions(source=source, shapes=shapes)).samples(np.random.default_rng(0))
-    import re
-
-    assert re.search(hint, str(caught.value.hint))
+    assert re.search(hint, str(caught.value.hint), re.IGNORECASE)
 
 
 def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
@@ -164,8 +163,7 @@ def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
         _ = TorchFrontend(TorchOptions(source=str(fixed), shapes=shapes)).program
     assert "dynamic_shapes" in str(caught.value.hint)
     length = {1: torch.export.Dim("length", min=2, max=64)}
-    network, (positional, keywords) = program.module(), program.example_inputs
-    del network
+    positional, keywords = program.example_inputs
     from_source = {"ids": length, "mask": length}
     namespace: dict[str, Any] = {}
     exec(NETWORKS, namespace)  # noqa: S102 - the text above

@@ -123,7 +123,7 @@ class Buckets:
         self._manifest = manifest
         self._opened = opened
         self._loaded: dict[str, Callable[..., Any]] = {}
-        self._told: set[str] = set()
+        self._chosen: dict[str, dict[str, Any]] = {}
         self._pads: dict[tuple[int, int], Any] = {
             (place, axis): pad
             for one in manifest["dimensions"]
@@ -134,11 +134,11 @@ class Buckets:
     def __call__(self, *inputs: Any) -> Any:
         """Its outputs for one array per input; ``ValueError`` where no bucket takes them."""
         shapes = self._shapes(inputs)
-        bucket = self._bucket(shapes)
-        said = f"{self._said(shapes)}: {self._sentence(bucket, shapes)}"
-        if said not in self._told:
-            self._told.add(said)
-            logging.getLogger("chameleon.network").info("%s", said)
+        bucket = self._chosen.get(str(shapes))
+        if bucket is None:
+            bucket = self._chosen[str(shapes)] = self._bucket(shapes)
+            said = self._sentence(bucket, shapes)
+            logging.getLogger("chameleon.network").info("%s: %s", self._said(shapes), said)
         name = bucket["name"]
         if name not in self._loaded:
             self._loaded[name] = self._opened(bucket["folder"])
@@ -146,8 +146,9 @@ class Buckets:
             return self._loaded[name](*inputs)
         found = self._loaded[name](*self._filled(inputs, bucket["inputs"]))
         outputs = found if isinstance(found, list) else [found]
+        # Copies, since what is cut off would stay in memory with a part of it.
         cut = [
-            np.ascontiguousarray(output[self._kept(place, output, shapes)])
+            np.array(output[self._kept(place, output, shapes)], order="C")
             for place, output in enumerate(outputs)
         ]
         return cut if isinstance(found, list) else cut[0]
@@ -197,14 +198,10 @@ class Buckets:
     def _filled(self, inputs: Sequence[Any], bucket: Shapes) -> Arrays:
         made = []
         for place, (given, shape) in enumerate(zip(inputs, bucket, strict=True)):
-            filled = np.asarray(given, self._manifest["inputs"][place]["dtype"])
-            for axis, extent in enumerate(shape):
-                widths = [(0, 0)] * len(shape)
-                widths[axis] = (0, extent - filled.shape[axis])
-                if widths[axis][1]:
-                    pad = self._pads[place, axis]
-                    filled = np.pad(filled, widths, constant_values=pad)
-            made.append(filled)
+            array = np.asarray(given, self._manifest["inputs"][place]["dtype"])
+            widths = [(0, extent - has) for extent, has in zip(shape, array.shape, strict=True)]
+            pads = [(0, self._pads.get((place, axis), 0)) for axis in range(len(shape))]
+            made.append(np.pad(array, widths, constant_values=pads))
         return made
 
     def _kept(self, place: int, output: Any, shapes: Shapes) -> tuple[slice, ...]:

@@ -1,86 +1,54 @@
-"""Weights of several buckets, each stored once: what is equal byte by byte is shared.
+"""Weights of several buckets in one file, in which what is equal byte by byte is there once.
 
 The kernels of a layer may be tuned differently for each bucket, and pack its weights differently
-then; embeddings, biases and whatever is packed alike are the same. Constants that the same buckets
-use are in one file together, so that a bucket reads what it needs and nothing else.
+then; embeddings, biases and whatever is packed alike are the same.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from chameleon_tvm.graph.package import WEIGHTS, read_manifest, write_manifest
-from chameleon_tvm.graph.sequence.plan import aligned
-
-
-@attrs.frozen(kw_only=True)
-class _Place:
-    """Where the bytes of a constant are."""
-
-    file: Path
-    offset: int
-    size: int
-
-    def read(self) -> bytes:
-        return np.fromfile(self.file, np.uint8, self.size, offset=self.offset).tobytes()
+from chameleon_tvm.graph.load import WEIGHTS
+from chameleon_tvm.graph.package import read_manifest, write_manifest
+from chameleon_tvm.graph.sequence.weights import read_weights, write_weights
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
-    """Put the weights of buckets into files beside them, and their places into the manifests.
+    """Put the weights of buckets into one file, and their numbers in it into the manifests.
 
-    A bucket whose module holds its weights itself keeps them.
+    Networks that the virtual machine runs have theirs in the module, and keep them there.
 
     Args:
-        folder: gets the files.
+        folder: gets the file.
         buckets: folders of networks in it, by name.
 
     Returns:
-        Bytes that are stored once instead of several times.
+        Bytes that are there once instead of several times.
     """
-    manifests = {name: read_manifest(one) for name, one in buckets.items()}
-    digests: dict[str, list[str]] = {}
-    places: dict[str, _Place] = {}
-    users: dict[str, set[str]] = defaultdict(set)
-    for name, manifest in manifests.items():
-        digests[name] = []
-        for file, offset, size in manifest.get("weights", ()):
-            place = _Place(file=buckets[name] / file, offset=offset, size=size)
-            digest = hashlib.blake2b(place.read(), digest_size=20).hexdigest()
-            digests[name].append(digest)
-            places.setdefault(digest, place)
-            users[digest].add(name)
-    together: dict[frozenset[str], list[str]] = defaultdict(list)
-    for digest, names in users.items():
-        together[frozenset(names)].append(digest)
-    moved: dict[str, list[str | int]] = {}
-    for group in together.values():
-        moved.update(_written(folder, {digest: places[digest] for digest in group}))
-    for name, manifest in manifests.items():
-        if "weights" in manifest:
-            manifest["weights"] = [moved[digest] for digest in digests[name]]
-            write_manifest(buckets[name], manifest)
-            (buckets[name] / WEIGHTS).unlink()
-    return sum(places[digest].size * (len(names) - 1) for digest, names in users.items())
-
-
-def _written(folder: Path, places: Mapping[str, _Place]) -> dict[str, list[str | int]]:
-    """Write constants into one file, named after what is in it.
-
-    Returns:
-        By digest the file as a bucket's folder sees it, the offset and the size.
-    """
-    whole = hashlib.blake2b("".join(places).encode(), digest_size=10).hexdigest()
-    file = folder / f"weights-{whole}.bin"
-    found: dict[str, list[str | int]] = {}
-    with file.open("wb") as stream:
-        for digest, place in places.items():
-            stream.write(b"\0" * (aligned(stream.tell()) - stream.tell()))
-            found[digest] = [f"../{file.name}", stream.tell(), place.size]
-            stream.write(place.read())
-    return found
+    known: dict[bytes, int] = {}
+    constants: list[NDArray[Any]] = []
+    saved = 0
+    sharing = {name: own for name, own in buckets.items() if (own / WEIGHTS).exists()}
+    for own in sharing.values():
+        numbers = []
+        for constant in read_weights(own / WEIGHTS):
+            digest = hashlib.blake2b(constant.data).digest()
+            if digest in known:
+                saved += constant.nbytes
+            else:
+                known[digest] = len(constants)
+                constants.append(constant)
+            numbers.append(known[digest])
+        shared = {"weights": f"../{WEIGHTS}", "constants": numbers}
+        write_manifest(own, {**read_manifest(own), **shared})
+    if sharing:
+        write_weights(constants, folder / WEIGHTS)
+    for own in sharing.values():
+        (own / WEIGHTS).unlink()
+    return saved

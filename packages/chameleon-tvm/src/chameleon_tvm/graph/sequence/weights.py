@@ -29,3 +29,11 @@ def write_weights(constants: Sequence[NDArray[Any]], file: Path) -> None:
             stream.seek(offset)
             stream.write(np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data)
         stream.truncate(end)
+
+
+def read_weights(file: Path) -> list[NDArray[Any]]:
+    """The constants of a file as bytes, up to where the next one begins; read when looked at."""
+    whole = np.memmap(file, np.uint8, mode="r")
+    count = int(whole[:8].view(np.int64)[0])
+    places = whole[8 : 8 * (count + 2)].view(np.int64).tolist()
+    return [whole[start:end] for start, end in zip(places, places[1:], strict=False)]
