@@ -64,10 +64,14 @@ def _network(table: dict[str, Any], opened: list[str]) -> Buckets:
 EXTENTS = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True).map(sorted)
 
 
-@given(EXTENTS, EXTENTS, st.integers(1, 10), st.integers(1, 10), st.booleans(), st.booleans())
+PAIR = st.tuples(st.integers(1, 10), st.integers(1, 10))
+
+
+@given(EXTENTS, EXTENTS, PAIR, st.booleans(), st.booleans())
 def test_the_smallest_bucket_that_holds_the_inputs(
-    batches: list[int], lengths: list[int], batch: int, length: int, pad_batch: bool, pad_len: bool
+    batches: list[int], lengths: list[int], asked: tuple[int, int], pad_batch: bool, pad_len: bool
 ):
+    batch, length = asked
     pads = (0.0 if pad_batch else None, PAD if pad_len else None)
     opened: list[str] = []
     network = _network(_table(batches, lengths, pads), opened)
@@ -86,9 +90,7 @@ def test_the_smallest_bucket_that_holds_the_inputs(
     exact = batch in batches and length in lengths
     _, *wanted = (0, batch, length) if exact else min(holding)
     assert opened == ["-".join(map(str, wanted))]
-    np.testing.assert_array_equal(
-        found, np.repeat(np.repeat(ids, 2, axis=1)[..., None], 3, axis=2)
-    )
+    np.testing.assert_array_equal(found, np.repeat(np.repeat(ids, 2, axis=1)[..., None], 3, axis=2))
 
 
 def test_what_is_done_is_said_once(caplog: pytest.LogCaptureFixture):

@@ -119,7 +119,7 @@ BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 
 def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     """One inference in each bucket of shapes, as in ``BUCKET_HEADER``."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for one in network.buckets:
         rival = min(one["rivals"].items(), key=lambda pair: pair[1], default=None)
         rows.append(

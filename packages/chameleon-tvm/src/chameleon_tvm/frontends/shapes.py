@@ -194,7 +194,10 @@ def bucket_with(
         for axis in dimension.axes
     }
     fixed = {
-        name: tuple(chosen.get((name, place), extent) for place, extent in enumerate(shape))
+        name: tuple(
+            chosen[name, place] if isinstance(extent, Buckets) else extent
+            for place, extent in enumerate(shape)
+        )
         for name, shape in shapes.items()
     }
     words = [

@@ -40,17 +40,8 @@ _SHARED = ("format", "target", "cpu_features", "threads", "versions", "system")
 """What the manifests of all buckets say alike."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class _Made:
-    """What was made of one bucket.
-
-    Attributes:
-        kernels: that it is compiled with.
-        result: what ``deliver.verified`` says about it.
-    """
-
-    kernels: Kernels
-    result: dict[str, Any]
+Results = Mapping[str, dict[str, Any]]
+"""What ``deliver.verified`` says about each bucket, and what is added to it."""
 
 
 def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
@@ -72,12 +63,15 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
     started = time.perf_counter()
     check_target(delivery.target)
     check_compiler()
-    union = frontend.named_tasks(delivery.target)
-    own = {
-        bucket.name: _own(delivery, network.named_tasks(delivery.target))
-        for bucket, network in frontend.networks
-    }
-    made: dict[str, _Made] = {}
+    union = {task.key: task.name for task in frontend.named_tasks(delivery.target)}
+    own: dict[str, Delivery] = {}
+    called: dict[str, dict[str, str]] = {}
+    for bucket, network in frontend.networks:
+        tasks = {task.key: task for task in network.named_tasks(delivery.target)}
+        own[bucket.name] = _own(delivery, tasks)
+        called[bucket.name] = {task.name: union[key] for key, task in tasks.items()}
+    kernels: dict[str, Kernels] = {}
+    results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
         whole = Path(scratch, "network")
         whole.mkdir()
@@ -94,28 +88,33 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
                 result["kernels"] = making.kernel_seconds(running, staged)
                 shutil.copytree(staged, whole / bucket.name)
             result["seconds"] = time.perf_counter() - begun
-            made[bucket.name] = _Made(kernels=making.kernels, result=result)
+            kernels[bucket.name], results[bucket.name] = making.kernels, result
         manifest = _combined(frontend, whole)
         problem = _padding_problem(frontend, whole, delivery.threads)
         if problem is not None:
             failure = f"the network is not delivered: {problem}. {WAY_OUT}"
-            return {**_summed(frontend, made, own, union), "failure": failure}
+            return {**summed(frontend, results, called), "failure": failure}
         replace(whole, delivery.folder)
     seconds = time.perf_counter() - started
-    log.info("network_delivered", folder=str(delivery.folder), buckets=len(made))
-    _time(frontend, own, made, delivery)
-    result = {**_summed(frontend, made, own, union), "delivered_seconds": seconds}
+    log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
+    if frontend.options.compare:
+        _time(frontend, own, kernels, results, delivery.folder)
+    result = {**summed(frontend, results, called), "delivered_seconds": seconds}
     write_manifest(delivery.folder, {**manifest, "latency": result})
     return {**result, "folder": str(delivery.folder)}
 
 
-def _own(delivery: Delivery, tasks: Iterable[Task]) -> Delivery:
-    """A delivery of one bucket: its own winners, named and weighted as in that network alone."""
-    known = {task.key: task for task in tasks}
+def _own(delivery: Delivery, tasks: Mapping[str, Task]) -> Delivery:
+    """A delivery of one bucket: its own winners, named and weighted as in that network alone.
+
+    Args:
+        delivery: of all buckets.
+        tasks: of the bucket by ``Task.key``.
+    """
     winners = [
-        attrs.evolve(winner, task=known[winner.task.key])
+        attrs.evolve(winner, task=tasks[winner.task.key])
         for winner in delivery.winners
-        if winner.task.key in known
+        if winner.task.key in tasks
     ]
     return attrs.evolve(delivery, winners=winners)
 
@@ -158,32 +157,33 @@ def _padding_problem(frontend: BucketedFrontend, whole: Path, threads: int) -> s
 def _time(
     frontend: BucketedFrontend,
     own: Mapping[str, Delivery],
-    made: Mapping[str, _Made],
-    delivery: Delivery,
+    kernels: Mapping[str, Kernels],
+    results: Results,
+    folder: Path,
 ) -> None:
     """Add the latencies of each bucket to what is known about it.
 
     The network is timed as it is delivered, choosing the bucket included.
     """
-    if not frontend.options.compare:
-        return
     for bucket, network in frontend.networks:
         with contextlib.ExitStack() as stack:
             making = Making(network, own[bucket.name], stack)
-            making.kernels = made[bucket.name].kernels
-            ours = stack.enter_context(making.running(delivery.folder))
-            made[bucket.name].result.update(making.latencies(ours))
+            making.kernels = kernels[bucket.name]
+            ours = stack.enter_context(making.running(folder))
+            results[bucket.name].update(making.latencies(ours))
 
 
-def _summed(
-    frontend: BucketedFrontend,
-    made: Mapping[str, _Made],
-    own: Mapping[str, Delivery],
-    union: Iterable[Task],
+def summed(
+    frontend: BucketedFrontend, results: Results, called: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """One inference of each bucket together, and a row for each."""
-    results = {name: one.result for name, one in made.items()}
-    names = {task.key: task.name for task in union}
+    """One inference of each bucket together, and a row for each.
+
+    Args:
+        frontend: the network.
+        results: of all buckets.
+        called: of each bucket what the run calls its tasks, where several buckets have different
+            ones of one name.
+    """
     others = list(dict.fromkeys(name for one in results.values() for name in one["rivals"]))
     everywhere = [name for name in others if all(name in one["rivals"] for one in results.values())]
     left_out = {
@@ -211,17 +211,16 @@ def _summed(
                 "layout": one["layout"]["layout"],
             }
         )
-        # Operators are called here as in the run, where other buckets have some of that name.
-        called = {w.task.name: names.get(w.task.key, w.task.name) for w in own[bucket.name].winners}
+        names = called[bucket.name]
         for kernel in one["kernels"]:
-            name = called.get(kernel["name"], kernel["name"]) if kernel["tuned"] else kernel["name"]
+            name = names.get(kernel["name"], kernel["name"]) if kernel["tuned"] else kernel["name"]
             entry = kernels.setdefault(
                 (name, kernel["tuned"]), {**kernel, "name": name, "calls": 0, "seconds": 0.0}
             )
             entry["calls"] += kernel["calls"]
             entry["seconds"] += kernel["seconds"]
         for task in one["unmeasured"]:
-            name = called.get(task["name"], task["name"])
+            name = names.get(task["name"], task["name"])
             unmeasured.setdefault(name, {**task, "name": name})
     return {
         "latency_seconds": _sum(one["latency_seconds"] for one in results.values()),

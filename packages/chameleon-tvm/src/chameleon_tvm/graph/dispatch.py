@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,9 @@ def probes(dimensions: Sequence[Dimension]) -> list[Probe]:
             place: between[place] if place in group else (extent, extent)
             for place, extent in least.items()
         }
-        words = [f"{dimensions[place]} {pairs[place][0]} padded to {pairs[place][1]}" for place in group]
+        words = [
+            f"{dimensions[place]} {pairs[place][0]} padded to {pairs[place][1]}" for place in group
+        ]
         made.append(
             Probe(
                 asked=tuple(asked for asked, _ in pairs.values()),
@@ -137,7 +140,7 @@ def _between(buckets: Sequence[int]) -> tuple[int, int] | None:
     """An extent in the middle of the widest gap and the bucket above; None without any gap."""
     gaps = [
         (above - below, below, above)
-        for below, above in zip(buckets, buckets[1:], strict=False)
+        for below, above in itertools.pairwise(buckets)
         if above - below > 1
     ]
     if not gaps and buckets[0] > 1:

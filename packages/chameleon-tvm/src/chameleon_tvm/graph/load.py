@@ -229,7 +229,8 @@ class Buckets:
 
 def _extent(dimension: dict[str, Any], shapes: Shapes) -> int:
     place, axis, _ = dimension["axes"][0]
-    return shapes[place][axis]
+    extent: int = shapes[place][axis]
+    return extent
 
 
 def _elements(shapes: Shapes) -> int:

@@ -99,9 +99,7 @@ def padding_problem(frontend: BucketedFrontend, threads: int, run_of: RunOf) -> 
         opened = [_reference(frontend, probe.asked, threads)]
         try:
             expected = [opened[0].outputs(inputs) for inputs in samples]
-            verdict = compared(
-                run_of(probe, samples[0], expected[0], opened), samples, expected
-            )
+            verdict = compared(run_of(probe, samples[0], expected[0], opened), samples, expected)
         finally:
             for process in opened:
                 process.close()

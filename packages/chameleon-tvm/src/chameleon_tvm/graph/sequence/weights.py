@@ -6,6 +6,7 @@ this machine's bytes; ``load.py`` of a delivered folder reads it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,4 +37,4 @@ def read_weights(file: Path) -> list[NDArray[Any]]:
     whole = np.memmap(file, np.uint8, mode="r")
     count = int(whole[:8].view(np.int64)[0])
     places = whole[8 : 8 * (count + 2)].view(np.int64).tolist()
-    return [whole[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [whole[start:end] for start, end in itertools.pairwise(places)]
