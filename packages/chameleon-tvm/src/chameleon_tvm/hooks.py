@@ -45,19 +45,19 @@ FRONTENDS = (
     PluginRecord(
         name="builtin",
         summary="The operators of a network written here, with random weights",
-        factory="chameleon_tvm.frontends.networks:BuiltinFrontend",
+        factory="chameleon_tvm.frontends.bucketed:builtin",
         options=BuiltinOptions,
     ),
     PluginRecord(
         name="torch",
         summary="The operators of a PyTorch module, or of a saved torch.export program",
-        factory="chameleon_tvm.frontends.networks:TorchFrontend",
+        factory="chameleon_tvm.frontends.bucketed:torch",
         options=TorchOptions,
     ),
     PluginRecord(
         name="onnx",
         summary="The operators of a network in an ONNX file",
-        factory="chameleon_tvm.frontends.networks:OnnxFrontend",
+        factory="chameleon_tvm.frontends.bucketed:onnx",
         options=OnnxOptions,
     ),
 )

@@ -72,9 +72,10 @@ def network_lines(network: NetworkResult) -> list[str]:
         return [*before, f"network: {error}, in {network.folder}"]
     others = {"untuned": network.untuned_seconds, **network.rivals}
     times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
+    what = "network, one inference in each bucket" if network.buckets else "network"
     return [
         *before,
-        f"network: {duration(network.latency_seconds)} ({times})",
+        f"{what}: {duration(network.latency_seconds)} ({times})",
         *left_out_lines(network),
         f"{error}, in {network.folder}",
     ]
@@ -113,6 +114,27 @@ def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     ]
 
 
+BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
+
+
+def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """One inference in each bucket of shapes, as in ``BUCKET_HEADER``."""
+    rows: list[tuple[str, ...]] = []
+    for one in network.buckets:
+        rival = min(one["rivals"].items(), key=lambda pair: pair[1], default=None)
+        rows.append(
+            (
+                str(one["name"]),
+                duration(one["latency_seconds"]),
+                duration(one["untuned_seconds"]),
+                "-" if rival is None else f"{rival[0]} {duration(rival[1])}",
+                "-" if one["ratio"] is None else f"{one['ratio']:.3f}",
+                f"{one['max_relative_error']:.1e}",
+            )
+        )
+    return rows
+
+
 def _remark(kernel: Mapping[str, Any], unmeasured: Collection[str]) -> str:
     if kernel["name"] in unmeasured:
         return " (not measured)"
@@ -124,6 +146,9 @@ def print_network(network: NetworkResult) -> None:
     if network.kernels:
         sys.stdout.write("\n")
         print_table(KERNEL_HEADER, kernel_rows(network))
+    if network.buckets:
+        sys.stdout.write("\n")
+        print_table(BUCKET_HEADER, bucket_rows(network))
     for line in network_lines(network):
         sys.stdout.write(line + "\n")
 

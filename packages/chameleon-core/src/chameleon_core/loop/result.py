@@ -172,6 +172,11 @@ class NetworkResult:
             by name.
         layout: of the images in it, with a sentence ``summary`` that says why; empty where the
             frontend says none.
+        buckets: of a network that was compiled for several shapes a row for each, with ``name``,
+            ``shapes`` of inputs by name, ``latency_seconds``, ``untuned_seconds``, ``rivals``,
+            ``ratio`` and ``max_relative_error`` as here, and ``seconds``, wall-clock that compiling
+            and verifying it took. Times and kernels of the network are sums then: of one
+            inference in each bucket. Empty where there is one shape.
         folder: where the compiled network is, or None where none was delivered.
         failure: why none was delivered, as a sentence, or None.
     """
@@ -185,6 +190,7 @@ class NetworkResult:
     unmeasured: Sequence[Mapping[str, str]] = ()
     left_out: Mapping[str, str] = attrs.field(factory=dict)
     layout: Mapping[str, Any] = attrs.field(factory=dict)
+    buckets: Sequence[Mapping[str, Any]] = ()
     folder: str | None = None
     failure: str | None = None
 
@@ -203,9 +209,10 @@ class NetworkResult:
         """What ``run --json`` prints of the network; without the places of what there is not."""
         values = {**attrs.asdict(self), "kernels": [dict(kernel) for kernel in self.kernels]}
         values["unmeasured"] = [dict(one) for one in self.unmeasured]
+        values["buckets"] = [dict(one) for one in self.buckets]
         values["ratio"] = self.ratio
         optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
-        optional |= {"unmeasured", "left_out", "ratio"}
+        optional |= {"unmeasured", "left_out", "ratio", "buckets"}
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod

@@ -49,7 +49,11 @@ def _network_missed(asked: float, network: NetworkResult) -> list[str]:
         return [f"network: {words} was asked for, but it was compared with none"]
     if network.ratio < asked:
         return [f"network: {network.ratio:.3f} instead of {words}"]
-    return []
+    return [
+        f"network, bucket {one['name']}: {one['ratio']:.3f} instead of {words}"
+        for one in network.buckets
+        if one["ratio"] is not None and one["ratio"] < asked
+    ]
 
 
 def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str | None:
@@ -63,7 +67,7 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
         A sentence or two; None where nothing that was timed is faster.
     """
     if network.ratio is None or network.ratio >= 1.0 or network.latency_seconds is None:
-        return None
+        return _slower_buckets(network)
     name, seconds = min(network.rivals.items(), key=lambda pair: pair[1])
     told = (
         f"the network is slower than {name}: {in_seconds(network.latency_seconds)} against "
@@ -71,6 +75,20 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
     )
     blamed = _blamed(network, operators)
     return f"{told}. Most of its time goes to {'; '.join(blamed)}" if blamed else told
+
+
+def _slower_buckets(network: NetworkResult) -> str | None:
+    """In which buckets of shapes a network is slower, though in all of them together it is not."""
+    behind = [one for one in network.buckets if one["ratio"] is not None and one["ratio"] < 1.0]
+    told = []
+    for one in behind:
+        name, seconds = min(one["rivals"].items(), key=lambda pair: pair[1])
+        told.append(
+            f"in bucket {one['name']} the network is slower than {name}: "
+            f"{in_seconds(one['latency_seconds'])} against {in_seconds(seconds)}, "
+            f"{one['ratio']:.2f} times its speed"
+        )
+    return "; ".join(told) or None
 
 
 def _blamed(network: NetworkResult, operators: Sequence[OperatorResult]) -> list[str]:

@@ -134,10 +134,16 @@ class Structurer(Scalars):
                 failures.append(error)
         if len(members) == 1:
             raise failures[0]
-        # A mistake inside a list or a mapping says more than that no member fits.
+        # A mistake inside a list or a mapping says more than that no member fits; where an only
+        # member is a mapping at all, so does everything that is wrong with one.
         inside = [one for one in failures if all(p.mark != node.mark for p in one.problems)]
-        if inside:
-            raise inside[0]
+        mappings = [
+            failure
+            for member, failure in zip(members, failures, strict=True)
+            if node.is_mapping and (_is_mapping(member) or attrs.has(member))
+        ]
+        if inside or len(mappings) == 1:
+            raise (inside or mappings)[0]
         raise self._wrong(node, listing([_name_of(member) for member in members]))
 
     # ----- options classes -------------------------------------------------------------------

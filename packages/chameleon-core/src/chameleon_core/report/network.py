@@ -36,10 +36,34 @@ def network_part(record: RunRecord) -> Iterator[str]:
     yield f"<p>{' '.join(words)}</p>"
     for line in (*unmeasured_lines(network), *left_out_lines(network)):
         yield f"<p>{escape(line)}</p>"
+    if network.buckets:
+        yield _buckets(record)
     if network.latency_seconds is not None:
         yield _against(record, network.latency_seconds)
     if network.kernels:
         yield from _kernels(record)
+
+
+def _buckets(record: RunRecord) -> str:
+    """One inference in each bucket of shapes; all that follows is of one in each together."""
+    rows = []
+    for one in record.network.buckets:
+        rival = min(one["rivals"].items(), key=lambda pair: pair[1], default=None)
+        latency = one["latency_seconds"]
+        rows.append(
+            (
+                escape(str(one["name"])),
+                escape(", ".join(f"{name} {shape}" for name, shape in one["shapes"].items())),
+                "-" if latency is None else in_seconds(latency),
+                "-" if rival is None else f"{escape(rival[0])} {in_seconds(rival[1])}",
+                "-" if one["ratio"] is None else f"{one['ratio']:.2f}",
+                f"{one['max_relative_error']:.1e}",
+                f"{one['seconds']:.1f} s",
+            )
+        )
+    header = ("bucket", "shapes", "median", "best rival", "ratio", "error", "compiled in")
+    note = "<p class=note>Below, times are sums: of one inference in each bucket.</p>"
+    return raw_table(header, rows) + note
 
 
 def _against(record: RunRecord, ours: float) -> str:

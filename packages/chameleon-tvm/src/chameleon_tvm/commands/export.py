@@ -45,6 +45,7 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     from chameleon_core.run_folder import read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import pipeline_of, winners_of  # noqa: PLC0415
+    from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_tvm.frontends.networks import NetworkFrontend  # noqa: PLC0415
     from chameleon_tvm.metaschedule.export import to_metaschedule, to_tvmscript  # noqa: PLC0415
 
@@ -65,7 +66,10 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     else:
         for file in made.files:
             click.echo(str(file))
-    for note in made.notes:
+    notes = list(made.notes)
+    if form == METASCHEDULE and isinstance(frontend, BucketedFrontend):
+        notes.append("a network in buckets of shapes is no single module; there is no network.json")
+    for note in notes:
         click.echo(f"note: {note}", err=True)
 
 

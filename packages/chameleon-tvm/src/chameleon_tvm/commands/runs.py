@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from chameleon_core.stages import SpaceProvider, Winner
     from chameleon_core.store import RecordStore
 
+    from chameleon_tvm.frontends.bucketed import BucketedFrontend
     from chameleon_tvm.frontends.networks import NetworkFrontend
 
 
@@ -31,7 +32,9 @@ def pipeline_of(store: RecordStore, folder: Path) -> ResolvedPipeline:
     return from_dict(owner["document"])
 
 
-def network_of(pipeline: ResolvedPipeline, store: RecordStore) -> NetworkFrontend:
+def network_of(
+    pipeline: ResolvedPipeline, store: RecordStore
+) -> NetworkFrontend | BucketedFrontend:
     """The network that a run is about, in the layout that was chosen for it.
 
     Raises:
@@ -41,10 +44,11 @@ def network_of(pipeline: ResolvedPipeline, store: RecordStore) -> NetworkFronten
     from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
     from chameleon_core.loop.settling import recalled  # noqa: PLC0415
 
+    from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_tvm.frontends.networks import NetworkFrontend  # noqa: PLC0415
 
     frontend = frontend_of(pipeline)
-    if not isinstance(frontend, NetworkFrontend):
+    if not isinstance(frontend, NetworkFrontend | BucketedFrontend):
         raise ConfigError(
             f"the model of this run, {pipeline.model.name!r}, is no network",
             hint="Runs on builtin, torch and onnx models can be compiled.",

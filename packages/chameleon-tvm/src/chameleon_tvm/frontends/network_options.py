@@ -6,6 +6,7 @@ import attrs
 from attrs import validators
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.frontends.shapes import Buckets, check_shapes
 from chameleon_tvm.networks.records import NETWORKS
 
 AUTO = "auto"
@@ -40,6 +41,15 @@ class NetworkOptions:
         metadata={
             "help": "time kernels that were nearly as fast as the winners inside the network, and "
             "take the fastest there"
+        },
+    )
+    shapes: dict[str, tuple[int | Buckets, ...]] = attrs.field(
+        factory=dict,
+        validator=lambda _, __, value: check_shapes(value),
+        metadata={
+            "help": "shapes of inputs by name, other than those of the example or left open by "
+            "the file; an extent may be {buckets: [64, 128]}, for a network of each, and with "
+            "`pad: 0` inputs between them are filled up"
         },
     )
 
@@ -88,6 +98,3 @@ class OnnxOptions(NetworkOptions):
     """Options of the ``onnx`` frontend."""
 
     file: str = attrs.field(metadata={"help": "an ONNX file", "path": True})
-    shapes: dict[str, tuple[int, ...]] = attrs.field(
-        factory=dict, metadata={"help": "shapes of inputs that the file leaves open, by name"}
-    )

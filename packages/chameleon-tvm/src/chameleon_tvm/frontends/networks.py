@@ -24,7 +24,7 @@ from chameleon_tvm.frontends.network_options import (
     OnnxOptions,
     TorchOptions,
 )
-from chameleon_tvm.frontends.onnx_models import onnx_module
+from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
 from chameleon_tvm.frontends.running import (
     ONNXRUNTIME,
     OPENVINO,
@@ -39,8 +39,10 @@ from chameleon_tvm.frontends.running import (
     openvino_network,
     torch_network,
 )
+from chameleon_tvm.frontends.shapes import buckets_of
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
+    example_names,
     example_tensors,
     exported,
     loaded,
@@ -91,12 +93,26 @@ class NetworkFrontend(Frontend):
         """
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of inputs by name, where the pipeline asks for any.
+
+        Raises:
+            ValueError: some are in buckets, of which a ``BucketedFrontend`` makes networks.
+        """
+        [bucket] = buckets_of(self.options.shapes)
+        return dict(bucket.shapes)
+
+    @property
     def half(self) -> str | None:
         """Its own precision where that is half: ``float16`` or ``bfloat16``, or None.
 
         Such a network is compiled in float32 and has inputs and outputs in float32.
         """
         return None
+
+    @abstractmethod
+    def input_names(self) -> list[str]:
+        """Names of the inputs as their framework has them, in their order."""
 
     @abstractmethod
     def samples(self, rng: np.random.Generator) -> Arrays:
@@ -183,7 +199,11 @@ class NetworkFrontend(Frontend):
         choice = self._chosen(trials)
         log.info("layout_chosen", layout=choice.layout, why=choice.summary)
         self.choice = choice
-        return {**choice.to_json(), "loops": self._loops}
+        return self.settled()
+
+    def settled(self) -> dict[str, Any]:
+        """What ``recall`` of another object of the same options needs."""
+        return {**self.choice.to_json(), "loops": self._loops}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
@@ -291,6 +311,9 @@ class ProgramFrontend(NetworkFrontend):
     def relax_module(self) -> tuple[Any, dict[str, str]]:
         return torch_module(self.float_program)
 
+    def input_names(self) -> list[str]:
+        return example_names(self.program)
+
     def samples(self, rng: np.random.Generator) -> Arrays:
         made = [_like(example.numpy(), rng) for example in example_tensors(self.float_program)]
         return made if self.half is None else rounded(made, self.half)
@@ -327,7 +350,7 @@ class BuiltinFrontend(ProgramFrontend):
 
     def read(self) -> Any:
         options = self.options
-        return builtin_program(options.network, options.batch, options.dtype)
+        return builtin_program(options.network, options.batch, options.dtype, self.shapes)
 
 
 class TorchFrontend(ProgramFrontend):
@@ -344,7 +367,7 @@ class TorchFrontend(ProgramFrontend):
 
     def read(self) -> Any:
         source = self.options.source
-        return loaded(source) if source.endswith(".pt2") else exported(source)
+        return (loaded if source.endswith(".pt2") else exported)(source, self.shapes)
 
 
 class OnnxFrontend(NetworkFrontend):
@@ -360,7 +383,10 @@ class OnnxFrontend(NetworkFrontend):
         super().__init__(options)
 
     def relax_module(self) -> tuple[Any, dict[str, str]]:
-        return onnx_module(self.options.file, self.options.shapes)
+        return onnx_module(self.options.file, self.shapes)
+
+    def input_names(self) -> list[str]:
+        return onnx_inputs(self.options.file)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         return [
@@ -378,7 +404,7 @@ class OnnxFrontend(NetworkFrontend):
 
     def rival(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
-            return openvino_network(self.options.file, threads=threads)
+            return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
         return onnx_session(self.options.file, threads=threads)
 
 

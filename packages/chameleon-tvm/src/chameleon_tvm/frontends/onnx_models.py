@@ -54,10 +54,15 @@ def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, di
         ) from error
 
 
-def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """See that the shapes given are those of inputs, and agree with what the file fixes."""
+def onnx_inputs(file: str) -> list[str]:
+    """Names of the inputs of an ONNX file that can be read, in their order."""
+    return list(_inputs(_onnx().load(file, load_external_data=False)))
+
+
+def _inputs(model: Any) -> dict[str, list[int | str]]:
+    """Shapes of the inputs that are no constants, with a word for each extent that is open."""
     constants = {one.name for one in model.graph.initializer}
-    inputs = {
+    return {
         one.name: [
             dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
             for dim in one.type.tensor_type.shape.dim
@@ -65,6 +70,11 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
         for one in model.graph.input
         if one.name not in constants
     }
+
+
+def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    """See that the shapes given are those of inputs, and agree with what the file fixes."""
+    inputs = _inputs(model)
     for name, shape in shapes.items():
         if name not in inputs:
             raise ConfigError(

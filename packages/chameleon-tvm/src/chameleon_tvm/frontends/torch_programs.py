@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
 from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.sources import named_object
@@ -17,13 +19,19 @@ from chameleon_tvm.sources import named_object
 log = structlog.get_logger()
 
 
-def builtin_program(name: str, batch: int, dtype: str = "float32") -> Any:
+def builtin_program(
+    name: str, batch: int, dtype: str = "float32", shapes: Shapes = MappingProxyType({})
+) -> Any:
     """A built-in network with random weights.
 
     Args:
         name: a key of ``NETWORKS``.
         batch: samples per inference.
         dtype: of weights and images.
+        shapes: of inputs that are to have others than usual, by name.
+
+    Raises:
+        ConfigError: it cannot have such inputs.
     """
     torch = _torch()
     from chameleon_tvm.networks.weights import initialise  # noqa: PLC0415 - needs torch
@@ -38,14 +46,15 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> Any:
         example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
     else:
         example = torch.zeros(shape, dtype=getattr(torch, dtype))
-    return torch.export.export(network, (example,))
+    return _shaped(network, (example,), {}, shapes, name)
 
 
-def exported(source: str) -> Any:
+def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
     """The program of a user's function that returns a module and example inputs.
 
     Args:
         source: ``path.py:function`` or ``package.module:function``.
+        shapes: of inputs that are to have others than the examples, by name.
 
     Raises:
         ConfigError: there is no such function, it fails, or torch cannot export its network.
@@ -63,16 +72,27 @@ def exported(source: str) -> Any:
             f"{source} returned a {type(network).__name__} instead of a torch module",
             hint="Return the torch module and a tuple of example inputs.",
         )
-    positional, keywords = _arguments(inputs)
-    try:
-        with torch.no_grad():
-            program = torch.export.export(network.eval(), positional, keywords)
-    except Exception as error:
-        raise ConfigError(
-            f"torch cannot export the network of {source}: {first_line(error)}",
-            hint=_unexportable(error),
-        ) from error
-    return _without_dropout(program)
+    return _without_dropout(_shaped(network.eval(), *_arguments(inputs), shapes, source))
+
+
+def _shaped(
+    network: Any, positional: tuple[Any, ...], keywords: dict[str, Any], shapes: Shapes, owner: str
+) -> Any:
+    """The program of a network for the shapes asked for, else for those of its example inputs."""
+    torch = _torch()
+
+    def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        try:
+            with torch.no_grad():
+                return torch.export.export(network, positional, keywords)
+        except Exception as error:
+            raise ConfigError(
+                f"torch cannot export the network of {owner}: {first_line(error)}",
+                hint=_unexportable(error),
+            ) from error
+
+    program = export(positional, keywords)
+    return with_shapes(program, shapes, export, owner) if shapes else program
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -124,12 +144,36 @@ def _without_dropout(program: Any) -> Any:
     return program
 
 
-def loaded(file: str) -> Any:
+def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
     """A program saved by ``torch.export.save``.
 
+    Args:
+        file: the file.
+        shapes: of inputs that are to have others than the examples it was saved with, by name.
+
     Raises:
-        ConfigError: the file is none.
+        ConfigError: the file is none, or of a program that takes no such inputs.
     """
+    torch = _torch()
+    program = _loaded(file)
+    if not shapes:
+        return program
+    check_saved(program, shapes, file)
+
+    def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        try:
+            with torch.no_grad():
+                return torch.export.export(program.module(), positional, keywords)
+        except Exception as error:
+            raise ConfigError(
+                f"{file} cannot be exported for other shapes: {first_line(error)}",
+                hint="Save it with `dynamic_shapes` that allow them.",
+            ) from error
+
+    return with_shapes(program, shapes, export, file)
+
+
+def _loaded(file: str) -> Any:
     torch = _torch()
     try:
         return _without_dropout(torch.export.load(file))
@@ -145,6 +189,11 @@ def example_tensors(program: Any) -> list[Any]:
     tree = importlib.import_module("torch.utils._pytree")
     tensor = _torch().Tensor
     return [one for one in tree.tree_leaves(program.example_inputs) if isinstance(one, tensor)]
+
+
+def example_names(program: Any) -> list[str]:
+    """Names of what ``example_tensors`` returns."""
+    return list(input_tensors(program))
 
 
 def torch_module(program: Any) -> tuple[Any, dict[str, str]]:

@@ -69,8 +69,19 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
     """
     folder.mkdir(parents=True, exist_ok=True)
     executable.export_library(str(folder / MODULE))
-    shutil.copyfile(Path(__file__).with_name("load.py"), folder / "load.py")
+    write_loader(folder)
     write_manifest(folder, manifest)
+
+
+def write_loader(folder: Path) -> None:
+    """Put the loader, which needs TVM alone, into a folder."""
+    shutil.copyfile(Path(__file__).with_name("load.py"), folder / "load.py")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest of a folder says."""
+    found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return found
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cattrs
 import numpy as np
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Arrays
+
+from chameleon_tvm.frontends.shapes import converter
 
 Network = Callable[[Arrays], Arrays]
 
@@ -49,7 +50,7 @@ def requested_frontend(request: dict[str, Any]) -> Any:
     """The frontend that ``processes.frontend_request`` described."""
     factory = load_factory(request["factory"])
     kind: Any = load_factory(request["type"])
-    return factory(cattrs.Converter().structure(request["options"], kind))
+    return factory(converter().structure(request["options"], kind))
 
 
 ROLES: dict[str, Callable[[dict[str, Any]], Network]] = {

@@ -6,6 +6,7 @@ this machine's bytes; ``load.py`` of a delivered folder reads it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,3 +30,11 @@ def write_weights(constants: Sequence[NDArray[Any]], file: Path) -> None:
             stream.seek(offset)
             stream.write(np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data)
         stream.truncate(end)
+
+
+def read_weights(file: Path) -> list[NDArray[Any]]:
+    """The constants of a file as bytes, up to where the next one begins; read when looked at."""
+    whole = np.memmap(file, np.uint8, mode="r")
+    count = int(whole[:8].view(np.int64)[0])
+    places = whole[8 : 8 * (count + 2)].view(np.int64).tolist()
+    return [whole[start:end] for start, end in itertools.pairwise(places)]

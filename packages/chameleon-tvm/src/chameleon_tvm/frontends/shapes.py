@@ -1,0 +1,217 @@
+"""Shapes that a pipeline asks a network's inputs to have, with several extents for some axes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import cattrs
+from chameleon_core.errors import ConfigError
+
+MOST = 16
+"""Combinations of extents in one pipeline: each is a network that is compiled and verified."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def _sorted(extents: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(extents))
+
+
+def _extents(_: Any, __: Any, value: tuple[int, ...]) -> None:
+    if not value or min(value) < 1 or len(set(value)) < len(value):
+        raise ValueError(f"must be different whole numbers above 0, not {list(value)}")
+
+
+def _word(_: Any, __: Any, value: str | None) -> None:
+    if value is not None and not _NAME.fullmatch(value):
+        raise ValueError(f"must be a word of letters, digits and '_', not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class Buckets:
+    """The extents that one axis of an input may have.
+
+    Attributes:
+        buckets: the extents, ascending.
+        pad: what an input is filled up with at its end to reach the next extent; None where it
+            must not be.
+        name: of the dimension; axes that have the same one vary together, as those without a name
+            do that have the same extents.
+    """
+
+    buckets: tuple[int, ...] = attrs.field(converter=_sorted, validator=_extents)
+    pad: float | None = None
+    name: str | None = attrs.field(default=None, validator=_word)
+
+
+Shape = Sequence[int | Buckets]
+
+
+@attrs.frozen(kw_only=True)
+class Axis:
+    """An axis of an input.
+
+    Attributes:
+        input: its name.
+        axis: number of the axis, from 0.
+        pad: what the input is filled up with along it, or None.
+    """
+
+    input: str
+    axis: int
+    pad: float | None
+
+    def __str__(self) -> str:
+        return f"axis {self.axis} of {self.input}"
+
+
+@attrs.frozen(kw_only=True)
+class Dimension:
+    """Axes that vary together.
+
+    Attributes:
+        name: that the pipeline gives it, or None.
+        buckets: its extents, ascending.
+        axes: where it occurs.
+    """
+
+    name: str | None
+    buckets: tuple[int, ...]
+    axes: tuple[Axis, ...]
+
+    @property
+    def padded(self) -> bool:
+        """Whether inputs may be filled up to the next extent."""
+        return self.axes[0].pad is not None
+
+    def __str__(self) -> str:
+        return self.name or str(self.axes[0])
+
+
+def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
+    """The dimensions that vary in the shapes asked for, in the order in which they occur.
+
+    Args:
+        shapes: by input.
+
+    Raises:
+        ConfigError: one name has several lists of extents, not all of its axes are padded, or there
+            is but one extent to pad to.
+    """
+    found: dict[Any, list[tuple[Buckets, Axis]]] = {}
+    for name, shape in shapes.items():
+        for place, extent in enumerate(shape):
+            if isinstance(extent, Buckets):
+                axis = Axis(input=name, axis=place, pad=extent.pad)
+                found.setdefault(extent.name or extent.buckets, []).append((extent, axis))
+    return tuple(_dimension(together) for together in found.values())
+
+
+def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
+    first, _ = together[0]
+    axes = tuple(axis for _, axis in together)
+    for buckets, axis in together:
+        if buckets.buckets != first.buckets:
+            raise ConfigError(
+                f"{first.name!r} is {list(first.buckets)} on {axes[0]} and "
+                f"{list(buckets.buckets)} on {axis}",
+                hint="Axes of one name have the same buckets; give the other one another name.",
+            )
+        if (buckets.pad is None) != (first.pad is None):
+            raise ConfigError(
+                f"{axes[0]} and {axis} vary together, and only one of them has a `pad`",
+                hint="Give both a `pad`, or none, or each a `name` of its own.",
+            )
+    if first.pad is not None and len(first.buckets) == 1:
+        raise ConfigError(
+            f"{axes[0]} has a `pad` and one bucket alone",
+            hint="Name at least two: by how outputs differ between them it is known where to cut.",
+        )
+    return Dimension(name=first.name, buckets=first.buckets, axes=axes)
+
+
+def check_shapes(shapes: Mapping[str, Shape]) -> None:
+    """See that the shapes asked for can be had.
+
+    Raises:
+        ConfigError: they contradict each other, or are too many.
+    """
+    for name, shape in shapes.items():
+        if any(isinstance(extent, int) and extent < 1 for extent in shape):
+            raise ConfigError(
+                f"the shape of {name!r} has an extent below 1", hint="Extents are above 0."
+            )
+    dimensions = dimensions_of(shapes)
+    count = math.prod(len(one.buckets) for one in dimensions)
+    if count > MOST:
+        raise ConfigError(
+            f"the buckets of {', '.join(map(str, dimensions))} make {count} combinations, and "
+            f"{MOST} is the most there can be",
+            hint="Name fewer buckets, or give axes that vary together the same `name`.",
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Bucket:
+    """One combination of extents.
+
+    Attributes:
+        name: such as ``64``, ``8-64`` or ``batch=8-length=64``; a file may be called so.
+        extents: one for each dimension.
+        shapes: of the inputs asked for, with this combination's extents.
+    """
+
+    name: str
+    extents: tuple[int, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+def buckets_of(shapes: Mapping[str, Shape]) -> tuple[Bucket, ...]:
+    """All combinations of the extents in the shapes asked for, the smallest extents first."""
+    dimensions = dimensions_of(shapes)
+    product = itertools.product(*(one.buckets for one in dimensions))
+    return tuple(bucket_with(shapes, dimensions, extents) for extents in product)
+
+
+def bucket_with(
+    shapes: Mapping[str, Shape], dimensions: Sequence[Dimension], extents: Sequence[int]
+) -> Bucket:
+    """One combination of extents, which need not be one of the pipeline's.
+
+    Args:
+        shapes: asked for.
+        dimensions: what ``dimensions_of`` says of them.
+        extents: one for each dimension.
+    """
+    chosen = {
+        (axis.input, axis.axis): extent
+        for dimension, extent in zip(dimensions, extents, strict=True)
+        for axis in dimension.axes
+    }
+    fixed = {
+        name: tuple(
+            chosen[name, place] if isinstance(extent, Buckets) else extent
+            for place, extent in enumerate(shape)
+        )
+        for name, shape in shapes.items()
+    }
+    words = [
+        f"{one.name}={extent}" if one.name else str(extent)
+        for one, extent in zip(dimensions, extents, strict=True)
+    ]
+    return Bucket(name="-".join(words), extents=tuple(extents), shapes=fixed)
+
+
+def converter() -> cattrs.Converter:
+    """What makes options from JSON values; cattrs does not know itself which of a union it is."""
+    made = cattrs.Converter()
+    made.register_structure_hook(
+        int | Buckets,
+        lambda value, _: made.structure(value, Buckets) if isinstance(value, dict) else int(value),
+    )
+    return made

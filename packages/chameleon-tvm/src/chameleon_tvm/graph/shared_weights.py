@@ -1,0 +1,53 @@
+"""Weights of several buckets in one file, in which what is equal byte by byte is there once.
+
+The kernels of a layer may be tuned differently for each bucket, and pack its weights differently
+then; embeddings, biases and whatever is packed alike are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from chameleon_tvm.graph.load import WEIGHTS
+from chameleon_tvm.graph.package import read_manifest, write_manifest
+from chameleon_tvm.graph.sequence.weights import read_weights, write_weights
+
+
+def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
+    """Put the weights of buckets into one file, and their numbers in it into the manifests.
+
+    Networks that the virtual machine runs have theirs in the module, and keep them there.
+
+    Args:
+        folder: gets the file.
+        buckets: folders of networks in it, by name.
+
+    Returns:
+        Bytes that are there once instead of several times.
+    """
+    known: dict[bytes, int] = {}
+    constants: list[NDArray[Any]] = []
+    saved = 0
+    sharing = {name: own for name, own in buckets.items() if (own / WEIGHTS).exists()}
+    for own in sharing.values():
+        numbers = []
+        for constant in read_weights(own / WEIGHTS):
+            digest = hashlib.blake2b(constant.data).digest()
+            if digest in known:
+                saved += constant.nbytes
+            else:
+                known[digest] = len(constants)
+                constants.append(constant)
+            numbers.append(known[digest])
+        shared = {"weights": f"../{WEIGHTS}", "constants": numbers}
+        write_manifest(own, {**read_manifest(own), **shared})
+    if sharing:
+        write_weights(constants, folder / WEIGHTS)
+    for own in sharing.values():
+        (own / WEIGHTS).unlink()
+    return saved

@@ -1,0 +1,99 @@
+"""What is told of a network that was compiled for several shapes."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import pytest
+from chameleon_core.cli.results_table import print_network
+from chameleon_core.errors import ExitCode
+from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.result import NetworkResult, RunResult
+from chameleon_core.loop.verdicts import missed, slower
+from chameleon_core.pipeline.schema import Requirement
+from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+
+
+def _row(name, latency, **rivals):
+    fastest = min(rivals.values(), default=None)
+    return {
+        "name": name,
+        "shapes": {"ids": [1, int(name)]},
+        "latency_seconds": latency,
+        "untuned_seconds": None,
+        "rivals": rivals,
+        "ratio": fastest / latency if fastest and latency else None,
+        "max_relative_error": 2e-7,
+        "seconds": 3.25,
+    }
+
+
+ROWS = [_row("64", 0.001, torch=0.0009, onnxruntime=0.003), _row("128", 0.002, torch=0.004)]
+
+
+class Bucketed(SyntheticFrontend):
+    """Delivers a network in two buckets."""
+
+    def deliver(self, delivery):
+        return {
+            "latency_seconds": 0.003,
+            "rivals": {"torch": 0.0049},
+            "max_relative_error": 2e-7,
+            "buckets": ROWS,
+            "folder": str(delivery.folder),
+        }
+
+
+@pytest.fixture
+def result(pipeline, plugin):
+    found = run_pipeline(
+        pipeline(
+            plugins=[plugin("frontends", Bucketed, ModelOptions)],
+            model={"odd": {"operators": [[5, 5]]}},
+        )
+    )
+    assert found.exit_code is ExitCode.OK
+    return found
+
+
+def test_rows_are_kept_and_shown(result, capsys):
+    written = json.loads((result.folder / "best.json").read_text())
+    assert written["network"]["buckets"] == ROWS
+    assert RunResult.from_json(written, folder=result.folder).network == result.network
+    print_network(result.network)
+    told = capsys.readouterr().out
+    rows = [line.split() for line in told.splitlines()]
+    assert ["64", "1.00", "ms", "-", "torch", "900", "us", "0.900", "2.0e-07"] in rows
+    assert ["128", "2.00", "ms", "-", "torch", "4.00", "ms", "2.000", "2.0e-07"] in rows
+    assert "network, one inference in each bucket: 3.00 ms (untuned -, torch 4.90 ms)" in told
+    page = (result.folder / "report.html").read_text(encoding="utf-8")
+    assert "<td>64</td><td>ids [1, 64]</td><td>1 ms</td><td>torch 900 µs</td><td>0.90</td>" in page
+
+
+def test_a_bucket_that_is_slower_is_said_though_the_sum_is_not(result):
+    assert slower(result.network, []) == (
+        "in bucket 64 the network is slower than torch: 1 ms against 900 µs, 0.90 times its speed"
+    )
+    assert slower(attrs.evolve(result.network, buckets=ROWS[1:]), []) is None
+
+
+def test_a_requirement_holds_for_each_bucket(result):
+    words = "times the speed of the fastest rival"
+    require = Requirement(network_ratio=1.0)
+    assert missed(require, [], result.network) == [
+        f"network, bucket 64: 0.900 instead of 1 {words}"
+    ]
+    assert missed(Requirement(network_ratio=0.85), [], result.network) == []
+    assert missed(Requirement(network_ratio=2.0), [], result.network) == [
+        f"network: {0.0049 / 0.003:.3f} instead of 2 {words}"
+    ]
+
+
+def test_buckets_that_were_not_timed_have_no_ratio(capsys):
+    network = NetworkResult(max_relative_error=2e-7, folder="network", buckets=[_row("64", None)])
+    print_network(network)
+    assert ["64", "-", "-", "-", "-", "2.0e-07"] in [
+        line.split() for line in capsys.readouterr().out.splitlines()
+    ]
+    assert slower(network, []) is None
