@@ -50,10 +50,10 @@ class Input:
         if self.one_axis:
             shape = (g.batch, g.planes * h, w * self.channels)
         self.data = emit.buffer("data", shape)
-        rows, columns = g.staged_size
+        height, columns = g.staged_size
         self.blocks = math.ceil(g.ic * g.groups / block)
         self.staged = emit.buffer(
-            "staged", (g.batch, self.blocks, g.planes * rows, columns * block)
+            "staged", (g.batch, self.blocks, g.planes * height, columns * block)
         )
 
     def in_place(
