@@ -78,7 +78,7 @@ def _imported() -> Callable[[str], tuple[object, object, str]]:
     import torch  # noqa: PLC0415, F401 - timed
     from chameleon_core.plugins import NoOptions  # noqa: PLC0415
     from chameleon_tvm.frontends.network_options import BuiltinOptions  # noqa: PLC0415
-    from chameleon_tvm.frontends.networks import BuiltinFrontend  # noqa: PLC0415
+    from chameleon_tvm.frontends.sources import BuiltinFrontend  # noqa: PLC0415
     from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401
     from chameleon_tvm.spaces.auto import AutoSpace  # noqa: PLC0415
     from chameleon_tvm.spaces.options import AutoOptions  # noqa: PLC0415

@@ -18,7 +18,7 @@ from chameleon_core.cores import usable_cores
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_tvm.frontends.network_options import BuiltinOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.latency import median_seconds

@@ -12,7 +12,7 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Winner
 from chameleon_tvm.frontends.network_options import BuiltinOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.targets import TVMTargets

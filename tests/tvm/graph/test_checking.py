@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.frontends.network_options import TorchOptions
-from chameleon_tvm.frontends.networks import TorchFrontend
+from chameleon_tvm.frontends.sources import TorchFrontend
 from chameleon_tvm.graph import checking
 from chameleon_tvm.graph.checking import tried
 from chameleon_tvm.graph.examine import examined

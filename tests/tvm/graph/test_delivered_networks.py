@@ -15,7 +15,7 @@ import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend
 from chameleon_tvm.graph import making, package
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.verify import TOLERANCE

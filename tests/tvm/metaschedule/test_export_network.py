@@ -14,7 +14,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_tvm.frontends.network_options import BuiltinOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend
 from chameleon_tvm.metaschedule.export import NETWORK_MODULE, to_metaschedule
 from chameleon_tvm.metaschedule.traces import applied
 from chameleon_tvm.operators.base import operator_of

@@ -11,7 +11,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_tvm.frontends.half_precision import ROUNDING, half_type
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
 from chameleon_tvm.graph.verify import ROUNDINGS
 
 torch = pytest.importorskip("torch")

@@ -11,7 +11,7 @@ from chameleon_core.stages import Trials
 from chameleon_core.task import Task
 from chameleon_tvm.frontends.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import BuiltinOptions, TorchOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend, TorchFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend, TorchFrontend
 from chameleon_tvm.graph.prepare import LayoutError
 from chameleon_tvm.graph.processes import frontend_request
 from chameleon_tvm.graph.serve import requested_frontend

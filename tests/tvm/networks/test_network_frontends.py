@@ -15,7 +15,7 @@ from chameleon_core.pipeline import from_dict
 from chameleon_core.task import Task
 from chameleon_tvm.frontends import torch_programs
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.sources import named_object

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from chameleon_tvm.frontends import running
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend, OnnxFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend
 
 torch = pytest.importorskip("torch")
 

@@ -10,7 +10,7 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Winner
 from chameleon_tvm.frontends.network_options import TorchOptions
-from chameleon_tvm.frontends.networks import TorchFrontend
+from chameleon_tvm.frontends.sources import TorchFrontend
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.targets import TVMTargets

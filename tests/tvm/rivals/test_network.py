@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frontends.network_options import BuiltinOptions
-from chameleon_tvm.frontends.networks import BuiltinFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend
 from chameleon_tvm.graph.processes import delivered_process
 from chameleon_tvm.rivals.launch import tune_network_with_metaschedule
 from chameleon_tvm.rivals.metaschedule import Progress

@@ -18,13 +18,9 @@ from chameleon_tvm.frontends.network_options import (
     OnnxOptions,
     TorchOptions,
 )
-from chameleon_tvm.frontends.networks import (
-    BuiltinFrontend,
-    NetworkFrontend,
-    OnnxFrontend,
-    TorchFrontend,
-)
+from chameleon_tvm.frontends.networks import NetworkFrontend
 from chameleon_tvm.frontends.shapes import Bucket, bucket_with, buckets_of, dimensions_of
+from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
 
 Make = Callable[[Any], NetworkFrontend]
 

@@ -1,4 +1,4 @@
-"""The frontends ``builtin``, ``torch`` and ``onnx``: a network's operators as tasks, and back."""
+"""What all frontends of networks are: a network's operators as tasks, and back."""
 
 from __future__ import annotations
 
@@ -13,50 +13,17 @@ import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
-from numpy.typing import NDArray
 
-from chameleon_tvm.frontends.half_precision import half_type, in_float32, rounded
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
-from chameleon_tvm.frontends.network_options import (
-    AUTO,
-    BuiltinOptions,
-    NetworkOptions,
-    OnnxOptions,
-    TorchOptions,
-)
-from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
-from chameleon_tvm.frontends.running import (
-    ONNXRUNTIME,
-    OPENVINO,
-    TORCH,
-    TORCH_COMPILE,
-    TORCH_FLOAT32,
-    Network,
-    installed,
-    left_out,
-    onnx_bytes,
-    onnx_session,
-    openvino_network,
-    torch_network,
-)
+from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
+from chameleon_tvm.frontends.running import Network
 from chameleon_tvm.frontends.shapes import buckets_of
-from chameleon_tvm.frontends.torch_programs import (
-    builtin_program,
-    example_names,
-    example_tensors,
-    exported,
-    loaded,
-    torch_module,
-)
 
 if TYPE_CHECKING:
     from chameleon_tvm.graph.chains import Chain
     from chameleon_tvm.operators.specs import OperatorSpec
 
 log = structlog.get_logger()
-
-_OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
-"""What can run a network of torch."""
 
 
 class NetworkFrontend(Frontend):
@@ -275,143 +242,3 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.deliver import delivered  # noqa: PLC0415 - needs TVM
 
         return delivered(self, delivery)
-
-
-class ProgramFrontend(NetworkFrontend):
-    """A network that torch has; its export is what TVM reads."""
-
-    @abstractmethod
-    def read(self) -> Any:
-        """The ``torch.export.ExportedProgram``.
-
-        Raises:
-            ConfigError: there is none.
-        """
-
-    @cached_property
-    def program(self) -> Any:
-        """What ``read`` returns; read once."""
-        return self.read()
-
-    @cached_property
-    def half(self) -> str | None:
-        return half_type(self.program)
-
-    @cached_property
-    def float_program(self) -> Any:
-        """The program that is compiled: the very one, or the same in float32."""
-        if self.half is None:
-            return self.program
-        log.info("half_precision_is_compiled_in_float32", network=self.half)
-        return in_float32(self.program)
-
-    def read_ahead(self) -> None:
-        _ = self.float_program
-
-    def relax_module(self) -> tuple[Any, dict[str, str]]:
-        return torch_module(self.float_program)
-
-    def input_names(self) -> list[str]:
-        return example_names(self.program)
-
-    def samples(self, rng: np.random.Generator) -> Arrays:
-        made = [_like(example.numpy(), rng) for example in example_tensors(self.float_program)]
-        return made if self.half is None else rounded(made, self.half)
-
-    @property
-    def rivals(self) -> tuple[str, ...]:
-        others = installed(*_OF_TORCH)
-        return others if self.half is None else (TORCH_FLOAT32, *others)
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        return left_out(*_OF_TORCH)
-
-    def rival(self, name: str, threads: int) -> Network:
-        if name == ONNXRUNTIME:
-            return onnx_session(onnx_bytes(self.float_program), threads=threads)
-        if name == OPENVINO:
-            return openvino_network(self.float_program, threads=threads)
-        program = self.float_program if name == TORCH_FLOAT32 else self.program
-        return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
-
-
-class BuiltinFrontend(ProgramFrontend):
-    """A network written in this package, with random weights.
-
-    Args:
-        options: which one.
-    """
-
-    options: BuiltinOptions
-
-    def __init__(self, options: BuiltinOptions) -> None:
-        super().__init__(options)
-
-    def read(self) -> Any:
-        options = self.options
-        return builtin_program(options.network, options.batch, options.dtype, self.shapes)
-
-
-class TorchFrontend(ProgramFrontend):
-    """A network of the user's in PyTorch.
-
-    Args:
-        options: where it is.
-    """
-
-    options: TorchOptions
-
-    def __init__(self, options: TorchOptions) -> None:
-        super().__init__(options)
-
-    def read(self) -> Any:
-        source = self.options.source
-        return (loaded if source.endswith(".pt2") else exported)(source, self.shapes)
-
-
-class OnnxFrontend(NetworkFrontend):
-    """A network in an ONNX file.
-
-    Args:
-        options: which file.
-    """
-
-    options: OnnxOptions
-
-    def __init__(self, options: OnnxOptions) -> None:
-        super().__init__(options)
-
-    def relax_module(self) -> tuple[Any, dict[str, str]]:
-        return onnx_module(self.options.file, self.shapes)
-
-    def input_names(self) -> list[str]:
-        return onnx_inputs(self.options.file)
-
-    def samples(self, rng: np.random.Generator) -> Arrays:
-        return [
-            _like(np.zeros([int(e) for e in one.ty.shape], str(one.ty.dtype)), rng)
-            for one in self.imported["main"].params
-        ]
-
-    @property
-    def rivals(self) -> tuple[str, ...]:
-        return (ONNXRUNTIME, *installed(OPENVINO))
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        return left_out(OPENVINO)
-
-    def rival(self, name: str, threads: int) -> Network:
-        if name == OPENVINO:
-            return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
-        return onnx_session(self.options.file, threads=threads)
-
-
-def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """Random numbers as an example's: normal ones, or whole ones not above the example's."""
-    if np.issubdtype(example.dtype, np.floating):
-        made: NDArray[Any] = rng.standard_normal(example.shape)
-    else:
-        made = rng.integers(0, int(example.max(initial=0)), example.shape, endpoint=True)
-    return np.asarray(made.astype(example.dtype))

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 import structlog
 
 from chameleon_tvm.graph.chains import Chain
-from chameleon_tvm.graph.constants import array_of
 from chameleon_tvm.graph.defaults import OURS, TUNED, with_default_schedules
 from chameleon_tvm.graph.kernels import ChainKernel, Kernels
 from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.network_pipeline import PIPELINE
+from chameleon_tvm.graph.placing import with_kernels
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, NotStatic, sequence_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
 from chameleon_tvm.graph.sequence.marks import settled, with_marks
 from chameleon_tvm.graph.sequence.variants import with_variants
 from chameleon_tvm.graph.sequence.views import with_views
-from chameleon_tvm.lowering import PLAIN_LOOPS
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.loops.lowered import LANES, loops_of
-from chameleon_tvm.spaces.template.emit import with_shapes
 from chameleon_tvm.targets import tvm_target
 
 log = structlog.get_logger()
-
-_PLAIN = "chameleon.plain_loops"
-_PIPELINE = "chameleon-network"
-_OPAQUE = 8
-"""``OpPatternKind``: nothing may be fused with it."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -74,7 +66,7 @@ def compiled(
             log.info("network_needs_the_virtual_machine", because=str(reason))
             loops = kernels.loops
             module = with_default_schedules(module, target, lambda _, one: loops.plan(one))
-            executable = relax.build(module, resolved, tir_pipeline=_PIPELINE)
+            executable = relax.build(module, resolved, tir_pipeline=PIPELINE)
             return CompiledNetwork(executable=executable, virtual_machine=str(reason))
 
 
@@ -157,7 +149,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     kernels = with_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
-    library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=_PIPELINE)
+    library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE)
     executable = SequenceExecutable(kernels=library, sequence=sequence)
     return CompiledNetwork(executable=executable, functions=whole)
 
@@ -186,142 +178,3 @@ def untuned(module: Any, target: str) -> Any:
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3):
         return relax.build(relax.get_pipeline("zero")(module), resolved)
-
-
-def with_kernels(
-    module: Any,
-    chains: Sequence[Chain],
-    kernel_of: Callable[[Chain], ChainKernel | None],
-    *,
-    reshape: bool = False,
-) -> Any:
-    """The network with calls of kernels in the places of chains.
-
-    Args:
-        module: what ``prepared`` returned.
-        chains: its chains.
-        kernel_of: the kernel of a chain, or None where the chain is to stay.
-        reshape: reshape the graph's arrays for the kernels, rather than the kernels' parameters.
-    """
-    found = {chain.last: (chain, kernel_of(chain)) for chain in chains}
-    placed = {last: pair for last, pair in found.items() if pair[1] is not None}
-    placer = _Placer(module, placed, reshape=reshape)
-    variable = module.get_global_var("main")
-    placer.builder_.update_func(variable, placer.visit_expr(module["main"]))
-    return relax.transform.DeadCodeElimination()(placer.builder_.get())
-
-
-@relax.expr_functor.mutator
-class _Placer(relax.PyExprMutator):
-    """Puts a call of the kernel where a chain's last operator is.
-
-    There, not at the chain's first: the residual may be defined after the convolution.
-    """
-
-    def __init__(self, module: Any, found: dict[Any, tuple[Chain, Any]], *, reshape: bool) -> None:
-        super().__init__(module)
-        self._found = found
-        self._reshape = reshape
-        self._functions: dict[Any, Any] = {}
-
-    def visit_var_binding_(self, binding: Any) -> None:
-        if binding.var not in self._found:
-            super().visit_var_binding_(binding)
-            return
-        chain, kernel = self._found[binding.var]
-        inputs = iter(chain.inputs)
-        arguments: list[Any] = []
-        for constant in kernel.arguments:
-            if constant is None:
-                argument = self.visit_expr(next(inputs))
-                # A chain may ask for a value that the graph does not have yet.
-                computed = isinstance(argument, relax.Call)
-                arguments.append(self.builder_.emit(argument) if computed else argument)
-            else:
-                arguments.append(relax.const(np.ascontiguousarray(constant)))
-        shape = shape_of(binding.var)
-        if self._reshape:
-            *inside, out = [[int(e) for e in one.shape] for one in kernel.function.params]
-            arguments = [
-                argument if list(shape_of(argument)) == wanted else self._reshaped(argument, wanted)
-                for argument, wanted in zip(arguments, inside, strict=True)
-            ]
-        else:
-            out = list(shape)
-        call = relax.call_tir(
-            self._function(kernel, arguments, out),
-            arguments,
-            relax.TensorType(out, str(binding.var.ty.dtype)),
-        )
-        if out != list(shape):
-            call = relax.op.reshape(self.builder_.emit(call), list(shape))
-        if isinstance(binding.var, relax.DataflowVar):
-            made = self.builder_.emit(call)
-        else:
-            made = self.builder_.emit_output(call)
-        self.set_var_remap(binding.var, made)
-
-    def _reshaped(self, argument: Any, shape: Sequence[int]) -> Any:
-        if isinstance(argument, tvm.ir.GenericConst):
-            return relax.const(array_of(argument).reshape(shape))
-        return self.builder_.emit(relax.op.reshape(argument, list(shape)))
-
-    def _function(self, kernel: ChainKernel, arguments: Sequence[Any], out: Sequence[int]) -> Any:
-        """The kernel's function in the module; occurrences of one shape share it."""
-        shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
-        if (kernel.task, shapes) not in self._functions:
-            function = _shaped(kernel.function, shapes).without_attr("global_symbol")
-            function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
-            if kernel.plain_loops:
-                function = _in_block(function).with_attr(_PLAIN, 1)
-            variable = self.builder_.add_func(function, TUNED + kernel.task)
-            self._functions[kernel.task, shapes] = variable
-        return self._functions[kernel.task, shapes]
-
-
-def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """The function with parameters of the graph's shapes."""
-    names = [str(parameter.name) for parameter in function.params]
-    made = with_shapes(function, dict(zip(names, shapes, strict=True)))
-    return made.with_attrs(dict(function.attrs))
-
-
-def _in_block(function: Any) -> Any:
-    """The function in a block of its own, as ``RewriteDataflowReshape`` wants all of one input."""
-    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
-    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))
-
-
-def _as_loops(function: Any) -> Any:
-    """A function that is loops in a block of its own, or becomes loops, as loops alone."""
-    if LANES in (function.attrs or {}):
-        return loops_of(function)
-    return function.with_body(function.body.block.body)
-
-
-def _network_pipeline() -> tuple[Any, Any, Any]:
-    """The short way for functions that are loops or become it, TVM's default for all others."""
-    plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
-    usual, _, _ = tirx.get_tir_pipeline("default")
-
-    def both(module: Any, _context: Any) -> Any:
-        marked = {
-            variable: _as_loops(function)
-            for variable, function in module.functions_items()
-            if any(name in (function.attrs or {}) for name in (_PLAIN, LANES))
-        }
-        others = {
-            variable: function
-            for variable, function in module.functions_items()
-            if variable not in marked
-        }
-        lowered = plain(tvm.IRModule(marked, attrs=module.attrs))
-        if others:
-            lowered.update(usual(tvm.IRModule(others, attrs=module.attrs)))
-        return lowered
-
-    network = tvm.transform.module_pass(both, opt_level=0, name="ChameleonNetwork")
-    return network, host, device
-
-
-tirx.register_tir_pipeline(_PIPELINE, _network_pipeline)

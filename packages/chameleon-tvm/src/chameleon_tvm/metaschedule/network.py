@@ -9,9 +9,9 @@ import numpy as np
 
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
-from chameleon_tvm.graph.compile import with_kernels
 from chameleon_tvm.graph.defaults import OURS
 from chameleon_tvm.graph.kernels import ChainKernel
+from chameleon_tvm.graph.placing import with_kernels
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 

@@ -9,28 +9,22 @@ section 3.1); one block of all keys needs no such step.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
-from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.attention_parts import (
     AttentionTile,
+    Operands,
     Part,
     Row,
-    grouped,
+    assign,
+    held,
     parts_of,
-    pieces_of,
-    runs_of,
+    rounded_up,
 )
-from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
-
-_LOWEST = -3.4028234663852886e38
-"""The least finite float32. A maximum that starts here is never minus infinity, from which the
-scores of a query without a visible key could not be subtracted; and TVM lets LLVM assume that
-there is no infinity among constants."""
+from chameleon_tvm.spaces.template.attention_scores import LOWEST, Scores
+from chameleon_tvm.spaces.template.attention_values import WeightedSums
+from chameleon_tvm.spaces.template.emit import Expr, Stmt
 
 
 class AttentionLoops:
@@ -46,27 +40,34 @@ class AttentionLoops:
         self.spec = spec
         self.tile = tile
         self.lanes = lanes
-        self.features, self.out_features = spec.query[3], spec.value[3]
-        self.keys = spec.key[2]
-        self.blocks = math.ceil(self.keys / tile.block)
-        self.query, self.key, self.value = self.parts = parts_of(spec)
+        query, key, value = self.parts = parts_of(spec)
         if tile.copy:
-            self.key, self.value = (
+            key, value = (
                 Part(data=emit.buffer(f"{name}_rows", shape), layout="BHSD")
                 for name, shape in (("key", spec.key), ("value", spec.value))
             )
-        self.mask = emit.buffer("mask", spec.mask) if spec.mask else None
-        self.out = emit.buffer("out", ordered(spec.output, spec.output_layout))
+        self.operands = Operands(
+            spec=spec,
+            tile=tile,
+            lanes=lanes,
+            query=query,
+            key=key,
+            value=value,
+            mask=emit.buffer("mask", spec.mask) if spec.mask else None,
+            out=emit.buffer("out", ordered(spec.output, spec.output_layout)),
+        )
+        self.scores = Scores(self.operands)
+        self.sums = WeightedSums(self.operands)
 
     def function(self) -> tirx.PrimFunc:
         """The whole function: (query, key, value), or the array they share, [mask], out."""
         body = self._tiles()
         if self.tile.copy:
-            copies = [self.key.data, self.value.data]
+            copies = [self.operands.key.data, self.operands.value.data]
             body = emit.local(copies, emit.sequence([self._copy(), body]))
         inputs = list({part.data: None for part in self.parts})
-        more = [] if self.mask is None else [self.mask]
-        return emit.function([*inputs, *more, self.out], body)
+        more = [] if self.operands.mask is None else [self.operands.mask]
+        return emit.function([*inputs, *more, self.operands.out], body)
 
     def _copy(self) -> Stmt:
         batch, heads, keys, _ = self.spec.key
@@ -83,8 +84,8 @@ class AttentionLoops:
 
             return emit.sequence(
                 [
-                    copied(self.key, key, self.features),
-                    copied(self.value, value, self.out_features),
+                    copied(self.operands.key, key, self.spec.query[3]),
+                    copied(self.operands.value, value, self.spec.value[3]),
                 ]
             )
 
@@ -106,7 +107,7 @@ class AttentionLoops:
         return emit.parallel("tile", batch * heads * tiles, one)
 
     def _tile(self, b: Expr, h: Expr, first: Expr, valid: int) -> Stmt:
-        vectors = math.ceil(valid / self.lanes)
+        vectors = rounded_up(valid, self.lanes)
         width = vectors * self.lanes
         row = Row(
             b=b,
@@ -114,66 +115,40 @@ class AttentionLoops:
             first=first,
             valid=valid,
             vectors=vectors,
-            queries=emit.buffer("queries", (self.features, width)),
+            queries=emit.buffer("queries", (self.spec.query[3], width)),
             mask=emit.buffer("masked", (self.tile.key_rows, width)),
-            scores=emit.buffer("scores", (min(self.tile.block, self.keys), width)),
-            sums=emit.buffer("sums", (valid, self.out_features)),
+            scores=emit.buffer("scores", (min(self.tile.block, self.operands.keys), width)),
+            sums=emit.buffer("sums", (valid, self.spec.value[3])),
             scales=emit.buffer("scales", (width,)),
             most=emit.registers(vectors, self.lanes, name="most"),
             totals=emit.registers(vectors, self.lanes, name="total"),
         )
         start = [
-            *(self._set(one, emit.constant(_LOWEST, self.lanes)) for one in row.most),
-            *(self._set(one, emit.zero(self.lanes)) for one in row.totals),
+            *(assign(one, emit.constant(LOWEST, self.lanes)) for one in row.most),
+            *(assign(one, emit.zero(self.lanes)) for one in row.totals),
         ]
         scratch = [row.queries, row.scores, row.scales, *row.most, *row.totals]
         if len(self.spec.mask) and self.spec.mask[2] > 1:
             scratch.append(row.mask)
-        if self.blocks == 1:
+        if self.operands.blocks == 1:
             body = self._block(row, 0)
         else:
             scratch.append(row.sums)
-            start.append(_clear(row.sums, valid, self.out_features))
-            count: Expr = self.blocks
+            start.append(self.sums.cleared(row))
+            count: Expr = self.operands.blocks
             if self.spec.causal:
-                seen = tirx.min(first + valid, self.keys)
+                seen = tirx.min(first + valid, self.operands.keys)
                 count = tirx.floordiv(seen + self.tile.block - 1, self.tile.block)
             loop = emit.loop("block", count, lambda at: self._block(row, at * self.tile.block))
-            body = emit.sequence([loop, self._finish(row)])
-        return emit.local(scratch, emit.sequence([*start, self._scaled_queries(row), body]))
-
-    def _set(self, register: Buffer, value: Expr) -> Stmt:
-        return emit.store(register, [0], value, self.lanes)
-
-    def _get(self, register: Buffer) -> Expr:
-        return emit.load(register, [0], self.lanes)
-
-    def _scaled_queries(self, row: Row) -> Stmt:
-        """Transpose a tile of queries, so that lanes are queries."""
-        scale = emit.constant(self.spec.scale)
-
-        def element(q: Expr, d: Expr) -> Stmt:
-            value = self.query.load(row.b, row.h, row.first + q, d) * scale
-            return emit.store(row.queries, [d, q], value)
-
-        def feature(d: Expr) -> Stmt:
-            blank = row.vectors * self.lanes - row.valid
-            statements = [emit.loop("q", row.valid, lambda q: element(q, d))]
-            if blank:
-                clear = emit.loop(
-                    "z",
-                    blank,
-                    lambda z: emit.store(row.queries, [d, row.valid + z], emit.zero()),
-                )
-                statements.append(clear)
-            return emit.sequence(statements)
-
-        return emit.loop("d", self.features, feature)
+            body = emit.sequence([loop, *self.scores.shares(row), self.sums.written(row)])
+        return emit.local(scratch, emit.sequence([*start, self.scores.scaled_queries(row), body]))
 
     def _block(self, row: Row, start: Expr) -> Stmt:
         """Everything that a block of keys adds to a tile of queries."""
         count: Expr = (
-            self.keys if self.blocks == 1 else tirx.min(self.tile.block, self.keys - start)
+            self.operands.keys
+            if self.operands.blocks == 1
+            else tirx.min(self.tile.block, self.operands.keys - start)
         )
         if self.spec.causal:
             # Later keys are hidden from the whole tile; but a tile of scores needs enough keys.
@@ -181,254 +156,9 @@ class AttentionLoops:
             count = tirx.min(count, seen)
         before = emit.registers(row.vectors, self.lanes, name="before")
         statements = [
-            *(self._set(old, self._get(new)) for old, new in zip(before, row.most, strict=True)),
-            self._scores(row, start, count),
-            self._powers(row, before, count),
-            self._sums(row, start, count),
+            *(assign(old, held(new)) for old, new in zip(before, row.most, strict=True)),
+            self.scores.tiles(row, start, count),
+            self.scores.powers(row, before, count),
+            self.sums.added(row, start, count),
         ]
         return emit.local(before, emit.sequence(statements))
-
-    def _copy_mask(self, row: Row, start: Expr) -> Stmt:
-        """The mask of a tile of scores, transposed."""
-
-        def element(q: Expr, k: Expr) -> Stmt:
-            return emit.store(row.mask, [k, q], self._masked(row, row.first + q, start + k))
-
-        return emit.loop(
-            "q", row.valid, lambda q: emit.loop("k", self.tile.key_rows, lambda k: element(q, k))
-        )
-
-    def _masked(self, row: Row, query: Expr, key: Expr) -> Expr:
-        """What the mask adds to a score."""
-        place = (row.b, row.h, query, key)
-        at = [0 if one == 1 else p for one, p in zip(self.spec.mask, place, strict=True)]
-        return emit.load(self.mask, at)
-
-    def _scores(self, row: Row, start: Expr, count: Expr) -> Stmt:
-        """Scores of a block, and each lane's largest one; the last tile overlaps its neighbour."""
-        rows, lanes = self.tile.key_rows, self.lanes
-        if isinstance(count, int):
-            tiles: Expr = math.ceil(count / rows)
-        else:
-            tiles = tirx.floordiv(count + rows - 1, rows)
-
-        def tile(index: Expr) -> Stmt:
-            first = index * rows if tiles == 1 else tirx.min(index * rows, count - rows)
-            sums = emit.registers(rows * row.vectors, lanes)
-            products = emit.loop(
-                "d",
-                self.features // self.tile.unroll,
-                lambda d: self._products(row, start + first, d, sums),
-            )
-            statements = [*self._start(row, start + first, sums), products]
-            for place, one in enumerate(sums):
-                r, v = divmod(place, row.vectors)
-                statements.extend(self._scored(row, start, first + r, v, self._get(one)))
-            return emit.local(sums, emit.sequence(statements))
-
-        return emit.loop("key", tiles, tile)
-
-    def _start(self, row: Row, first: Expr, sums: Sequence[Buffer]) -> list[Stmt]:
-        """What the sums of products are added to."""
-        lanes, mask = self.lanes, self.spec.mask
-        by_query = bool(mask) and mask[2] > 1
-
-        def value(r: int, v: int) -> Expr:
-            if by_query:
-                return emit.load(row.mask, [r, v * lanes], lanes)
-            return emit.splat(self._masked(row, 0, first + r), lanes) if mask else emit.zero(lanes)
-
-        places = (divmod(place, row.vectors) for place in range(len(sums)))
-        filled = [self._set(one, value(*at)) for one, at in zip(sums, places, strict=True)]
-        return [self._copy_mask(row, first), *filled] if by_query else filled
-
-    def _products(self, row: Row, first: Expr, d: Expr, sums: Sequence[Buffer]) -> Stmt:
-        """The products of some features of a tile of keys with all queries."""
-        lanes, statements = self.lanes, []
-        shared = tirx.floordiv(row.h, self.spec.group)
-        for u in range(self.tile.unroll):
-            at = d * self.tile.unroll + u
-            queries = [emit.load(row.queries, [at, v * lanes], lanes) for v in range(row.vectors)]
-            for r in range(self.tile.key_rows):
-                key = emit.splat(self.key.load(row.b, shared, first + r, at), lanes)
-                for v, query in enumerate(queries):
-                    into = sums[r * row.vectors + v]
-                    statements.append(self._set(into, self._get(into) + key * query))
-        return emit.sequence(statements)
-
-    def _scored(self, row: Row, start: Expr, k: Expr, v: int, score: Expr) -> list[Stmt]:
-        lanes = self.lanes
-        if self.spec.causal:
-            query = tirx.Ramp(row.first + v * lanes, tirx.IntImm("int32", 1), lanes)
-            hidden = emit.constant(_LOWEST, lanes)
-            score = tirx.Select(emit.splat(start + k, lanes) <= query, score, hidden)
-        kept = emit.buffer("score", (lanes,))
-        return [
-            emit.local(
-                kept,
-                emit.sequence(
-                    [
-                        self._set(kept, score),
-                        emit.store(row.scores, [k, v * lanes], self._get(kept), lanes),
-                        self._set(row.most[v], tirx.max(self._get(row.most[v]), self._get(kept))),
-                    ]
-                ),
-            )
-        ]
-
-    def _powers(self, row: Row, before: Sequence[Buffer], count: Expr) -> Stmt:
-        """Scores become powers of e; the sums so far are scaled to the new largest score."""
-        lanes = self.lanes
-        factors = []
-        for v, (old, most, total) in enumerate(zip(before, row.most, row.totals, strict=True)):
-            if self.blocks == 1:
-                continue
-            factor = exponential(self._get(old) - self._get(most), lanes)
-            factors.append(emit.store(row.scales, [v * lanes], factor, lanes))
-            scaled = self._get(total) * emit.load(row.scales, [v * lanes], lanes)
-            factors.append(self._set(total, scaled))
-
-        def key(k: Expr) -> Stmt:
-            statements = []
-            for v, (most, total) in enumerate(zip(row.most, row.totals, strict=True)):
-                place = [k, v * lanes]
-                score = emit.load(row.scores, place, lanes) - self._get(most)
-                power = emit.buffer("power", (lanes,))
-                statements.append(
-                    emit.local(
-                        power,
-                        emit.sequence(
-                            [
-                                self._set(power, exponential(score, lanes)),
-                                emit.store(row.scores, place, self._get(power), lanes),
-                                self._set(total, self._get(total) + self._get(power)),
-                            ]
-                        ),
-                    )
-                )
-            return emit.sequence(statements)
-
-        statements = [*factors, emit.loop("k", count, key)]
-        if self.blocks == 1:
-            statements.extend(self._shares(row))
-        return emit.sequence(statements)
-
-    def _shares(self, row: Row) -> list[Stmt]:
-        """Each query's factor that makes sums of values means.
-
-        The largest score adds a power of 1; where every key is hidden, sums are 0 and stay so.
-        """
-        one = emit.constant(1.0, self.lanes)
-        return [
-            emit.store(
-                row.scales,
-                [v * self.lanes],
-                one / tirx.max(self._get(total), one),
-                self.lanes,
-            )
-            for v, total in enumerate(row.totals)
-        ]
-
-    def _sums(self, row: Row, start: Expr, count: Expr) -> Stmt:
-        """Add the values of a block, weighted with their powers."""
-        columns = grouped(pieces_of(self.out_features, self.lanes), self.tile.value_vectors)
-        statements = []
-        for first, rows, times in runs_of(row.valid, self.tile.query_rows):
-            for begin, pieces, repeats in columns:
-                step = sum(pieces)
-
-                def tile(
-                    q: Expr,
-                    c: Expr,
-                    *,
-                    first: int = first,
-                    rows: int = rows,
-                    begin: int = begin,
-                    pieces: tuple[int, ...] = pieces,
-                    step: int = step,
-                ) -> Stmt:
-                    return self._mix(
-                        row, (start, count), (first + q * rows, rows), (begin + c * step, pieces)
-                    )
-
-                statements.append(emit.loop("c", repeats, _nested("q", times, tile)))
-        return emit.sequence(statements)
-
-    def _mix(
-        self,
-        row: Row,
-        keys: tuple[Expr, Expr],
-        queries: tuple[Expr, int],
-        columns: tuple[Expr, tuple[int, ...]],
-    ) -> Stmt:
-        """A tile of outputs: some queries, and some vectors of features of the lanes given."""
-        (start, count), (q, rows), (begin, pieces) = keys, queries, columns
-        places = [begin + sum(pieces[:at]) for at in range(len(pieces))]
-        tile = [
-            (r, place, lanes, emit.buffer(f"mixed{r}_{at}", (lanes,)))
-            for r in range(rows)
-            for at, (place, lanes) in enumerate(zip(places, pieces, strict=True))
-        ]
-        shared = tirx.floordiv(row.h, self.spec.group)
-
-        def scale(r: int, lanes: int) -> Expr:
-            return emit.splat(emit.load(row.scales, [q + r]), lanes)
-
-        def first(r: int, place: Expr, lanes: int) -> Expr:
-            if self.blocks == 1:
-                return emit.zero(lanes)
-            return emit.load(row.sums, [q + r, place], lanes) * scale(r, lanes)
-
-        def key(k: Expr) -> Stmt:
-            values = [
-                self.value.load(row.b, shared, start + k, place, lanes)
-                for place, lanes in zip(places, pieces, strict=True)
-            ]
-            statements = []
-            for at, (r, _, lanes, into) in enumerate(tile):
-                power = emit.splat(emit.load(row.scores, [k, q + r]), lanes)
-                total = emit.load(into, [0], lanes) + power * values[at % len(pieces)]
-                statements.append(emit.store(into, [0], total, lanes))
-            return emit.sequence(statements)
-
-        def last(r: int, place: Expr, lanes: int, total: Buffer) -> Stmt:
-            value = emit.load(total, [0], lanes)
-            if self.blocks == 1:
-                return self._write(row, q + r, place, value * scale(r, lanes), lanes)
-            return emit.store(row.sums, [q + r, place], value, lanes)
-
-        statements = [
-            *(emit.store(one, [0], first(r, at, lanes), lanes) for r, at, lanes, one in tile),
-            emit.loop("k", count, key),
-            *(last(*one) for one in tile),
-        ]
-        return emit.local([one for *_, one in tile], emit.sequence(statements))
-
-    def _finish(self, row: Row) -> Stmt:
-        """Write what the blocks have summed, divided by their powers' sums."""
-
-        def query(q: Expr) -> Stmt:
-            scale = emit.load(row.scales, [q])
-
-            def column(d: Expr) -> Stmt:
-                return self._write(row, q, d, emit.load(row.sums, [q, d]) * scale, 1)
-
-            return emit.loop("d", self.out_features, column)
-
-        return emit.sequence([*self._shares(row), emit.loop("q", row.valid, query)])
-
-    def _write(self, row: Row, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
-        place = dict(zip("BHSD", (row.b, row.h, row.first + q, d), strict=True))
-        return emit.store(self.out, [place[a] for a in self.spec.output_layout], value, lanes)
-
-
-def _clear(target: Buffer, rows: int, columns: int) -> Stmt:
-    def row(r: Expr) -> Stmt:
-        return emit.loop("z", columns, lambda z: emit.store(target, [r, z], emit.zero()))
-
-    return emit.loop("r", rows, row)
-
-
-def _nested(name: str, extent: int, body: Callable[[Expr, Expr], Stmt]) -> Callable[[Expr], Stmt]:
-    """The body of a loop that is a further loop inside it."""
-    return lambda outer: emit.loop(name, extent, lambda inner: body(inner, outer))

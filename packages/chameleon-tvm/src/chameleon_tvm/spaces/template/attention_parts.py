@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
 
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Buffer, Expr
+from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +87,60 @@ class Row:
     scales: Buffer
     most: tuple[Buffer, ...]
     totals: tuple[Buffer, ...]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Operands:
+    """What the loops of one function read and write.
+
+    Attributes:
+        spec: the operator.
+        tile: the point of the design space.
+        lanes: elements of a vector register.
+        query: where queries are.
+        key: where keys are read: the parameter, or its copy.
+        value: where values are read.
+        mask: the parameter, or None where there is no mask.
+        out: the result, in its layout.
+    """
+
+    spec: AttentionSpec
+    tile: AttentionTile
+    lanes: int
+    query: Part
+    key: Part
+    value: Part
+    mask: Buffer | None
+    out: Buffer
+
+    @property
+    def keys(self) -> int:
+        """How many each query has."""
+        return self.spec.key[2]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of keys, the last of which may be shorter."""
+        return rounded_up(self.keys, self.tile.block)
+
+    def head_of_keys(self, row: Row) -> Expr:
+        """The head of keys and values that a tile's head of queries reads."""
+        return tirx.floordiv(row.h, self.spec.group)
+
+
+def rounded_up(extent: int, size: int) -> int:
+    """Parts of a size that an axis needs."""
+    return math.ceil(extent / size)
+
+
+def assign(register: Buffer, value: Expr) -> Stmt:
+    """Set a register of one vector."""
+    return emit.store(register, [0], value, int(register.shape[0]))
+
+
+def held(register: Buffer) -> Expr:
+    """What is in a register of one vector."""
+    return emit.load(register, [0], int(register.shape[0]))
 
 
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:

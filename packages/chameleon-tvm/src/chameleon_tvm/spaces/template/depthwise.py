@@ -50,7 +50,7 @@ class DepthwiseConvolution(DirectConvolution):
     def _make_input(self) -> Input:
         g = self.geometry
         block = max(g.ic, self.output.block)
-        return Input(g, block, lanes=g.lanes, repeat=self.multiplier)
+        return Input(g, block, rows=self.tile.copy, lanes=g.lanes, repeat=self.multiplier)
 
     def _make_weights(self) -> Buffer:
         return emit.buffer("weights", (self.blocks, self.geometry.taps, self.output.block))

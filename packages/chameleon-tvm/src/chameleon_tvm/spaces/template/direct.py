@@ -39,14 +39,18 @@ class DirectConvolution:
         self.geometry = geometry
         self.tile = tile
         self.output = Output(geometry, tile, spec)
-        self.input = self._make_input()
         g = geometry
         self.blocks = math.ceil(self.output.channels / self.output.block)
         self.channel_blocks = g.ic // tile.channels
+        # Where the next tap's channels follow this one's in memory, a row is a single loop.
+        contiguous = tile.copy or (g.layout == "NHWC" and g.groups == 1)
+        self.one_loop = contiguous and self.channel_blocks == 1 and g.dilation[1] == 1
+        self.input = self._make_input()
         self.weights = self._make_weights()
 
     def _make_input(self) -> Input:
-        return Input(self.geometry, self.tile.channels)
+        rows = self.tile.copy or (self.one_loop and self.geometry.kernel[1] > 1)
+        return Input(self.geometry, self.tile.channels, rows=rows)
 
     def _make_weights(self) -> Buffer:
         g = self.geometry
@@ -112,10 +116,7 @@ class DirectConvolution:
 
     def _reduce(self, at: Place) -> Stmt:
         """Add every tap's products to the tile's sums."""
-        g, tile = self.geometry, self.tile
-        # Where the next tap's channels follow this one's in memory, a row is a single loop.
-        contiguous = tile.copy or (g.layout == "NHWC" and g.groups == 1)
-        fused = contiguous and self.channel_blocks == 1 and g.dilation[1] == 1
+        tile = self.tile
 
         def taps(co: Expr, rz: tuple[Expr, ...], ry: Expr) -> Stmt:
             return emit.sequence([run(co, rz, ry, *one) for one in _runs(at.valid)])
@@ -123,7 +124,7 @@ class DirectConvolution:
         def run(co: Expr, rz: tuple[Expr, ...], ry: Expr, first: int, count: int) -> Stmt:
             """Neighbouring taps of a row that the same columns of the tile use."""
             used = at.valid[:, first]
-            if fused:
+            if self.one_loop:
                 return self._channels(at, (co, rz, ry, first), used, count * tile.channels)
             return emit.loop(
                 "rx",

@@ -22,18 +22,22 @@ class Input:
         geometry: the convolution.
         block: input channels of a block of the copy; more than there are for the copy to be
             filled up with zeros.
+        rows: whether loops go on from the channels of one column to those of the next.
         lanes: elements the inner loops load at once.
         repeat: how many times each channel of the input counts, one after the other, as a channel
             of the geometry.
 
     Attributes:
-        data: the function's parameter. NHWC has width and channels as one axis, so that taps
-            that follow each other in a row are contiguous.
+        data: the function's parameter. In NHWC with ``rows`` width and channels are one axis, so
+            that taps that follow each other in a row are contiguous; without, the input may be
+            some of the channels of a larger array, where it lies.
         staged: the copy, of shape (n, channel block, plane x padded row,
             padded column x channel).
     """
 
-    def __init__(self, geometry: Geometry, block: int, *, lanes: int = 1, repeat: int = 1) -> None:
+    def __init__(
+        self, geometry: Geometry, block: int, *, rows: bool, lanes: int = 1, repeat: int = 1
+    ) -> None:
         g = geometry
         self.geometry = g
         self.block = block
@@ -41,15 +45,15 @@ class Input:
         self.repeat = repeat
         h, w = g.size
         self.channels = g.ic * g.groups // repeat
-        if g.layout == "NHWC":
-            shape: tuple[int, ...] = (g.batch, g.planes * h, w * self.channels)
-        else:
-            shape = physical_shape((g.batch, self.channels, g.planes * h, w), g.layout)
+        self.one_axis = rows and g.layout == "NHWC"
+        shape = physical_shape((g.batch, self.channels, g.planes * h, w), g.layout)
+        if self.one_axis:
+            shape = (g.batch, g.planes * h, w * self.channels)
         self.data = emit.buffer("data", shape)
-        rows, columns = g.staged_size
+        height, columns = g.staged_size
         self.blocks = math.ceil(g.ic * g.groups / block)
         self.staged = emit.buffer(
-            "staged", (g.batch, self.blocks, g.planes * rows, columns * block)
+            "staged", (g.batch, self.blocks, g.planes * height, columns * block)
         )
 
     def in_place(
@@ -144,8 +148,10 @@ class Input:
     def _place(self, n: Expr, c: Expr, y: Expr, x: Expr) -> list[Expr]:
         """Where an element of the tall image is, for a channel counted over all groups."""
         layout = self.geometry.layout
-        if layout == "NHWC":
+        if self.one_axis:
             return [n, y, x * self.channels + c]
+        if layout == "NHWC":
+            return [n, y, x, c]
         if layout == "NCHW":
             return [n, c, y, x]
         size = channel_block(layout)
