@@ -19,6 +19,7 @@ from chameleon_tvm.frontends import bucketed
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.frontends.network_options import OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.shapes import Buckets
+from chameleon_tvm.frontends.sources import TorchFrontend
 from chameleon_tvm.graph import deliver_buckets
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.padding import check_padding
@@ -115,7 +116,7 @@ def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
         "axes": [[0, 1, 0.0], [1, 1, 0.0]],
         "outputs": [[0, 1, 1]],
     }
-    assert manifest["latency"] == {**result, "folder": None} | manifest["latency"]
+    assert {**manifest["latency"], "folder": str(delivery.folder)} == result
     weights = {winner.task.key: winner.task.weight for winner in delivery.winners}
     counted = dict.fromkeys(weights, 0)
     for bucket in manifest["buckets"]:
@@ -237,13 +238,11 @@ def test_padding_by_a_number_that_an_input_cannot_hold(networks: Path):
         check_padding(source, 1)
 
 
-def test_padding_that_keeps_the_answers_is_said(networks: Path):
-    assert check_padding(_masked(networks, 4, 12, pad=0.0), 1) == [
-        "padding keeps the answers (length 8 padded to 12)"
-    ]
+def test_without_padding_there_is_nothing_to_check(networks: Path):
     assert check_padding(_masked(networks, 4, 12, pad=None), 1) == []
 
 
+@pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_nothing_delivered(
     networks: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -263,6 +262,57 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
     assert result is not None
     assert result["failure"].startswith("bucket length=12: the network is not delivered")
     assert not delivery.folder.exists()
+
+
+@pytest.mark.long
+def test_weights_that_got_lost_on_the_way_are_not_delivered(
+    networks: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source = _masked(networks, 4, 12, pad=None)
+    honest = deliver_buckets.share_weights
+
+    def lying(folder: Path, buckets: Any) -> int:
+        saved = honest(folder, buckets)
+        bytes_of = np.fromfile(folder / "weights.bin", np.uint8)
+        bytes_of[bytes_of.size // 2 :] = 0
+        bytes_of.tofile(folder / "weights.bin")
+        return saved
+
+    monkeypatch.setattr(deliver_buckets, "share_weights", lying)
+    result = source.deliver(_delivery(source, target, tmp_path / "network"))
+    assert result is not None
+    assert "is not what it was alone: its outputs are off by" in result["failure"]
+    assert not (tmp_path / "network").exists()
+
+
+def test_each_bucket_is_checked(networks: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[Any, Any]] = []
+
+    def checked(self: Any, target: str, threads: int, earlier: Any) -> dict[str, Any]:
+        assert (target, threads) == ("llvm", 2)
+        asked.append((self.shapes["ids"], earlier))
+        return {"summary": "it compiles", "loops": [len(asked)]}
+
+    monkeypatch.setattr(TorchFrontend, "check", checked)
+    found = _masked(networks, 4, 12, pad=0.0).check("llvm", 2, None)
+    assert found is not None
+    assert found["summary"] == (
+        "each bucket: it compiles; padding keeps the answers (length 8 padded to 12)"
+    )
+    asked.clear()
+    again = _masked(networks, 4, 12, pad=0.0).check("llvm", 2, json.loads(json.dumps(found)))
+    assert again == found
+    assert [shape for shape, _ in asked] == [(1, 4), (1, 12)]
+    assert [earlier["loops"] for _, earlier in asked] == [[1], [2]]
+
+    def refused(self: Any, *_: Any) -> None:
+        if self.shapes["ids"] == (1, 12):
+            raise ConfigError("it cannot be compiled", hint="Write it otherwise.")
+
+    monkeypatch.setattr(TorchFrontend, "check", refused)
+    with pytest.raises(ConfigError, match="bucket length=12: it cannot be compiled") as caught:
+        _masked(networks, 4, 12, pad=0.0).check("llvm", 2, None)
+    assert caught.value.hint == "Write it otherwise."
 
 
 class _NoTrials(Trials):

@@ -90,3 +90,36 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
         finished = _chameleon(command, tmp_path)
         assert finished.returncode == 2
         assert str(tmp_path) in finished.stderr
+
+
+@pytest.mark.long
+def test_a_network_in_buckets_is_run_compiled_and_timed(tmp_path: Path):
+    batch = {"buckets": [1, 3], "pad": 0, "name": "batch"}
+    shapes = {"image": [batch, 3, 16, 16]}
+    pipeline = {
+        "model": {"builtin": {"network": "resnet_small", "compare": False, "shapes": shapes}},
+        "target": "native",
+        "baselines": [],
+        "scheduler": {"name": "gradient", "window": 1},
+        "budget": {"measurements": 16, "batch_size": 1, "scope": "network"},
+        "output": str(tmp_path / "run"),
+    }
+    (tmp_path / "p.yaml").write_text(json.dumps(pipeline))
+    finished = _chameleon("run", tmp_path / "p.yaml", "--json")
+    assert finished.returncode == 0, finished.stderr
+    ran = json.loads(finished.stdout)["network"]
+    assert [one["name"] for one in ran["buckets"]] == ["batch=1", "batch=3"]
+    names = {one["name"] for one in json.loads(finished.stdout)["operators"]}
+    assert {one["name"] for one in ran["kernels"] if one["tuned"]} <= names
+    assert "<td>batch=3</td>" in (tmp_path / "run" / "report.html").read_text()
+    finished = _chameleon("compile", tmp_path / "run", "-o", tmp_path / "net", "--json")
+    assert finished.returncode == 0, finished.stderr
+    again = json.loads(finished.stdout)["network"]
+    assert again["layout"] == ran["layout"]
+    tuned = [{one["name"] for one in found["kernels"] if one["tuned"]} for found in (ran, again)]
+    assert tuned[0] == tuned[1]
+    words = ("--rounds", "2", "--rivals", "torch", "--json")
+    finished = _chameleon("bench-network", tmp_path / "run", *words)
+    assert finished.returncode == 0, finished.stderr
+    buckets = json.loads(finished.stdout)["buckets"]
+    assert [list(one["contenders"]) for one in buckets.values()] == [["network", "torch"]] * 2

@@ -75,6 +75,9 @@ def test_axes_of_the_same_extents_or_name_vary_together():
     assert len(dimensions_of({"a": (1, one), "b": (one,)})) == 1
     batch, length = attrs.evolve(one, name="batch"), attrs.evolve(one, name="length")
     assert len(buckets_of({"a": (batch, length), "b": (batch,)})) == 4
+    [both] = dimensions_of({"a": (3, one), "b": (length,)})
+    assert (both.name, [axis.input for axis in both.axes]) == ("length", ["b", "a"])
+    assert len(dimensions_of({"a": (batch, length), "b": (one,)})) == 3, "it may be either"
     assert [one.name for one in buckets_of({"a": (3, 4)})] == [""]
 
 

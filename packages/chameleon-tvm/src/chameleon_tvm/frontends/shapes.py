@@ -109,6 +109,12 @@ def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
             if isinstance(extent, Buckets):
                 axis = Axis(input=name, axis=place, pad=extent.pad)
                 found.setdefault(extent.name or extent.buckets, []).append((extent, axis))
+    for buckets in [key for key in found if isinstance(key, tuple)]:
+        # Without a name it is the dimension of these extents, where only one has a name.
+        named = [name for name, (first, *_) in found.items() if first[0].buckets == buckets]
+        if len(named) == 2:  # noqa: PLR2004 - itself and another one
+            [other] = [name for name in named if name != buckets]
+            found[other] += found.pop(buckets)
     return tuple(_dimension(together) for together in found.values())
 
 

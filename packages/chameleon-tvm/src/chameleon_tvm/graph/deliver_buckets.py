@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 import structlog
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
@@ -29,7 +30,7 @@ from chameleon_tvm.graph.package import (
 from chameleon_tvm.graph.padding import WAY_OUT, padding_problem
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
 from chameleon_tvm.graph.shared_weights import share_weights
-from chameleon_tvm.graph.verify import Run
+from chameleon_tvm.graph.verify import Run, compared
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.bucketed import BucketedFrontend
@@ -72,6 +73,7 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
         called[bucket.name] = {task.name: union[key] for key, task in tasks.items()}
     kernels: dict[str, Kernels] = {}
     results: dict[str, dict[str, Any]] = {}
+    answers: dict[str, tuple[Arrays, Arrays]] = {}
     with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
         whole = Path(scratch, "network")
         whole.mkdir()
@@ -86,13 +88,15 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
                     return {**result, "failure": failure, "kernels": []}
                 running = stack.enter_context(making.running(staged))
                 result["kernels"] = making.kernel_seconds(running, staged)
+                inputs = network.samples(np.random.default_rng(0))
+                answers[bucket.name] = inputs, running.outputs(inputs)
                 shutil.copytree(staged, whole / bucket.name)
             result["seconds"] = time.perf_counter() - begun
             kernels[bucket.name], results[bucket.name] = making.kernels, result
         manifest = _combined(frontend, whole)
-        problem = _padding_problem(frontend, whole, delivery.threads)
+        problem = _problem(frontend, whole, answers, delivery.threads)
         if problem is not None:
-            failure = f"the network is not delivered: {problem}. {WAY_OUT}"
+            failure = f"the network is not delivered: {problem}"
             return {**summed(frontend, results, called), "failure": failure}
         replace(whole, delivery.folder)
     seconds = time.perf_counter() - started
@@ -144,14 +148,31 @@ def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:
     return manifest
 
 
-def _padding_problem(frontend: BucketedFrontend, whole: Path, threads: int) -> str | None:
-    """What is wrong with the answers of the combined network for padded inputs, if anything."""
+def _problem(
+    frontend: BucketedFrontend,
+    whole: Path,
+    answers: Mapping[str, tuple[Arrays, Arrays]],
+    threads: int,
+) -> str | None:
+    """What is wrong with the answers of the network in all buckets, if anything.
 
-    def run_of(_: Probe, __: Arrays, ___: Arrays, opened: list[NetworkProcess]) -> Run:
-        opened.append(delivered_process("the compiled network", whole, threads=threads))
-        return opened[-1].outputs
+    Args:
+        frontend: the network.
+        whole: its folder.
+        answers: inputs of each bucket, and the outputs of the bucket when it was alone.
+        threads: that it computes with.
+    """
+    with delivered_process("the compiled network", whole, threads=threads) as process:
+        for bucket, (inputs, expected) in answers.items():
+            verdict = compared(process.outputs, [inputs], [expected])
+            if verdict.problem is not None:
+                return f"bucket {bucket} is not what it was alone: {verdict.problem}"
 
-    return padding_problem(frontend, threads, run_of)
+        def run_of(_: Probe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
+            return process.outputs
+
+        padding = padding_problem(frontend, threads, run_of)
+    return None if padding is None else f"{padding}. {WAY_OUT}"
 
 
 def _time(
