@@ -16,8 +16,11 @@ from chameleon_tvm.graph.serve import _timed, write_arrays
 class Scripted:
     """A process whose turns take what a script says, and then always the same."""
 
-    def __init__(self, name: str, *script: float, then: float) -> None:
+    def __init__(
+        self, name: str, *script: float, then: float, compiled_ahead: bool = False
+    ) -> None:
         self.name = name
+        self.compiled_ahead = compiled_ahead
         self.turns = 0
         self._script, self._then = list(script), then
 
@@ -60,6 +63,14 @@ def test_a_network_that_is_slow_at_first_is_not_given_up():
     # Some slow turns alike are a slow network's; nobody waits fifteen times for one.
     assert found == {"network": 0.01, "torch.compile": 0.013, "untuned": 4.0}
     assert (compiled.turns, untuned.turns) == (ROUNDS, FEW_ROUNDS)
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, FEW_ROUNDS)])
+def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds: float, turns: int):
+    untuned = Scripted("untuned", then=seconds, compiled_ahead=True)
+    found = _medians(Scripted("network", then=0.01, compiled_ahead=True), untuned)
+    assert found == {"network": 0.01, "untuned": seconds}
+    assert untuned.turns == turns
 
 
 def test_turns_that_are_far_apart_are_measured_again():

@@ -24,6 +24,10 @@ RETAKES = 3
 FEW_ROUNDS, HOPELESS = 3, 8.0
 """Networks this many times slower than the fastest have that few turns."""
 
+DISTURBED = 4.0
+"""No disturbance of the machine makes a turn this many times longer: where even that would leave a
+network hopeless that is compiled ahead, one turn is enough."""
+
 APART = 2.0
 """Turns of one network that differ by more than this factor are not of the same thing: something
 was compiled, loaded or swapped in during one of them."""
@@ -53,7 +57,7 @@ def turn_seconds(
         for done in range(rounds):
             for process in processes:
                 found = times[process.name]
-                if found is None or (done >= FEW_ROUNDS and _hopeless(found, times)):
+                if found is None or (done and _hopeless(process, found, times)):
                     continue
                 _add_turn(process, inputs, watch, times)
         for process in processes:
@@ -114,9 +118,11 @@ def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
     return seconds
 
 
-def _hopeless(found: Sequence[float], times: Rounds) -> bool:
+def _hopeless(process: NetworkProcess, found: Sequence[float], times: Rounds) -> bool:
     """Whether a network is so slow, in all of its turns alike, that more tell nothing new."""
     fastest = min(min(others) for others in times.values() if others)
+    if len(found) < FEW_ROUNDS:
+        return process.compiled_ahead and min(found) > DISTURBED * HOPELESS * fastest
     return max(found) <= APART * min(found) and min(found) > HOPELESS * fastest
 
 

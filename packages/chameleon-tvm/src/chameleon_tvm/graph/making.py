@@ -248,11 +248,9 @@ class Making:
         if not self._frontend.options.compare:
             return {}
         processes = [ours]
-        opened = [self._opened(name, self._rival) for name in self._frontend.rivals[1:]]
         if self.reference.name in self._frontend.rivals:
-            opened.insert(0, self.reference)
-        opened.append(self._opened(UNTUNED, self._untuned))
-        processes += [one for one in opened if one is not None]
+            processes.append(self.reference)
+        processes += self._others()
         seconds = median_seconds(processes, self._samples[0], threads=self._delivery.threads)
         for name in self._frontend.rivals:
             if name in seconds and not seconds[name]:
@@ -264,6 +262,35 @@ class Making:
             "rivals": rivals,
             "left_out": self.left_out,
         }
+
+    def _others(self) -> list[NetworkProcess]:
+        """What is timed beside the network and its reference.
+
+        They start side by side: each imports and compiles for many seconds, mostly on one core,
+        some of them only when they run first.
+        """
+        starting = [
+            self._stack.enter_context(
+                rival_process(
+                    self._frontend,
+                    name,
+                    threads=self._delivery.threads,
+                    warm_up=self._samples[0],
+                    wait=False,
+                )
+            )
+            for name in self._frontend.rivals[1:]
+        ]
+        untuned = self._opened(UNTUNED, self._untuned)
+        found = []
+        for process in starting:
+            try:
+                process.opened()
+            except ChameleonError as error:
+                self._not_run(process.name, error)
+            else:
+                found.append(process)
+        return found if untuned is None else [*found, untuned]
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
         """Where the time goes; nothing where that cannot be found out."""
@@ -288,11 +315,14 @@ class Making:
         try:
             process: NetworkProcess = self._stack.enter_context(make(name))
         except ChameleonError as error:
-            log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
-            if name in self._frontend.rivals:
-                self.left_out[name] = one_line(error)
+            self._not_run(name, error)
             return None
         return process
+
+    def _not_run(self, name: str, error: ChameleonError) -> None:
+        log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+        if name in self._frontend.rivals:
+            self.left_out[name] = one_line(error)
 
     def _rival(self, name: str) -> NetworkProcess:
         return rival_process(self._frontend, name, threads=self._delivery.threads)

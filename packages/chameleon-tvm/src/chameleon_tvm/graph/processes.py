@@ -36,10 +36,24 @@ class NetworkProcess:
         name: what it is called in messages.
         request: what to open; see ``serve``.
         threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it, or None.
+        wait: until it is open; otherwise ``opened`` has to be called before anything else.
+
+    Attributes:
+        compiled_ahead: whether its first run is like any other, with nothing left to compile.
     """
 
-    def __init__(self, name: str, request: dict[str, Any], *, threads: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        request: dict[str, Any],
+        *,
+        threads: int,
+        warm_up: Arrays | None = None,
+        wait: bool = True,
+    ) -> None:
         self.name = name
+        self.compiled_ahead = request["role"] == "delivered"
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
         self._log = Path(self._folder.name, "log").open("w+b")  # noqa: SIM115 - closed by close
         count = str(threads)
@@ -58,7 +72,22 @@ class NetworkProcess:
             start_new_session=True,
         )
         try:
-            self._ask({"do": "open", "threads": threads, **request}, _START_SECONDS)
+            given = {} if warm_up is None else {"inputs": self._written(warm_up)}
+            self._tell({"do": "open", "threads": threads, **request, **given})
+            if wait:
+                self.opened()
+        except BaseException:
+            self.close()
+            raise
+
+    def opened(self) -> None:
+        """Wait until it is open.
+
+        Raises:
+            ChameleonError: it cannot be opened, died or hung; it is closed then.
+        """
+        try:
+            self._answer(_START_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -69,9 +98,8 @@ class NetworkProcess:
         Raises:
             ChameleonError: it raised, died or hung.
         """
-        given, made = self._file("inputs"), self._file("outputs")
-        write_arrays(given, inputs)
-        request = {"do": "outputs", "inputs": str(given), "outputs": str(made)}
+        made = self._file("outputs")
+        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(made)}
         self._ask(request, _RUN_SECONDS)
         return read_arrays(made)
 
@@ -81,9 +109,7 @@ class NetworkProcess:
         Raises:
             ChameleonError: it raised, died or hung.
         """
-        given = self._file("inputs")
-        write_arrays(given, inputs)
-        request = {"do": "time", "inputs": str(given), "seconds": about}
+        request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
         times: list[float] = self._ask(request, _RUN_SECONDS)["seconds"]
         return times
 
@@ -93,9 +119,7 @@ class NetworkProcess:
         Raises:
             ChameleonError: it raised, died or hung.
         """
-        given = self._file("inputs")
-        write_arrays(given, inputs)
-        request = {"do": "profile", "inputs": str(given), "folder": folder}
+        request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
         kernels: list[dict[str, Any]] = self._ask(request, _RUN_SECONDS)["kernels"]
         return kernels
 
@@ -128,7 +152,16 @@ class NetworkProcess:
     def _file(self, name: str) -> Path:
         return Path(self._folder.name, f"{name}.npz")
 
+    def _written(self, inputs: Arrays) -> str:
+        file = self._file("inputs")
+        write_arrays(file, inputs)
+        return str(file)
+
     def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
+        self._tell(request)
+        return self._answer(limit)
+
+    def _tell(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         self._signal(signal.SIGCONT)
         try:
@@ -136,6 +169,8 @@ class NetworkProcess:
             self._process.stdin.flush()
         except (OSError, ValueError) as error:  # a closed pipe, or one that this side closed
             raise self._gone() from error
+
+    def _answer(self, limit: float) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._line(limit))
         if "error" in answer:
             raise ChameleonError(
@@ -188,16 +223,25 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
     return NetworkProcess(name, request, threads=threads)
 
 
-def rival_process(frontend: NetworkFrontend, name: str, *, threads: int) -> NetworkProcess:
+def rival_process(
+    frontend: NetworkFrontend,
+    name: str,
+    *,
+    threads: int,
+    warm_up: Arrays | None = None,
+    wait: bool = True,
+) -> NetworkProcess:
     """A process in which something else runs a network.
 
     Args:
         frontend: the network.
         name: one of ``frontend.rivals``.
         threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it, or None.
+        wait: until it is open; otherwise ``NetworkProcess.opened`` has to be called.
     """
     request = {"role": "rival", "name": name, **frontend_request(frontend)}
-    return NetworkProcess(name, request, threads=threads)
+    return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
 
 
 def frontend_request(frontend: NetworkFrontend) -> dict[str, Any]:

@@ -72,6 +72,11 @@ def main() -> None:
         try:
             if request["do"] == "open":
                 network = ROLES[request["role"]](request)
+                # What is compiled ahead does the same in its first run as in any other.
+                ran = request["role"] == "delivered"
+                if "inputs" in request:
+                    network(read_arrays(Path(request["inputs"])))
+                    ran = True
                 answer: dict[str, Any] = {}
             elif request["do"] == "profile":
                 answer = _profiled(request)
