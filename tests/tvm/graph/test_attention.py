@@ -14,7 +14,7 @@ import pytest
 from chameleon_core.stages import Winner
 from chameleon_tvm.frontends.torch_programs import torch_module
 from chameleon_tvm.graph.chains import chains_of
-from chameleon_tvm.graph.compile import compiled
+from chameleon_tvm.graph.compile import compiled, fused_functions
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.operators import left_over
@@ -201,6 +201,13 @@ def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
         want = network(*inputs).numpy()
     got = run(module, chains, target, inputs)
     assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target: str):
+    """The mask that the kernel adds is computed from the network's, which says what is seen."""
+    module = imported(Projected(fused), (states(), seen(1, 1, TOKENS, TOKENS)))
+    functions = fused_functions(module, chains_of(module), target)
+    assert [calls for _, calls in functions] == [1] * len(functions) != []
 
 
 def test_a_row_without_a_visible_key_is_zeros_as_in_torch(target: str):

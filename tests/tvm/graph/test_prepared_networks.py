@@ -51,6 +51,13 @@ def _constants(module: Any) -> list[np.ndarray]:
     return found
 
 
+def _with_a_part(constant: Any) -> Any:
+    """The second and third of the last axis are replaced by the third and fourth."""
+    part = relax.const(VALUES[..., 2:])
+    places = (relax.prim_value(place) for place in (1, 3, 1))
+    return relax.op.slice_scatter(constant, part, *places, axis=3)
+
+
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
@@ -61,6 +68,11 @@ def _constants(module: Any) -> list[np.ndarray]:
         (relax.op.permute_dims, VALUES.transpose()),
         (lambda c: relax.op.reshape(c, (4, 6)), VALUES.reshape(4, 6)),
         (lambda c: relax.op.astype(c, "int32"), VALUES.astype("int32")),
+        (lambda c: relax.op.mod(c, relax.const(5.0, "float32")), np.fmod(VALUES, 5)),
+        (lambda c: relax.op.sum(c, axis=[1, -1], keepdims=True), VALUES.sum((1, 3), keepdims=True)),
+        (relax.op.max, VALUES.max()),
+        (lambda c: relax.op.mean(c, axis=[0]), VALUES.mean(0)),
+        (_with_a_part, np.concatenate([VALUES[..., :1], VALUES[..., 2:], VALUES[..., 3:]], 3)),
     ],
 )
 def test_constants_are_computed(build: Any, expected: np.ndarray):
@@ -116,6 +128,35 @@ def test_reductions_are_computed_as_the_numbers_lie(keep: bool):
 
     module = without_moves(_module(build, (2, 5, 3, 4)))
     assert _operators(module) == (["mean", "reshape"] if keep else ["mean"])
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_resizes_are_computed_as_the_numbers_lie(layout: str):
+    there, back = ([0, 3, 1, 2], [0, 2, 3, 1]) if layout == "NCHW" else ([0, 2, 3, 1], [0, 3, 1, 2])
+
+    def build(emit: Any, x: Any) -> Any:
+        turned = emit(relax.op.permute_dims(x, there))
+        larger = emit(relax.op.image.resize2d(turned, (6, 8), layout=layout, method="cubic"))
+        return emit(relax.op.permute_dims(larger, back))
+
+    shape = (2, 3, 4, 5) if layout == "NCHW" else (2, 5, 3, 4)
+    network = _module(build, shape)
+    module = without_moves(network)
+    assert _operators(module) == ["image.resize2d"]
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    found = []
+    for one in (network, module):
+        built = relax.build(relax.get_pipeline("zero")(one), tvm.target.Target("llvm"))
+        found.append(relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy())
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+
+
+def test_what_resizes_and_pads_nothing_is_gone():
+    def build(emit: Any, x: Any) -> Any:
+        same = emit(relax.op.image.resize2d(x, (3, 4), method="linear"))
+        return emit(relax.op.nn.relu(emit(relax.op.nn.pad(same, [0] * 8))))
+
+    assert _operators(without_moves(_module(build, (1, 5, 3, 4)))) == ["nn.relu"]
 
 
 def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():

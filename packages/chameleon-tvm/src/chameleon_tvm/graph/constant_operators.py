@@ -31,6 +31,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "relax.bitwise_xor": np.bitwise_xor,
     "relax.floor_divide": np.floor_divide,
     "relax.floor_mod": np.mod,
+    "relax.mod": np.fmod,
 }
 UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.logical_not": np.logical_not,
@@ -113,6 +114,21 @@ def _strided_slice(call: Any, known: Known) -> Array | None:
     return value[tuple(parts)]
 
 
+def _slice_scatter(call: Any, known: Known) -> Array | None:
+    found = _all(call.args, known)
+    if found is None:
+        return None
+    data, part, *places = found
+    begin, end, step = (int(place) for place in places)
+    if step < 1:
+        return None
+    made = data.copy()
+    where = [slice(None)] * data.ndim
+    where[int(call.attrs.axis)] = slice(begin, end, step)
+    made[tuple(where)] = part
+    return made
+
+
 def _take(call: Any, known: Known) -> Array | None:
     found = _all(call.args[:2], known)
     if found is None or call.attrs.axis is None:
@@ -140,6 +156,18 @@ def _index_tensor(call: Any, known: Known) -> Array | None:
     return value
 
 
+def _reduction(reduce: Callable[..., Any]) -> Callable[[Any, Known], Array | None]:
+    def reduced(call: Any, known: Known) -> Array | None:
+        value = known(call.args[0])
+        if value is None:
+            return None
+        axes = call.attrs.axis
+        over = None if axes is None else tuple(int(axis) for axis in axes)
+        return np.asarray(reduce(value, axis=over, keepdims=bool(call.attrs.keepdims)))
+
+    return reduced
+
+
 def _cumsum(call: Any, known: Known) -> Array | None:
     value = known(call.args[0])
     if value is None or bool(call.attrs.exclusive) or call.attrs.axis is None:
@@ -154,8 +182,14 @@ _OTHERS: dict[str, Callable[[Any, Known], Array | None]] = {
     "relax.where": _where,
     "relax.concat": _concat,
     "relax.strided_slice": _strided_slice,
+    "relax.slice_scatter": _slice_scatter,
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,
     "relax.index_tensor": _index_tensor,
     "relax.cumsum": _cumsum,
+    "relax.sum": _reduction(np.sum),
+    "relax.mean": _reduction(np.mean),
+    "relax.max": _reduction(np.max),
+    "relax.min": _reduction(np.min),
+    "relax.prod": _reduction(np.prod),
 }

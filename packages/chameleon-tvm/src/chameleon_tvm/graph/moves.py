@@ -20,16 +20,17 @@ ELEMENTWISE = frozenset(
 )
 _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
 _REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min", "prod"))
-_PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split"})
+_RESIZE = "relax.image.resize2d"
+_PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 """Operators that permutations pass through without a move."""
 
 
 def without_moves(module: Any) -> Any:
     """The module with fewer permutations and reshapes.
 
-    Element-wise operators, concatenations, splits, reductions and most reshapes are computed before
-    the permutations of their inputs, so that two permutations which undo each other meet and
-    vanish; reshapes of reshapes become one.
+    Element-wise operators, concatenations, splits, reductions, resizes and most reshapes are
+    computed before the permutations of their inputs, so that two permutations which undo each other
+    meet and vanish; reshapes of reshapes become one, and resizes to the same size none.
 
     Args:
         module: an ``IRModule`` of Relax functions in normal form.
@@ -87,6 +88,10 @@ class _Mover(relax.PyExprMutator):
             made = self._concatenated(call)
         elif name in _REDUCTIONS:
             made = self._reduced(call)
+        elif name == _RESIZE:
+            made = self._resized(call)
+        elif name == "relax.nn.pad" and not any(int(width) for width in call.attrs.pad_width):
+            made = call.args[0]
         return made
 
     def _permute(self, source: Any, axes: tuple[int, ...]) -> Any:
@@ -173,6 +178,32 @@ class _Mover(relax.PyExprMutator):
             origin, axis=list(dropped), keepdims=keep
         )
         return self._permute(self.builder_.emit(made), axes if keep else order)
+
+    def _resized(self, call: Any) -> Any | None:
+        """A resize of unpermuted images in the layout that they have."""
+        source = call.args[0]
+        if shape_of(source) == shape_of(call):
+            return source  # every position falls on one of the source
+        known = self._permuted.get(source)
+        layout = str(call.attrs.layout)
+        if known is None or len(layout) != len(known[1]):
+            return None
+        origin, axes = known
+        before = "".join(layout[axes.index(place)] for place in range(len(layout)))
+        if before not in {"NCHW", "NHWC"}:
+            return None
+        names = ("method", "coordinate_transformation_mode", "rounding_method")
+        made = relax.op.image.resize2d(
+            origin,
+            call.args[1],
+            roi=[float(one) for one in call.attrs.roi],
+            layout=before,
+            cubic_alpha=float(call.attrs.cubic_alpha),
+            cubic_exclude=int(call.attrs.cubic_exclude),
+            extrapolation_value=float(call.attrs.extrapolation_value),
+            **{name: str(getattr(call.attrs, name)) for name in names},
+        )
+        return self._permute(self.builder_.emit(made), axes)
 
     def _elementwise(self, call: Any) -> Any | None:
         """The operator on unpermuted inputs, permuted; None where they differ."""
