@@ -20,8 +20,7 @@ class Durations:
     """Predicts the wall-clock of a measurement, so that a search can prefer the cheap ones.
 
     A search pays for seconds, not for measurements, and some configurations take many times as
-    long to build as others: those with large unrolled loops, above all. (Issue 3: configurations
-    too slow to build are penalised.)
+    long to build as others: those with large unrolled loops, above all.
 
     Args:
         features: shape (n, features).

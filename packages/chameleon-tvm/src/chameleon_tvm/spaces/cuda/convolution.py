@@ -1,4 +1,4 @@
-"""CUDA templates of convolutions: the paper's for conv2d (seed 001, Table 1), and depthwise."""
+"""CUDA templates of convolutions: the paper's for conv2d (CHAMELEON, Table 1), and depthwise."""
 
 from __future__ import annotations
 

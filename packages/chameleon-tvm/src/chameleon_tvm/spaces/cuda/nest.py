@@ -21,7 +21,7 @@ ALIGNMENT = 64
 """Bytes at a multiple of which TVM's CUDA code puts every array."""
 
 BLOCK, VIRTUAL, THREAD, INNER = range(4)
-"""Parts of an output axis, outermost first, as in the paper's template (seed 001, Table 1)."""
+"""Parts of an output axis, outermost first, as in the paper's template (CHAMELEON, Table 1)."""
 
 
 @attrs.frozen(kw_only=True)

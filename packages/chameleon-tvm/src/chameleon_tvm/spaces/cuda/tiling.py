@@ -49,7 +49,7 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
 
 
 def _knobs(nest: Nest) -> list[Knob]:
-    """The paper's knobs by name (seed 001, Table 1), then the width of loads."""
+    """The paper's knobs by name (CHAMELEON, Table 1), then the width of loads."""
     knobs: list[Knob] = [
         Factorization(name=axis.knob, extent=axis.extent, parts=_TILE_PARTS)
         for axis in nest.outputs
