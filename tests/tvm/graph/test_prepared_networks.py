@@ -159,6 +159,17 @@ def test_what_resizes_and_pads_nothing_is_gone():
     assert _operators(without_moves(_module(build, (1, 5, 3, 4)))) == ["nn.relu"]
 
 
+def test_a_crop_of_the_same_size_stays():
+    def build(emit: Any, x: Any) -> Any:
+        options = {
+            "roi": (0.2, 0.2, 0.7, 0.7),
+            "coordinate_transformation_mode": "tf_crop_and_resize",
+        }
+        return emit(relax.op.image.resize2d(x, (3, 4), **options))
+
+    assert _operators(without_moves(_module(build, (1, 5, 3, 4)))) == ["image.resize2d"]
+
+
 def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
     def build(emit: Any, x: Any) -> Any:
         heads = emit(relax.op.permute_dims(x, [0, 2, 1, 3]))

@@ -27,7 +27,7 @@ from chameleon_tvm.frontends.words import WAY_OUT, first_line
 
 _RUNS, _SLOW_SECONDS = 3, 0.5
 """Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
-that takes longer is timed once: what is disturbed for so long is not its largest kernel alone."""
+that takes longer is timed once: a disturbance is short beside it."""
 
 
 def main() -> None:

@@ -189,9 +189,10 @@ class Making:
             process = self._process("the compiled network", folder)
         except ChameleonError as error:
             return Verdict(max_relative_error=None, problem=str(error))
+        self._stack.enter_context(process)
         verdict = compared(process.outputs, self._samples, self._expected)
         if verdict.problem is None:
-            self._verified[folder] = self._stack.enter_context(process)
+            self._verified[folder] = process
         else:
             process.close()
         return verdict

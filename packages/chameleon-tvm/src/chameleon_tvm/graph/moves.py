@@ -21,6 +21,9 @@ ELEMENTWISE = frozenset(
 _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
 _REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min", "prod"))
 _RESIZE = "relax.image.resize2d"
+_EXACT = frozenset({"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"})
+"""Ways to scale positions by which those of a resize to the same size fall on the source's."""
+
 _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 """Operators that permutations pass through without a move."""
 
@@ -182,8 +185,11 @@ class _Mover(relax.PyExprMutator):
     def _resized(self, call: Any) -> Any | None:
         """A resize of unpermuted images in the layout that they have."""
         source = call.args[0]
-        if shape_of(source) == shape_of(call):
-            return source  # every position falls on one of the source
+        if (
+            shape_of(source) == shape_of(call)
+            and str(call.attrs.coordinate_transformation_mode) in _EXACT
+        ):
+            return source
         known = self._permuted.get(source)
         layout = str(call.attrs.layout)
         if known is None or len(layout) != len(known[1]):
