@@ -12,6 +12,7 @@ from chameleon_tvm.frontends.sources import TorchFrontend
 from chameleon_tvm.graph import checking
 from chameleon_tvm.graph.checking import tried
 from chameleon_tvm.graph.examine import examined
+from chameleon_tvm.graph.verify import TOLERANCE
 
 NETS = """
     import torch
@@ -39,6 +40,21 @@ NETS = """
 
     def branch():
         return Branch(), torch.ones(3)
+
+    class Chaos(nn.Module):
+        # Each turn of the logistic map doubles an error.
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(256, 64)
+
+        def forward(self, x):
+            x = torch.sigmoid(self.first(x))
+            for _ in range(16):
+                x = 3.99 * x * (1 - x)
+            return x
+
+    def chaos():
+        return Chaos(), torch.ones(32, 256)
 
     def infinite():
         network = nn.Linear(4, 4)
@@ -76,6 +92,12 @@ def test_control_flow_names_its_line(frontend):
 def test_numbers_that_are_not_finite_are_said(frontend, target: str):
     with pytest.raises(ConfigError, match="torch computes numbers that are not finite"):
         examined(frontend("infinite"), ["NHWC"], target, 2)
+
+
+def test_a_network_that_makes_much_of_roundings_is_not_refused(frontend, target: str):
+    found = examined(frontend("chaos"), ["NHWC"], target, 2)
+    assert found["max_relative_error"] > TOLERANCE
+    assert "torch in float32 are off by" in found["conditioning"]
 
 
 def test_a_crash_is_a_sentence_or_the_other_layout(frontend, monkeypatch):

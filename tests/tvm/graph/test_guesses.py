@@ -12,9 +12,9 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.delivery import guessed, guesses_of
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
+from chameleon_tvm.graph.baselines import one_line
 from chameleon_tvm.graph.guesses import TURNS, mended
 from chameleon_tvm.graph.kernels import Kernels
-from chameleon_tvm.graph.making import one_line
 from chameleon_tvm.graph.verify import Verdict
 from hypothesis import given
 from hypothesis import strategies as st

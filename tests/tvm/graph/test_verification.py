@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
-from chameleon_tvm.graph.verify import compared, guilty
+from chameleon_tvm.graph.verify import (
+    ILL_CONDITIONED,
+    TOLERANCE,
+    Conditioning,
+    Expected,
+    compared,
+    guilty,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +43,58 @@ def test_wrong_networks_are_noticed():
         verdict = compared(run, [SAMPLE], [SAMPLE])
         assert verdict.problem is not None
         assert words in verdict.problem
+
+
+class _Exact:
+    """Answers in float64 that are off by so much; counts how often it was asked."""
+
+    def __init__(self, off: float | None) -> None:
+        self.off = off
+        self.asked = 0
+
+    def __call__(self) -> Sequence[Arrays] | None:
+        self.asked += 1
+        return None if self.off is None else [[SAMPLE[0].astype(np.float64) + self.off]]
+
+
+def _off(by: float):
+    """A network whose outputs are off by a part of the largest one, 4."""
+    return lambda x: [x[0] + np.float32(4 * by)]
+
+
+def test_exact_answers_are_asked_for_where_they_matter_and_once():
+    exact = _Exact(4 * 0.01)
+    expected = Expected([SAMPLE], [SAMPLE], exact)
+    assert expected.verdict(_off(0.0)).problem is None
+    assert expected.verdict(_off(0.3)).problem is not None
+    assert (exact.asked, expected.tolerance) == (0, TOLERANCE)
+    for _ in range(2):
+        assert expected.verdict(_off(0.015)).problem is None
+        assert expected.verdict(_off(0.05)).problem is not None
+    assert exact.asked == 1
+    assert expected.tolerance == pytest.approx(0.02, rel=0.05)
+
+
+@pytest.mark.parametrize(("off", "tolerance"), [(0.0, TOLERANCE), (4.0, ILL_CONDITIONED)])
+def test_rounding_excuses_neither_nothing_nor_everything(off: float, tolerance: float):
+    expected = Expected([SAMPLE], [SAMPLE], _Exact(off))
+    problem = expected.verdict(_off(0.09)).problem
+    assert expected.tolerance == tolerance
+    assert (problem is None) == (tolerance > TOLERANCE)
+    assert expected.verdict(_off(0.11)).problem is not None
+
+
+@pytest.mark.parametrize("off", [None, float("nan"), float("inf")])
+def test_without_exact_answers_nothing_is_excused(off: float | None):
+    expected = Expected([SAMPLE], [SAMPLE], _Exact(off))
+    assert expected.verdict(_off(0.01)).problem is not None
+    assert expected.tolerance == TOLERANCE
+
+
+def test_the_sentence_says_how_far_and_what_is_allowed():
+    said = Conditioning(own_error=0.02).sentence("torch")
+    assert "torch in float32 are off by 2.0e-02" in said
+    assert "4e-02 is allowed" in said
 
 
 @given(st.integers(1, 20), st.data())

@@ -91,6 +91,11 @@ class NetworkFrontend(Frontend):
         """What else can run the network here; the first one is the reference."""
 
     @property
+    def exact(self) -> str | None:
+        """What ``rival`` can run the network with in float64, where something can."""
+        return None
+
+    @property
     @abstractmethod
     def left_out(self) -> Mapping[str, str]:
         """What else could run the network, were it installed: what is missing, by name."""
@@ -100,7 +105,7 @@ class NetworkFrontend(Frontend):
         """The network run by something else.
 
         Args:
-            name: one of ``rivals``.
+            name: one of ``rivals``, or ``exact``.
             threads: it computes with.
         """
 

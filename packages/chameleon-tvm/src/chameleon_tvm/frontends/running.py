@@ -20,6 +20,9 @@ TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO = "torch", "torch.compile", "onnxrun
 TORCH_FLOAT32 = "torch float32"
 """Torch, with a network of half precision in float32."""
 
+TORCH_FLOAT64 = "torch float64"
+"""Torch, with a network of float32 in float64."""
+
 _NEEDS = {
     ONNXRUNTIME: ("onnxruntime", "onnxscript"),
     OPENVINO: ("openvino",),

@@ -12,16 +12,17 @@ import structlog
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.frontends.half_precision import half_type, in_float32, rounded
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.networks import NetworkFrontend
 from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
+from chameleon_tvm.frontends.precision import half_type, in_float32, in_float64, rounded
 from chameleon_tvm.frontends.running import (
     ONNXRUNTIME,
     OPENVINO,
     TORCH,
     TORCH_COMPILE,
     TORCH_FLOAT32,
+    TORCH_FLOAT64,
     Network,
     installed,
     left_out,
@@ -92,6 +93,10 @@ class ProgramFrontend(NetworkFrontend):
         return others if self.half is None else (TORCH_FLOAT32, *others)
 
     @property
+    def exact(self) -> str | None:
+        return TORCH_FLOAT64
+
+    @property
     def left_out(self) -> Mapping[str, str]:
         return left_out(*_OF_TORCH)
 
@@ -100,7 +105,11 @@ class ProgramFrontend(NetworkFrontend):
             return onnx_session(onnx_bytes(self.float_program), threads=threads)
         if name == OPENVINO:
             return openvino_network(self.float_program, threads=threads)
-        program = self.float_program if name == TORCH_FLOAT32 else self.program
+        program = self.program
+        if name == TORCH_FLOAT32:
+            program = self.float_program
+        elif name == TORCH_FLOAT64:
+            program = in_float64(self.float_program)
         return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
 
 

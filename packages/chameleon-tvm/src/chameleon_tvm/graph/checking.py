@@ -113,9 +113,11 @@ def _summary(found: dict[str, Any]) -> str:
         if error is None
         else f"it compiles, and agrees with {found['reference']} (error {error:.0e})"
     )
+    conditioning = found.get("conditioning")
     return "; ".join(
         [
             f"{agrees} in {found['layout']}",
+            *([conditioning] if conditioning else []),
             *(f"not in {layout}: {problem}" for layout, problem in found["refused"].items()),
         ]
     )

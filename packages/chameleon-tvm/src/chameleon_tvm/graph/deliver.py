@@ -19,7 +19,7 @@ from chameleon_tvm.graph.package import (
     read_manifest,
     write_manifest,
 )
-from chameleon_tvm.graph.verify import SAMPLES, TOLERANCE
+from chameleon_tvm.graph.verify import SAMPLES
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
@@ -83,7 +83,7 @@ def verified(made: Making, frontend: NetworkFrontend) -> tuple[Path | None, dict
         "untuned_seconds": None,
         "rivals": {},
         "max_relative_error": verdict.max_relative_error,
-        "reference": made.reference.name,
+        "reference": made.baselines.reference.name,
         "layout": frontend.choice.to_json(),
         "unmeasured": made.unmeasured(),
         "failure": None,
@@ -91,11 +91,15 @@ def verified(made: Making, frontend: NetworkFrontend) -> tuple[Path | None, dict
     if staged is None or verdict.problem is not None:
         return None, {**result, "failure": made.accuse(verdict)}
     verification: dict[str, Any] = {
-        "reference": made.reference.name,
+        "reference": made.baselines.reference.name,
         "samples": SAMPLES,
-        "tolerance": TOLERANCE,
+        "tolerance": made.expected.tolerance,
         "max_relative_error": verdict.max_relative_error,
     }
+    if made.expected.conditioning is not None:
+        why = made.expected.conditioning.sentence(made.baselines.reference.name)
+        verification["conditioning"] = result["conditioning"] = why
+        log.warning("rounding_is_large", why=why)
     if frontend.half is not None:
         own = made.in_own_precision(staged, frontend.half)
         verification["own_precision"] = result["own_precision"] = own

@@ -15,15 +15,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
+import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.frontends.words import WAY_OUT, first_line
+from chameleon_tvm.graph.verify import Expected
+
+log = structlog.get_logger()
 
 _RUNS, _SLOW_SECONDS = 3, 0.5
 """Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
@@ -64,18 +69,18 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
         threads: that the framework computes with.
 
     Returns:
-        ``layout``, ``max_relative_error``, ``reference``, ``refused``, which says what is wrong
-        with the layouts before it, and ``loops``, the functions that are worth tuning although
-        they are no products (``loop_tasks.costly_functions``). Without a reference, or on another
-        CPU, there is no error.
+        ``layout``, ``max_relative_error``, ``reference``; ``refused``, which says what is wrong
+        with the layouts before it; ``loops``, the functions that are worth tuning although they
+        are no products (``loop_tasks.costly_functions``); and ``conditioning``, a sentence where
+        the framework's own rounding makes a larger error right than usual. Without a reference, or
+        on another CPU, there is no error.
 
     Raises:
         ConfigError: there is no such layout; says what is wrong.
     """
-    verify = importlib.import_module("chameleon_tvm.graph.verify")
     inputs = frontend.samples(np.random.default_rng(0))
     reference = _reference(frontend, inputs, threads)
-    name, expected = reference.name, reference.outputs
+    name = reference.name
     refused: dict[str, str] = {}
     for layout in layouts:
         try:
@@ -83,14 +88,16 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
         except _LayoutFailedError as error:
             refused[layout] = str(error)
             continue
-        if network is None or expected is None:
+        if network is None or reference.expected is None:
             return {"layout": layout, "reference": None, "refused": refused, "loops": []}
-        verdict = verify.agreement(network.outputs, expected)
+        verdict = reference.expected.verdict(partial(_given, network.outputs))
         if verdict.problem is None:
+            conditioning = reference.expected.conditioning
             return {
                 "layout": layout,
                 "max_relative_error": verdict.max_relative_error,
                 "reference": name,
+                "conditioning": conditioning and conditioning.sentence(name),
                 "refused": refused,
                 "loops": _costly(network, reference.seconds),
             }
@@ -182,7 +189,7 @@ class _Reference:
     """The framework's answers, None where it is not installed, and how long they took."""
 
     name: str
-    outputs: Arrays | None = None
+    expected: Expected | None = None
     seconds: float = math.inf
 
 
@@ -208,7 +215,24 @@ def _reference(frontend: Any, inputs: Arrays, threads: int) -> _Reference:
             "them",
             hint="Look for NaN among the weights, or for inputs that the network divides by.",
         )
-    return _Reference(name=name, outputs=expected, seconds=seconds)
+    exact = partial(_exact, frontend, inputs, threads)
+    return _Reference(name=name, expected=Expected([inputs], [expected], exact), seconds=seconds)
+
+
+def _exact(frontend: Any, inputs: Arrays, threads: int) -> list[Arrays] | None:
+    """The framework's answers in float64; None where it has none."""
+    if frontend.exact is None:
+        return None
+    try:
+        return [frontend.rival(frontend.exact, threads)(inputs)]
+    except Exception as error:  # noqa: BLE001 - of torch's own, and only a better reason is lost
+        log.warning("network_not_run", by=frontend.exact, problem=first_line(error))
+        return None
+
+
+def _given(outputs: Arrays, _: Arrays) -> Arrays:
+    """What a network gave that has run already."""
+    return outputs
 
 
 if __name__ == "__main__":

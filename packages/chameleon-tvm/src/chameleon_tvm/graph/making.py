@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,16 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Delivery
 
-from chameleon_tvm.frontends.half_precision import ROUNDING
+from chameleon_tvm.frontends.precision import ROUNDING
 from chameleon_tvm.frontends.running import TORCH
-from chameleon_tvm.graph.compile import compiled, untuned
+from chameleon_tvm.graph.baselines import Baselines, one_line
+from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST
 from chameleon_tvm.graph.in_place import Trial, choices, fastest, seconds_in_place
 from chameleon_tvm.graph.kernels import Kernels
-from chameleon_tvm.graph.latency import median_seconds
 from chameleon_tvm.graph.package import manifest_of, write_package
-from chameleon_tvm.graph.prepare import prepared
-from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, rival_process
-from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Verdict, compared, guilty
+from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
+from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Expected, Verdict, compared, guilty
 from chameleon_tvm.graph.warnings_once import warnings_once
 
 if TYPE_CHECKING:
@@ -33,24 +33,6 @@ log = structlog.get_logger()
 _UNBLAMED = (
     "it fails without any tuned kernel too, as where a model has other weights each time it is made"
 )
-
-UNTUNED = "untuned"
-"""Name of the network as TVM compiles it without a tuner."""
-
-
-_LONGEST = 200
-"""Letters of a library's own words that a sentence may hold."""
-
-
-def one_line(error: Exception) -> str:
-    """What went wrong in one line: the first that says something, cut where it goes on for long.
-
-    Of a process that died the last words are what it died of.
-    """
-    words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
-    lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}..."
 
 
 class Making:
@@ -64,8 +46,8 @@ class Making:
     Attributes:
         kernels: what it is compiled with.
         replaced: why a guess was not used, by ``Task.key``.
-        left_out: why something that may run the network was not timed, by name.
-        reference: what has the right answers.
+        baselines: what else runs the network, the reference among it.
+        expected: the reference's answers.
     """
 
     def __init__(
@@ -84,15 +66,17 @@ class Making:
         rng = np.random.default_rng(0)
         self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
         self.replaced: dict[str, str] = {}
-        self.left_out = dict(frontend.left_out) if frontend.options.compare else {}
-        self.reference = self._reference()
-        self._expected = [self.reference.outputs(inputs) for inputs in self._samples]
-        if not all(np.isfinite(array).all() for arrays in self._expected for array in arrays):
+        self.baselines = Baselines(frontend, delivery, self._scratch, stack)
+        reference = self.baselines.reference
+        answers = [reference.outputs(inputs) for inputs in self._samples]
+        if not all(np.isfinite(array).all() for arrays in answers for array in arrays):
             raise ChameleonError(
-                f"{self.reference.name} computes numbers that are not finite, so that nothing "
+                f"{reference.name} computes numbers that are not finite, so that nothing "
                 "can be checked against them",
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
+        exact = partial(self.baselines.exact, self._samples)
+        self.expected = Expected(self._samples, answers, exact)
 
     def manifest(self) -> dict[str, Any]:
         """What goes into the folder's manifest."""
@@ -190,7 +174,7 @@ class Making:
         except ChameleonError as error:
             return Verdict(max_relative_error=None, problem=str(error))
         self._stack.enter_context(process)
-        verdict = compared(process.outputs, self._samples, self._expected)
+        verdict = self.expected.verdict(process.outputs)
         if verdict.problem is None:
             self._verified[folder] = process
         else:
@@ -208,7 +192,7 @@ class Making:
             ``dtype``, ``reference``, ``tolerance``, ``max_relative_error`` and ``problem``, the
             latter two null where there is none; without a reference the ``dtype`` alone.
         """
-        found = self._opened(TORCH, self._rival)
+        found = self.baselines.opened(TORCH)
         if found is None:
             return {"dtype": kind}
         tolerance = ROUNDINGS * ROUNDING[kind]
@@ -245,53 +229,8 @@ class Making:
         return self._verified.pop(folder, None) or self._process("network", folder)
 
     def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
-        """Seconds of the network, of itself untuned, and of its rivals, in turns."""
-        if not self._frontend.options.compare:
-            return {}
-        processes = [ours]
-        if self.reference.name in self._frontend.rivals:
-            processes.append(self.reference)
-        processes += self._others()
-        seconds = median_seconds(processes, self._samples[0], threads=self._delivery.threads)
-        for name in self._frontend.rivals:
-            if name in seconds and not seconds[name]:
-                self.left_out[name] = "it failed while it was timed"
-        rivals = {name: seconds[name] for name in self._frontend.rivals if seconds.get(name)}
-        return {
-            "latency_seconds": seconds[ours.name],
-            "untuned_seconds": seconds.get(UNTUNED),
-            "rivals": rivals,
-            "left_out": self.left_out,
-        }
-
-    def _others(self) -> list[NetworkProcess]:
-        """What is timed beside the network and its reference.
-
-        They start side by side: each imports and compiles for many seconds, mostly on one core,
-        some of them only when they run first.
-        """
-        starting = [
-            self._stack.enter_context(
-                rival_process(
-                    self._frontend,
-                    name,
-                    threads=self._delivery.threads,
-                    warm_up=self._samples[0],
-                    wait=False,
-                )
-            )
-            for name in self._frontend.rivals[1:]
-        ]
-        untuned = self._opened(UNTUNED, self._untuned)
-        found = []
-        for process in starting:
-            try:
-                process.opened()
-            except ChameleonError as error:
-                self._not_run(process.name, error)
-            else:
-                found.append(process)
-        return found if untuned is None else [*found, untuned]
+        """Seconds of the network and of its baselines; see ``Baselines.latencies``."""
+        return self.baselines.latencies(ours, self._samples[0])
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
         """Where the time goes; nothing where that cannot be found out."""
@@ -300,41 +239,6 @@ class Making:
         except ChameleonError as error:
             log.warning("network_not_profiled", problem=str(error), hint=error.hint)
             return []
-
-    def _reference(self) -> NetworkProcess:
-        """What has the right answers: the first rival, or TVM untuned where there is none."""
-        name = self._frontend.rivals[0]
-        found = self._opened(name, self._rival) or self._opened(UNTUNED, self._untuned)
-        if found is None:
-            raise ChameleonError(
-                f"neither {name} nor TVM without tuning can run the network",
-                hint="The log says why; without a reference nothing is delivered.",
-            )
-        return found
-
-    def _opened(self, name: str, make: Any) -> NetworkProcess | None:
-        try:
-            process: NetworkProcess = self._stack.enter_context(make(name))
-        except ChameleonError as error:
-            self._not_run(name, error)
-            return None
-        return process
-
-    def _not_run(self, name: str, error: ChameleonError) -> None:
-        log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
-        if name in self._frontend.rivals:
-            self.left_out[name] = one_line(error)
-
-    def _rival(self, name: str) -> NetworkProcess:
-        return rival_process(self._frontend, name, threads=self._delivery.threads)
-
-    def _untuned(self, name: str) -> NetworkProcess:
-        folder = self._scratch / name
-        plain = prepared(self._frontend.imported, "NCHW")
-        with warnings_once():
-            executable = untuned(plain, self._delivery.target)
-        write_package(folder, executable, self.manifest())
-        return self._process(name, folder)
 
     def _process(self, name: str, folder: Path) -> NetworkProcess:
         return delivered_process(name, folder, threads=self._delivery.threads)

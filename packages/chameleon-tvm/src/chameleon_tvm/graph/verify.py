@@ -15,6 +15,13 @@ TOLERANCE = 1e-3
 """Largest accepted |difference| over the largest |expected|, in float32: a hundred times what
 rounding makes of the networks here, a hundredth of what a wrong kernel does."""
 
+ILL_CONDITIONED = 1e-1
+"""The same where the framework's own rounding is larger than ``TOLERANCE``, at most: above it
+nothing can be told from a wrong kernel."""
+
+_ROUNDINGS_APART = 2.0
+"""Two right answers may be on either side of the exact one, each off by its own rounding."""
+
 ROUNDINGS = 16
 """A framework's own answers in half precision may be off by so many roundings of one number:
 several times what networks of fifty layers were seen to lose there."""
@@ -36,6 +43,12 @@ class Verdict:
 
     max_relative_error: float | None
     problem: str | None = None
+
+    @property
+    def may_be_rounding(self) -> bool:
+        """Whether a network that fails could do so for the framework's own rounding."""
+        error = self.max_relative_error
+        return self.problem is not None and error is not None and error <= ILL_CONDITIONED
 
 
 def compared(
@@ -64,6 +77,95 @@ def compared(
             return found
         worst = max(worst, found.max_relative_error)
     return Verdict(max_relative_error=worst)
+
+
+@attrs.frozen(kw_only=True)
+class Conditioning:
+    """How far a framework's own answers in float32 are from those in float64.
+
+    Some networks make much of a rounding: an attention whose scores are in the hundreds takes the
+    largest one alone, which may be another one after it. (Higham, Accuracy and Stability of
+    Numerical Algorithms, section 1.6: the error of a backward stable method is the problem's
+    condition number times the rounding.)
+
+    Attributes:
+        own_error: the largest |difference| over the largest |exact| of all samples.
+    """
+
+    own_error: float
+
+    @classmethod
+    def of(cls, answers: Sequence[Arrays], exact: Sequence[Arrays]) -> Conditioning:
+        """Compare a framework's answers with its exact ones.
+
+        Args:
+            answers: in float32, for each sample.
+            exact: in float64, for the same samples.
+        """
+        pairs = [
+            pair
+            for ours, theirs in zip(answers, exact, strict=True)
+            for pair in zip(ours, theirs, strict=True)
+        ]
+        return cls(own_error=max((_error(one, other) for one, other in pairs), default=0.0))
+
+    @property
+    def tolerance(self) -> float:
+        """What ``compared`` is to accept; never less than ``TOLERANCE``.
+
+        A reference whose error is not a number gives no reason to accept more.
+        """
+        apart = _ROUNDINGS_APART * self.own_error
+        return max(TOLERANCE, min(apart, ILL_CONDITIONED)) if np.isfinite(apart) else TOLERANCE
+
+    def sentence(self, reference: str) -> str:
+        """What there is to say where more than ``TOLERANCE`` is accepted."""
+        return (
+            f"the network makes much of roundings: the answers of {reference} in float32 are off "
+            f"by {self.own_error:.1e} of the largest one in float64, so that "
+            f"{self.tolerance:.0e} is allowed here"
+        )
+
+
+class Expected:
+    """A framework's answers, and how far from them a network's may be.
+
+    Args:
+        samples: inputs.
+        answers: the framework's in float32, for each sample.
+        exact: the same in float64, asked for where it matters; None where nothing can.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Arrays],
+        answers: Sequence[Arrays],
+        exact: Callable[[], Sequence[Arrays] | None],
+    ) -> None:
+        self._samples = samples
+        self._answers = answers
+        self._exact = exact
+        self.conditioning: Conditioning | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """What is accepted, as far as it is known by now."""
+        return TOLERANCE if self.conditioning is None else self.conditioning.tolerance
+
+    def verdict(self, run: Run) -> Verdict:
+        """Compare a network's outputs; where they are off by little, with regard to rounding.
+
+        Args:
+            run: the network; what it raises is a verdict too.
+        """
+        found = compared(run, self._samples, self._answers, tolerance=self.tolerance)
+        if not found.may_be_rounding or self.conditioning is not None:
+            return found
+        exact = self._exact()
+        if exact is None:
+            return found
+        self.conditioning = Conditioning.of(self._answers, exact)
+        return compared(run, self._samples, self._answers, tolerance=self.tolerance)
 
 
 def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> Verdict:

@@ -1,4 +1,4 @@
-"""Networks in half precision are compiled in float32, and compared with the framework in both."""
+"""Networks in half precision are compiled in float32, those in float32 compared with float64."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.frontends.half_precision import ROUNDING, half_type
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_tvm.frontends.precision import ROUNDING, half_type
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
 from chameleon_tvm.graph.verify import ROUNDINGS
 
@@ -74,6 +74,18 @@ def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind:
     answers = [frontend.rival(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
     assert [one.dtype for one in answers] == [np.float32, np.float32]
     assert 0 < _error(*answers) <= ROUNDINGS * ROUNDING[kind]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_exact_answers_are_in_float64(file: Path, kind: str):
+    frontend = _torch(f"{file}:{kind}")
+    assert frontend.exact is not None
+    inputs = frontend.samples(np.random.default_rng(0))
+    [exact] = frontend.rival(frontend.exact, 1)(inputs)
+    [wanted] = frontend.rival(frontend.rivals[0], 1)(inputs)
+    assert (exact.dtype, wanted.dtype) == (np.float64, np.float32)
+    assert 0 < _error(wanted, exact) < 1e-5
+    assert all(one.dtype == torch.float32 for one in frontend.float_program.parameters())
 
 
 def test_samples_are_the_same_numbers_in_both_precisions(file: Path):

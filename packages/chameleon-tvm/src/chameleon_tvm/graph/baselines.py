@@ -1,0 +1,191 @@
+"""What else runs a network that is delivered: its reference, its rivals, itself untuned."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Arrays, Delivery
+
+from chameleon_tvm.graph.blame import no_kernels
+from chameleon_tvm.graph.compile import untuned
+from chameleon_tvm.graph.latency import median_seconds
+from chameleon_tvm.graph.package import manifest_of, write_package
+from chameleon_tvm.graph.prepare import prepared
+from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, rival_process
+from chameleon_tvm.graph.warnings_once import warnings_once
+
+if TYPE_CHECKING:
+    from chameleon_tvm.frontends.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+UNTUNED = "untuned"
+"""Name of the network as TVM compiles it without a tuner."""
+
+_LONGEST = 200
+"""Letters of a library's own words that a sentence may hold."""
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong in one line: the first that says something, cut where it goes on for long.
+
+    Of a process that died the last words are what it died of.
+    """
+    words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
+    lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
+    told = lines[0] if lines else type(error).__name__
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}..."
+
+
+class Baselines:
+    """What else runs a network, each in a process of its own.
+
+    Args:
+        frontend: the network.
+        delivery: says the target, and the threads that all compute with.
+        scratch: where the untuned network is compiled to.
+        stack: the processes end with it.
+
+    Attributes:
+        left_out: why something that may run the network was not timed, by name.
+        reference: what has the right answers: the first rival, or TVM untuned where there is none.
+
+    Raises:
+        ChameleonError: there is no reference.
+    """
+
+    def __init__(
+        self,
+        frontend: NetworkFrontend,
+        delivery: Delivery,
+        scratch: Path,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._frontend = frontend
+        self._delivery = delivery
+        self._folder = scratch / UNTUNED
+        self._stack = stack
+        self.left_out = dict(frontend.left_out) if frontend.options.compare else {}
+        name = frontend.rivals[0]
+        found = self.opened(name) or self._untuned()
+        if found is None:
+            raise ChameleonError(
+                f"neither {name} nor TVM without tuning can run the network",
+                hint="The log says why; without a reference nothing is delivered.",
+            )
+        self.reference = found
+
+    def opened(self, name: str) -> NetworkProcess | None:
+        """The network run by something else, or None where that cannot be opened.
+
+        Args:
+            name: one of ``NetworkFrontend.rivals``, or its ``exact``.
+        """
+        try:
+            return self._stack.enter_context(
+                rival_process(self._frontend, name, threads=self._delivery.threads)
+            )
+        except ChameleonError as error:
+            self._not_run(name, error)
+            return None
+
+    def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
+        """The reference's answers in float64; None where nothing can give them.
+
+        Args:
+            samples: inputs.
+        """
+        name = self._frontend.exact
+        if name is None or self.reference.name not in self._frontend.rivals:
+            return None
+        process = self.opened(name)
+        if process is None:
+            return None
+        try:
+            return [process.outputs(inputs) for inputs in samples]
+        except ChameleonError as error:
+            self._not_run(name, error)
+            return None
+        finally:
+            process.close()
+
+    def latencies(self, ours: NetworkProcess, inputs: Arrays) -> dict[str, Any]:
+        """Seconds of the network, of itself untuned, and of its rivals, in turns.
+
+        Args:
+            ours: the network that is delivered.
+            inputs: that all are timed with.
+        """
+        if not self._frontend.options.compare:
+            return {}
+        processes = [ours]
+        if self.reference.name in self._frontend.rivals:
+            processes.append(self.reference)
+        processes += self._beside_the_reference(inputs)
+        seconds = median_seconds(processes, inputs, threads=self._delivery.threads)
+        for name in self._frontend.rivals:
+            if name in seconds and not seconds[name]:
+                self.left_out[name] = "it failed while it was timed"
+        rivals = {name: seconds[name] for name in self._frontend.rivals if seconds.get(name)}
+        return {
+            "latency_seconds": seconds[ours.name],
+            "untuned_seconds": seconds.get(UNTUNED),
+            "rivals": rivals,
+            "left_out": self.left_out,
+        }
+
+    def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
+        """What is timed beside the network and its reference.
+
+        They start side by side: each imports and compiles for many seconds, mostly on one core,
+        some of them only when they run first.
+        """
+        starting = [
+            self._stack.enter_context(
+                rival_process(
+                    self._frontend,
+                    name,
+                    threads=self._delivery.threads,
+                    warm_up=inputs,
+                    wait=False,
+                )
+            )
+            for name in self._frontend.rivals[1:]
+        ]
+        plain = self.reference if self.reference.name == UNTUNED else self._untuned()
+        found = []
+        for process in starting:
+            try:
+                process.opened()
+            except ChameleonError as error:
+                self._not_run(process.name, error)
+            else:
+                found.append(process)
+        return found if plain is None else [*found, plain]
+
+    def _untuned(self) -> NetworkProcess | None:
+        """The network as TVM compiles it without a tuner."""
+        delivery = self._delivery
+        plain = prepared(self._frontend.imported, "NCHW")
+        kernels = no_kernels(delivery.target)
+        try:
+            with warnings_once():
+                executable = untuned(plain, delivery.target)
+            manifest = manifest_of(plain, [], kernels, delivery.target, delivery.threads)
+            write_package(self._folder, executable, manifest)
+            return self._stack.enter_context(
+                delivered_process(UNTUNED, self._folder, threads=delivery.threads)
+            )
+        except ChameleonError as error:
+            self._not_run(UNTUNED, error)
+            return None
+
+    def _not_run(self, name: str, error: ChameleonError) -> None:
+        log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+        if name in self._frontend.rivals:
+            self.left_out[name] = one_line(error)
