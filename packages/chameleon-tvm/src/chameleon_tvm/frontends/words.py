@@ -1,6 +1,8 @@
-"""Errors of libraries in a few words."""
+"""Errors of libraries in a few words, and names where not every letter may stand."""
 
 from __future__ import annotations
+
+import re
 
 WAY_OUT = (
     "Write that part of the network with other operators, or tune its operators one by one under "
@@ -14,3 +16,8 @@ def first_line(error: BaseException) -> str:
     text = str(error).strip()
     kind = type(error).__name__
     return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
+
+
+def identifier(name: str) -> str:
+    """A task's name as a part of a file's name or of a symbol: letters, digits and ``_``."""
+    return re.sub(r"\W+", "_", name, flags=re.ASCII)
