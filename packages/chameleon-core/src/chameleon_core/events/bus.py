@@ -42,14 +42,16 @@ class EventBus:
     """Broadcasts events to the implementations of ``EventHooks``.
 
     Args:
-        listeners: objects or modules with ``@hookimpl`` functions named as in ``EventHooks``.
+        listeners: objects or modules with ``@hookimpl`` functions named as in ``EventHooks``;
+            one that is named twice is told once.
     """
 
     def __init__(self, listeners: Iterable[object] = ()) -> None:
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(EventHooks)
         for listener in listeners:
-            self._register(listener)
+            if not self._manager.is_registered(listener):
+                self._register(listener)
 
     def _register(self, listener: object) -> None:
         try:
