@@ -27,11 +27,10 @@ HEAVY_ALLOWED = {
     "chameleon_cost_models": {"xgboost", "lightgbm", "scipy"},
     "chameleon_samplers": {"sklearn"},
     "chameleon_runners": {"torch"},
-    "chameleon_bench": {"scipy", "matplotlib"},
+    "chameleon_bench": {"scipy"},
 }
 ONLY_IN = {
     ("chameleon_bench", "scipy"): ("statistics/",),
-    ("chameleon_bench", "matplotlib"): ("pages/",),
     ("chameleon_tvm", "torch"): ("networks/", "frontends/torch_lowering/"),
     ("chameleon_tvm", "onnx"): ("frontends/onnx_models",),
     ("chameleon_explorers", "torch"): ("ppo",),

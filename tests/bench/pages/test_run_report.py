@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from html.parser import HTMLParser
 
 import pytest
-from chameleon_bench.pages import drawing
 from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_bench.pages.run_report import write_report
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.plugins import hookimpl
 from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
-from hypothesis import given
-from hypothesis import strategies as st
 
 VOID = {"meta", "link", "br"}
 
@@ -202,35 +198,3 @@ def test_the_command_writes_where_it_is_told(pipeline, tmp_path, capsys):
     assert file.read_text() == (folder / "report.html").read_text()
     assert run(["report", str(folder), "-o", str(tmp_path / "no" / "page.html")]) == 2
     assert "cannot be written" in capsys.readouterr().err
-
-
-@given(st.floats(1e-9, 1e12))
-def test_ticks_are_round_numbers_within_the_axis(top):
-    found = drawing.ticks(top)
-    assert found[0] == 0.0
-    assert 3 <= len(found) <= 7
-    assert found[-1] <= top * 1.000001
-    assert all(re.fullmatch(r"[125]?0*\.?0*[0-9]{0,3}(e[-+]\d+)?", f"{x:g}") for x in found[1:2])
-
-
-@given(st.lists(st.sampled_from("abcdefghijkl"), max_size=40))
-def test_each_name_has_a_colour_of_its_own(names):
-    colours = re.findall(r"color:([^\"]+)\"", drawing.legend(names))
-    assert len(colours) == len(set(colours)) == len(set(names))
-    assert drawing.strip_figure(names).count("<rect") == len(names)
-
-
-@given(st.lists(st.one_of(st.floats(1e-9, 1e9), st.just(float("inf"))), max_size=30))
-def test_a_figure_has_a_dot_for_each_time_and_a_line_that_rises(speeds):
-    found = [speed for speed in speeds if speed < float("inf")]
-    best = [max([s for s in speeds[: n + 1] if s in found], default=-1) for n in range(len(speeds))]
-    best = [float("nan") if value < 0 else value for value in best]
-    drawn = drawing.steps_figure(speeds, best, across="measurements", upwards="GFLOP/s")
-    assert drawn.count("h0") == len(found)
-    if not found:
-        assert drawn == "<p class=note>Nothing has a time.</p>"
-        return
-    [line] = re.findall(r'<path d="(M[^"]*)" fill="none"', drawn)
-    heights = [float(y) for y in re.findall(r"(?:V|M[\d.]+ )([\d.]+)", line)]
-    assert heights == sorted(heights, reverse=True)
-    assert min(heights) >= 10, "nothing is above the frame"

@@ -1,74 +1,66 @@
-"""The part of a run's report about its network: against what, and where every microsecond goes."""
+"""The part of a run's page about its network: against what, and where every microsecond goes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from html import escape
+from collections.abc import Mapping
 from typing import Any
 
 from chameleon_core.loop.verdicts import left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 
-from chameleon_bench.pages.drawing import bar
-from chameleon_bench.pages.html import raw_table
+from chameleon_bench.pages.figures import bar
+from chameleon_bench.pages.rendering import Table
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord
 
 _OURS = "the compiled network"
 
 
-def network_part(record: RunRecord) -> Iterator[str]:
-    """Sections about the network; nothing where the model is none.
+def network_part(record: RunRecord) -> dict[str, Any]:
+    """What ``templates/network.html`` shows; that is nothing where the model is no network.
 
     Args:
         record: the run.
     """
     network = record.network
-    if network.failure is not None:
-        yield f"<h2>Network</h2><p><b>{escape(network.failure)}</b></p>"
-    if network.folder is None:
-        return
-    yield "<h2>Network</h2>"
-    words = [f"In <code>{escape(network.folder)}</code>."]
-    if network.max_relative_error is not None:
-        words.append(f"Largest relative error {network.max_relative_error:.1e}.")
-    if network.delivered_seconds is not None:
-        words.append(f"Verified {network.delivered_seconds:.1f} s after the start.")
-    if network.layout:
-        words.append(f"Layout: {escape(str(network.layout['summary']))}.")
-    yield f"<p>{' '.join(words)}</p>"
-    for line in (*unmeasured_lines(network), *left_out_lines(network)):
-        yield f"<p>{escape(line)}</p>"
-    if network.buckets:
-        yield _buckets(record)
-    if network.latency_seconds is not None:
-        yield _against(record, network.latency_seconds)
-    if network.kernels:
-        yield from _kernels(record)
+    total = sum(kernel["seconds"] for kernel in network.kernels)
+    tuned = sum(kernel["seconds"] for kernel in network.kernels if kernel["tuned"])
+    latency = network.latency_seconds
+    return {
+        "failure": network.failure,
+        "folder": network.folder,
+        "error": network.max_relative_error,
+        "delivered_seconds": network.delivered_seconds,
+        "layout": network.layout,
+        "remarks": [*unmeasured_lines(network), *left_out_lines(network)],
+        "buckets": _buckets(record) if network.buckets else None,
+        "against": None if latency is None else _against(record, latency),
+        "total": total,
+        "tuned_share": tuned / total if total else 0.0,
+        "kernels": _kernels(record, total) if network.kernels else None,
+    }
 
 
-def _buckets(record: RunRecord) -> str:
-    """One inference in each bucket of shapes; all that follows is of one in each together."""
+def _buckets(record: RunRecord) -> Table:
+    """One inference in each bucket of shapes."""
     rows = []
     for one in record.network.buckets:
         rival = min(one["rivals"].items(), key=lambda pair: pair[1], default=None)
-        latency = one["latency_seconds"]
         rows.append(
             (
-                escape(str(one["name"])),
-                escape(", ".join(f"{name} {shape}" for name, shape in one["shapes"].items())),
-                "-" if latency is None else in_seconds(latency),
-                "-" if rival is None else f"{escape(rival[0])} {in_seconds(rival[1])}",
+                str(one["name"]),
+                ", ".join(f"{name} {shape}" for name, shape in one["shapes"].items()),
+                in_seconds(one["latency_seconds"]),
+                "-" if rival is None else f"{rival[0]} {in_seconds(rival[1])}",
                 "-" if one["ratio"] is None else f"{one['ratio']:.2f}",
                 f"{one['max_relative_error']:.1e}",
                 f"{one['seconds']:.1f} s",
             )
         )
     header = ("bucket", "shapes", "median", "best rival", "ratio", "error", "compiled in")
-    note = "<p class=note>Below, times are sums: of one inference in each bucket.</p>"
-    return raw_table(header, rows) + note
+    return Table(header=header, rows=rows)
 
 
-def _against(record: RunRecord, ours: float) -> str:
+def _against(record: RunRecord, ours: float) -> Table:
     """One inference by everything that was timed, in turns, each in a process of its own."""
     network = record.network
     untuned = network.untuned_seconds
@@ -77,36 +69,28 @@ def _against(record: RunRecord, ours: float) -> str:
     whole = max(ours, *network.rivals.values()) if network.rivals else max([ours, *others.values()])
     rows = [
         (
-            escape(name),
+            name,
             in_seconds(seconds),
             f"{seconds / ours:.2f}",
             bar({name: min(seconds, whole)}, whole) + (" …" if seconds > whole else ""),
         )
         for name, seconds in sorted({_OURS: ours, **others}.items(), key=lambda pair: pair[1])
     ]
-    return raw_table(("one inference", "median", "times ours", ""), rows)
+    return Table(header=("one inference", "median", "times ours", ""), rows=rows)
 
 
-def _kernels(record: RunRecord) -> Iterator[str]:
+def _kernels(record: RunRecord, total: float) -> Table:
     """Where the time goes, kernel by kernel, beside what each takes alone."""
     kernels = record.network.kernels
-    total = sum(kernel["seconds"] for kernel in kernels)
-    tuned = sum(kernel["seconds"] for kernel in kernels if kernel["tuned"])
     tasks = {one.task.name: one for one in record.tasks}
     unmeasured = {one["name"]: one["kernel"] for one in record.network.unmeasured}
-    yield "<h3>Where the time goes</h3>"
-    yield (
-        f"<p class=note>{in_seconds(total)} in all, {tuned / total:.1%} of it in tuned kernels. "
-        "Each kernel was timed in place, in the network's own order. Alone: all its occurrences "
-        "at the time it had when it was tuned, and at that of the first configuration measured.</p>"
-    )
     rows = []
     for kernel in kernels:
         task = tasks.get(kernel["name"]) if kernel["tuned"] else None
         calls, seconds = kernel["calls"], kernel["seconds"]
         rows.append(
             (
-                escape(kernel["name"]),
+                kernel["name"],
                 _state(kernel, unmeasured),
                 str(calls),
                 in_seconds(seconds),
@@ -118,7 +102,7 @@ def _kernels(record: RunRecord) -> Iterator[str]:
             )
         )
     header = ("kernel", "", "calls", "in place", "share", "", "GFLOP/s", "alone", "first guess")
-    yield raw_table(header, rows)
+    return Table(header=header, rows=rows)
 
 
 def _state(kernel: Mapping[str, Any], unmeasured: Mapping[str, str]) -> str:

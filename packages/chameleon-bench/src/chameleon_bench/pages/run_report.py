@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chameleon_bench.pages.rendering import written
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
 
@@ -23,9 +24,4 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
     Raises:
         RunFolderError: there is no run in the folder.
     """
-    page = page_of(run_record(folder))
-    file = output or folder / REPORT
-    part = file.with_name(f".{file.name}.part")
-    part.write_text(page, encoding="utf-8")
-    part.replace(file)
-    return file
+    return written(output or folder / REPORT, page_of(run_record(folder)))

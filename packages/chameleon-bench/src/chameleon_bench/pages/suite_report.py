@@ -14,7 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from chameleon_core.processor import this_processor
+
 from chameleon_bench.cells.running import CellResult
+from chameleon_bench.pages.rendering import written
+from chameleon_bench.pages.suite_page import page_of
 from chameleon_bench.statistics.contrasts import catching_up, paired_tests, ratios
 from chameleon_bench.statistics.goals import invalid_share, reached, seconds
 from chameleon_bench.statistics.summary import LEVELS, Group, grid_ends, groups_of
@@ -72,8 +76,6 @@ def write_report(
     suite: Suite, results: Mapping[Cell, CellResult], report: Mapping[str, Any]
 ) -> list[Path]:
     """Write the report's files into the suite's folder; which ones."""
-    from chameleon_bench.pages.suite_page import page_of  # noqa: PLC0415 - it draws
-
     groups = groups_of(suite, results)
     texts = {
         "report.json": json.dumps(report, indent=1) + "\n",
@@ -82,11 +84,7 @@ def write_report(
         "report.html": page_of(report),
     }
     suite.output.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        part = suite.output / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(suite.output / name)
-    return [suite.output / name for name in texts]
+    return [written(suite.output / name, text) for name, text in texts.items()]
 
 
 def environment(suite: Suite) -> dict[str, Any]:
@@ -94,6 +92,7 @@ def environment(suite: Suite) -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - rarely needed
 
     versions = {}
+    processor = this_processor()
     for name in DISTRIBUTIONS:
         try:
             versions[name] = version(name)
@@ -101,7 +100,7 @@ def environment(suite: Suite) -> dict[str, Any]:
             continue
     return {
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": (processor.name if processor else "") or platform.processor(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -109,15 +108,6 @@ def environment(suite: Suite) -> dict[str, Any]:
         "commit": _commit(suite.source),
         "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor())
 
 
 def _commit(source: Path | None) -> str | None:
