@@ -8,7 +8,7 @@ import re
 
 import pytest
 from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
-from chameleon_core.events.bus import EventBus
+from chameleon_core.event_bus import EventBus
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
 from chameleon_core.plugins.registry import default_registry

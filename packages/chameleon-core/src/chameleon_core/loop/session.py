@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
+from chameleon_core.event_bus import EventBus
+from chameleon_core.event_log import EventLog
 from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
-from chameleon_core.events.bus import EventBus
-from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import frontend_of, spaces_of, target_of, tasks_of
 from chameleon_core.loop.checking import check
 from chameleon_core.loop.comparison import (

@@ -12,9 +12,9 @@ import structlog
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
-from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.sources import named_object
+from chameleon_tvm.words import first_line
 
 log = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from chameleon_tvm.frontends.torch_lowering import arithmetic, images, indexing
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed
-from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.words import WAY_OUT, first_line
 
 CONVERTERS = {**arithmetic.CONVERTERS, **indexing.CONVERTERS, **images.CONVERTERS}
 
