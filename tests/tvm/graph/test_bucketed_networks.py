@@ -18,11 +18,11 @@ from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_tvm.frontends import bucketed
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.frontends.network_options import OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.shapes import Buckets
 from chameleon_tvm.frontends.sources import TorchFrontend
 from chameleon_tvm.graph import deliver_buckets
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.padding import check_padding
+from chameleon_tvm.shapes import Buckets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from chameleon_tvm.frontends.network_options import OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.sources import OnnxFrontend, TorchFrontend
-from chameleon_tvm.frontends.words import identifier
 from chameleon_tvm.graph.defaults import symbol_of
 from chameleon_tvm.graph.profile import AROUND, summed
+from chameleon_tvm.words import identifier
 
 torch = pytest.importorskip("torch")
 

@@ -6,8 +6,8 @@ import attrs
 from attrs import validators
 from chameleon_core.errors import ConfigError
 
-from chameleon_tvm.frontends.shapes import Buckets, check_shapes
 from chameleon_tvm.networks.records import NETWORKS
+from chameleon_tvm.shapes import Buckets, check_shapes
 
 AUTO = "auto"
 """The layout that is chosen by measurement."""

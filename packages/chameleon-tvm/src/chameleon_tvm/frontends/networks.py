@@ -14,11 +14,11 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
+from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
-from chameleon_tvm.frontends.places import Place
-from chameleon_tvm.frontends.running import Network
-from chameleon_tvm.frontends.shapes import buckets_of
+from chameleon_tvm.places import Place
+from chameleon_tvm.shapes import buckets_of
 
 if TYPE_CHECKING:
     from chameleon_tvm.graph.chains import Chain

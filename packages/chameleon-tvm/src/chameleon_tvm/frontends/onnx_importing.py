@@ -11,10 +11,10 @@ from chameleon_core.errors import ConfigError
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
 from chameleon_tvm.frontends.onnx_lowering import CONVERTERS
-from chameleon_tvm.frontends.places import Place
-from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.constants import array_of, evaluate
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.places import Place
+from chameleon_tvm.words import WAY_OUT, first_line
 
 
 def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, Place]]:

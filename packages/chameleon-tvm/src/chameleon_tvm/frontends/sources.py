@@ -12,12 +12,8 @@ import structlog
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
-from chameleon_tvm.frontends.places import Place
-from chameleon_tvm.frontends.precision import half_type, in_float32, in_float64, rounded
-from chameleon_tvm.frontends.running import (
+from chameleon_tvm.frameworks.precision import half_type, in_float32, in_float64, rounded
+from chameleon_tvm.frameworks.running import (
     ONNXRUNTIME,
     OPENVINO,
     TORCH,
@@ -32,6 +28,9 @@ from chameleon_tvm.frontends.running import (
     openvino_network,
     torch_network,
 )
+from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_tvm.frontends.networks import NetworkFrontend
+from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
     example_names,
@@ -40,6 +39,7 @@ from chameleon_tvm.frontends.torch_programs import (
     loaded,
     torch_module,
 )
+from chameleon_tvm.places import Place
 
 log = structlog.get_logger()
 

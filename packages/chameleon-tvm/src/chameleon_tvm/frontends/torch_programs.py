@@ -11,11 +11,11 @@ from typing import Any
 import structlog
 from chameleon_core.errors import ConfigError
 
-from chameleon_tvm.frontends.places import Place
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
-from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.networks.records import NETWORKS
+from chameleon_tvm.places import Place
 from chameleon_tvm.sources import named_object
+from chameleon_tvm.words import first_line
 
 log = structlog.get_logger()
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import attrs
 
-from chameleon_tvm.frontends.places import Place
-from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.places import Place
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.words import first_line
 
 
 @attrs.frozen(kw_only=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
 
-from chameleon_tvm.frontends.words import WAY_OUT
 from chameleon_tvm.graph.processes import frontend_request
+from chameleon_tvm.words import WAY_OUT
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend

@@ -7,10 +7,10 @@ from typing import Any
 
 import structlog
 
-from chameleon_tvm.frontends.words import identifier
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.targets import target_info
+from chameleon_tvm.words import identifier
 
 log = structlog.get_logger()
 

@@ -25,8 +25,8 @@ import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.stages import Arrays
 
-from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.verify import Expected
+from chameleon_tvm.words import WAY_OUT, first_line
 
 log = structlog.get_logger()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 
-from chameleon_tvm.frontends.words import identifier
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.specs import OperatorSpec
+from chameleon_tvm.words import identifier
 
 
 def specs_of(chains: Sequence[Chain], owners: Sequence[str] = ()) -> list[OperatorSpec]:

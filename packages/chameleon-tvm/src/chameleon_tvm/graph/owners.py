@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
-from chameleon_tvm.frontends.places import Place
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.matching_convolutions import CONVOLUTION_RANKS
 from chameleon_tvm.graph.moves import shape_of
@@ -23,6 +22,7 @@ from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
     DenseSpec,
 )
+from chameleon_tvm.places import Place
 
 _CONVOLUTION, _PRODUCT = "convolution", "product"
 

@@ -18,7 +18,7 @@ import numpy as np
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Arrays
 
-from chameleon_tvm.frontends.shapes import converter
+from chameleon_tvm.shapes import converter
 
 Network = Callable[[Arrays], Arrays]
 

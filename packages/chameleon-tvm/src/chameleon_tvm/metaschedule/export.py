@@ -13,7 +13,6 @@ from chameleon_core.stages import SpaceProvider, Winner
 from tvm.s_tir import meta_schedule as ms
 
 from chameleon_tvm.builder import TVMBuilder
-from chameleon_tvm.frontends.words import identifier
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.metaschedule.network import with_workloads, workloads_of
 from chameleon_tvm.metaschedule.traces import applied
@@ -23,6 +22,7 @@ from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchPlan
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.targets import tvm_target
+from chameleon_tvm.words import identifier
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend

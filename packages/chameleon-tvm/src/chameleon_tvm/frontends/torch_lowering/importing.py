@@ -8,11 +8,11 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from chameleon_tvm.frontends.places import Place
 from chameleon_tvm.frontends.torch_lowering import arithmetic, images, indexing
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed
-from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.places import Place
+from chameleon_tvm.words import WAY_OUT, first_line
 
 CONVERTERS = {**arithmetic.CONVERTERS, **indexing.CONVERTERS, **images.CONVERTERS}
 
