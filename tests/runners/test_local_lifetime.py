@@ -18,13 +18,13 @@ from typing import Any
 import attrs
 import pytest
 from chameleon_core.errors import PluginError, TargetError
+from chameleon_core.processes.stamps import ProcessStamp
 from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import WorkerProcess
-from chameleon_runners.scratch import process_stamp
 from chameleon_runners.testing.faults import Fault, config
 
-from .conftest import QUICK, by_config, carriers, eventually, folders, job
+from .conftest import QUICK, by_config, carriers, eventually, folders, job, process_stamp
 
 
 class _Killer(threading.Thread):
@@ -274,11 +274,14 @@ def test_more_threads_than_cores():
 
 def test_no_folder_of_a_dead_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dead = tmp_path / "chameleon-runner-999999999-1-abc"
+    own = ProcessStamp.of(os.getpid())
+    dead = tmp_path / f"chameleon-runner-{attrs.evolve(own, pid=999999999)}-abc"
     dead.mkdir()
     (dead / "reference-0.npz").write_bytes(b"x")
-    other = tmp_path / "chameleon-runner-notes"
-    other.mkdir()
+    elsewhere = attrs.evolve(own, pid=999999999, namespace="1")
+    others = {tmp_path / f"chameleon-runner-{name}" for name in ("notes", f"{elsewhere}-abc")}
+    for other in others:
+        other.mkdir()
     with LocalRunner(LocalOptions(**QUICK)):
         time.sleep(0)
-    assert list(tmp_path.iterdir()) == [other]
+    assert set(tmp_path.iterdir()) == others

@@ -20,7 +20,6 @@ from chameleon_core.stages import Contender, StageRef
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.scratch import process_stamp
 from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_place
 from chameleon_runners.testing.faults import Fault, config
 
@@ -33,6 +32,7 @@ from ..conftest import (  # noqa: TID252 - tests are no package
     fault_space,
     folders,
     job,
+    process_stamp,
 )
 
 OPTIONS = {

@@ -16,6 +16,8 @@ import attrs
 from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
+from chameleon_core.processes.ending import kill_abandoned
+from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 from chameleon_core.stages import (
     Arrival,
     Contender,
@@ -33,9 +35,7 @@ from chameleon_runners.comparison import Comparison
 from chameleon_runners.crew import Crew, Workers
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.reaper import kill_abandoned
 from chameleon_runners.references import Reference, References
-from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.waves import Seat, Wave, Waves
 

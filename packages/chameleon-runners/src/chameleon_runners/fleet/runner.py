@@ -16,6 +16,8 @@ import attrs
 from chameleon_core.cores import usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
+from chameleon_core.processes.ending import kill_abandoned
+from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 from chameleon_core.stages import Contender, MeasureJob, MeasureStream, Runner, StageRef
 from chameleon_core.task import Task
 
@@ -32,9 +34,7 @@ from chameleon_runners.fleet.processes import ProcessSwitchboard
 from chameleon_runners.fleet.roster import Roster
 from chameleon_runners.fleet.streaming import FleetStream
 from chameleon_runners.fleet.workshop import Workshop
-from chameleon_runners.reaper import kill_abandoned
 from chameleon_runners.references import Reference, References
-from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.starter import Starter
 from chameleon_runners.timing import TimingPolicy
 

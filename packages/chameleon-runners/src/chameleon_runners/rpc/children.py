@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import structlog
 from chameleon_core.errors import TargetError
+from chameleon_core.processes.log_tail import LogTail
 
-from chameleon_runners.log_tail import LogTail
 from chameleon_runners.rpc.addresses import Address
 
 _log = structlog.get_logger()
