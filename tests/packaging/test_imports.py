@@ -25,7 +25,7 @@ HEAVY_ALLOWED = {
     "chameleon_explorers": {"torch"},
     "chameleon_cost_models": {"xgboost", "lightgbm", "scipy"},
     "chameleon_samplers": {"sklearn"},
-    "chameleon_runners": {"torch"},
+    "chameleon_runners": {"torch", "tvm"},
 }
 ONLY_IN = {
     ("chameleon_core", "scipy"): ("bench/",),
@@ -34,6 +34,7 @@ ONLY_IN = {
     ("chameleon_tvm", "onnx"): ("frontends/onnx_models",),
     ("chameleon_explorers", "torch"): ("ppo",),
     ("chameleon_runners", "torch"): ("baselines",),
+    ("chameleon_runners", "tvm"): ("rpc/",),
 }
 DISTRIBUTIONS = {
     "tvm": "apache-tvm",

@@ -109,8 +109,9 @@ def _test(found: dict[str, Any], tracker: str, target: str | None) -> None:
             "target": resolved,
         }
         seconds = 30.0 + 10.0 * one["free"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with ChildProcess("chameleon_runners.rpc.selftest", **pipes) as child:
+        with ChildProcess(
+            "chameleon_runners.rpc.selftest", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
             conversation = Conversation(child)
             try:
                 conversation.tell(wanted)

@@ -17,7 +17,7 @@ from chameleon_runners.rpc.addresses import Address
 
 _log = structlog.get_logger()
 
-_MODULE = "chameleon_tvm.remote.host"
+_MODULE = "chameleon_runners.rpc.host"
 _END_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _STEADY_SECONDS = 30.0

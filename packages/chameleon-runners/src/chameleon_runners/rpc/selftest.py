@@ -12,10 +12,10 @@ from typing import Any
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.processes.answering import Answers, requests
-from chameleon_tvm.remote.rpc import RpcSession
 
 from chameleon_runners.rpc import tracker
 from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.session import RpcSession
 
 _SESSION_SECONDS = 60.0
 _ANSWER_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""The process of a server or a tracker: ``python -m chameleon_tvm.remote.host server ...``.
+"""The process of a server or a tracker: ``python -m chameleon_runners.rpc.host server ...``.
 
 TVM's server keeps listening in a thread that dies for good when a kernel crashes its session's
 process, and serves a client that is gone until its kernel ends. Here the thread is watched and
@@ -19,7 +19,6 @@ from typing import Any
 import psutil
 from chameleon_core.processes.answering import Answers
 from chameleon_core.processes.death_signal import die_with
-
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.remote.facts import FACTS_FUNCTION, own_facts
 
