@@ -155,7 +155,7 @@ class LocalRunner(Runner):
         if self._interrupted or self._closed or not job.configs:
             return
         batch = self._batch(job, self._start())
-        self._active = batch
+        self._activate(batch)
         try:
             yield from batch.run()
         finally:
@@ -184,7 +184,8 @@ class LocalRunner(Runner):
             return
         crew = self._start()
         seats = [(job, self._batch(job, Seat(crew, place))) for place, job in enumerate(jobs)]
-        self._active = wave = Wave(seats, crew)
+        wave = Wave(seats, crew)
+        self._activate(wave)
         try:
             yield from wave.run()
         finally:
@@ -199,7 +200,8 @@ class LocalRunner(Runner):
             len(contenders), blas_threads=self._threads if reference.ready else 1
         )
         comparison = Comparison(task, contenders, bench=self._bench(crew, reference))
-        self._active, self._active_crew = comparison, crew
+        self._active_crew = crew
+        self._activate(comparison)
         try:
             return comparison.run() if contenders else []
         finally:
@@ -218,6 +220,12 @@ class LocalRunner(Runner):
             "versions": environment.installed_versions(_VERSIONED),
             "timing": attrs.asdict(self._policy),
         }
+
+    def _activate(self, active: Batch | Wave | Comparison) -> None:
+        """Have what begins now told of an interrupt, such as one that came while it was made."""
+        self._active = active
+        if self._interrupted:
+            active.interrupt()
 
     def interrupt(self) -> None:
         self._interrupted = True

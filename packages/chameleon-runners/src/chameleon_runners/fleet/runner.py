@@ -206,9 +206,7 @@ class FleetRunner(Runner):
             dispatch=dispatch,
             closed=self._no_longer_active,
         )
-        self._active = stream
-        if self._interrupted:
-            stream.interrupt()
+        self._activate(stream)
         return stream
 
     def _no_longer_active(self) -> None:
@@ -223,7 +221,7 @@ class FleetRunner(Runner):
         comparison = FleetComparison(
             task, contenders, means=self._means(plant, key, reference), numbers=self._numbers
         )
-        self._active = comparison
+        self._activate(comparison)
         try:
             return comparison.run() if contenders else []
         finally:
@@ -241,6 +239,12 @@ class FleetRunner(Runner):
             "versions": environment.installed_versions(_VERSIONED),
             "timing": attrs.asdict(self._policy),
         }
+
+    def _activate(self, active: FleetStream | FleetComparison) -> None:
+        """Have what begins now told of an interrupt, such as one that came while it was made."""
+        self._active = active
+        if self._interrupted:
+            active.interrupt()
 
     def interrupt(self) -> None:
         self._interrupted = True
