@@ -26,7 +26,7 @@ HEAVY_ALLOWED = {
     "chameleon_explorers": {"torch"},
     "chameleon_cost_models": {"xgboost", "lightgbm", "scipy"},
     "chameleon_samplers": {"sklearn"},
-    "chameleon_runners": {"torch"},
+    "chameleon_runners": {"torch", "tvm"},
     "chameleon_bench": {"scipy"},
 }
 ONLY_IN = {
@@ -35,6 +35,7 @@ ONLY_IN = {
     ("chameleon_tvm", "onnx"): ("frontends/onnx_models",),
     ("chameleon_explorers", "torch"): ("ppo",),
     ("chameleon_runners", "torch"): ("baselines",),
+    ("chameleon_runners", "tvm"): ("rpc/",),
 }
 DISTRIBUTIONS = {
     "tvm": "apache-tvm",

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Kernel
-
 from chameleon_tvm.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.remote.buffers import DeviceBuffers
-from chameleon_tvm.remote.connecting import brief, connect, hang_up
 from chameleon_tvm.remote.facts import ServerFacts, ask, check
 from chameleon_tvm.remote.failures import remote_calls, ruins_context
 from chameleon_tvm.remote.kernels import KernelLoader, flush_of
 from chameleon_tvm.remote.trial import is_right, trial_for
 from chameleon_tvm.targets import tvm_target
+
+from chameleon_runners.rpc.connecting import brief, connect, hang_up
 
 _WATCH_SECONDS = 0.5
 _SET_THREADS, _BIG_CORES = "runtime.config_threadpool", 1

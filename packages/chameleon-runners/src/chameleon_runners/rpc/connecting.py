@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 from chameleon_core.errors import DeviceLostError, TargetError
-
 from chameleon_tvm.remote.failures import meaning
 
 _OTHER_KEY = "cannot find server that matches key"

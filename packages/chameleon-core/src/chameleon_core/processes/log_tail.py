@@ -1,4 +1,4 @@
-"""Keeps the end of what each worker printed."""
+"""Keeps the end of what each child printed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LogTail:
 
 
 class _Drain:
-    """Empties the pipes of all workers, in one thread."""
+    """Empties the pipes of all children, in one thread."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -59,7 +59,7 @@ class _Drain:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._arriving: list[tuple[int, LogTail]] = []
         self._lock = threading.Lock()
-        threading.Thread(target=self._run, name="worker-logs", daemon=True).start()
+        threading.Thread(target=self._run, name="process-logs", daemon=True).start()
 
     def add(self, descriptor: int, tail: LogTail) -> None:
         """Empty a pipe from now on, until it ends."""
@@ -98,5 +98,5 @@ def _drain() -> _Drain:
     return _Drain()
 
 
-# Threads do not survive a fork: a child that has workers of its own needs another one.
+# Threads do not survive a fork: a child that has children of its own needs another one.
 os.register_at_fork(after_in_child=_drain.cache_clear)

@@ -1,8 +1,8 @@
-"""Ends workers and everything they started, including processes that tried to get away.
+"""Ends children and everything they started, including processes that tried to get away.
 
-A worker leads its own session. Its descendants are found by parenthood, by session, and by a
-token in the environment that they inherit: one that forks twice and starts a session of its own
-still carries the token.
+A child leads its own session. Its descendants are found by parenthood, by session, and by a token
+in the environment that they inherit: one that forks twice and starts a session of its own still
+carries the token.
 """
 
 from __future__ import annotations
@@ -14,21 +14,16 @@ from collections.abc import Callable
 
 import psutil
 
-from chameleon_runners.scratch import process_stamp, stamp_alive
+from chameleon_core.processes.stamps import TOKEN, abandoned
 
-TOKEN = "CHAMELEON_WORKER"  # noqa: S105 - the name of an environment variable
-
-
-def worker_token(number: int) -> str:
-    """The token of a worker: the runner's process, and a number unique in it."""
-    return f"{process_stamp(os.getpid())}:{number}"
+_ROUNDS = 10
 
 
-def kill_worker(pid: int, token: str) -> None:
-    """Kill a worker, its process group and all descendants; returns when all were told to.
+def kill_tree(pid: int, token: str) -> None:
+    """Kill a child, its process group and all descendants; returns when all were told to.
 
     Args:
-        pid: process id of the worker, which may be dead already but must not be reaped.
+        pid: process id of the child, which may be dead already but must not be reaped.
         token: its environment token.
     """
     # Stopped first, so that it starts nothing while its descendants are being listed.
@@ -44,14 +39,14 @@ def kill_worker(pid: int, token: str) -> None:
         with contextlib.suppress(psutil.Error):
             victim.kill()
     # A fork bomb may have outrun the list: repeat until nobody carries the token.
-    for _ in range(10):
+    for _ in range(_ROUNDS):
         if not _kill_carriers(lambda found: found == token, spare=pid):
             break
 
 
 def kill_abandoned() -> None:
-    """Kill descendants of workers whose runner is gone."""
-    _kill_carriers(lambda found: not stamp_alive(found.partition(":")[0]), spare=0)
+    """Kill descendants of children whose parent, a process of this namespace, is gone."""
+    _kill_carriers(abandoned, spare=0)
 
 
 def _kill_carriers(condemned: Callable[[str], bool], *, spare: int) -> int:

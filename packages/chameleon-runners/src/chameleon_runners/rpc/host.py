@@ -1,4 +1,4 @@
-"""The process of a server or a tracker: ``python -m chameleon_tvm.remote.host server ...``.
+"""The process of a server or a tracker: ``python -m chameleon_runners.rpc.host server ...``.
 
 TVM's server keeps listening in a thread that dies for good when a kernel crashes its session's
 process, and serves a client that is gone until its kernel ends. Here the thread is watched and
@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
-import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
-
+from chameleon_core.processes.answering import Answers
+from chameleon_core.processes.death_signal import die_with
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.remote.facts import FACTS_FUNCTION, own_facts
 
 _WATCH_SECONDS = 0.2
 _DESERTED_SECONDS = 1.0
 """A session whose client is gone for so long, and that goes on, hangs in a kernel."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,37 +33,34 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("role", choices=("server", "tracker"))
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--tracker", default="")
     parser.add_argument("--key", default="")
     parser.add_argument("--announce", default=None)
     parser.add_argument("--register", default="")
     given = parser.parse_args(arguments)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with(given.parent)
     # The process of a session is forked from this one, and must not outlive it either.
     own = os.getpid()
-    os.register_at_fork(after_in_child=lambda: _die_with(own))
+    os.register_at_fork(after_in_child=lambda: die_with(own))
     if given.register:
         __import__(given.register)
-    (_serve if given.role == "server" else _track)(given)
+    (_serve if given.role == "server" else _track)(given, Answers())
     return 0
 
 
-def _track(given: argparse.Namespace) -> None:
+def _track(given: argparse.Namespace, answers: Answers) -> None:
     from tvm.rpc.tracker import PopenTrackerServerState  # noqa: PLC0415 - needs tornado
 
     state = PopenTrackerServerState(given.host, given.port, given.port + 1, silent=True)
-    _say(port=state.port)
+    answers.send({"port": state.port})
     while state.thread.is_alive():
         time.sleep(_WATCH_SECONDS)
 
 
-def _serve(given: argparse.Namespace) -> None:
+def _serve(given: argparse.Namespace, answers: Answers) -> None:
     tvm.register_global_func(FACTS_FUNCTION, own_facts, override=True)
     home = Path.cwd()
     state = _listen(given)
-    _say(port=state.port)
+    answers.send({"port": state.port})
     looked = time.monotonic()
     deserted = False
     while True:
@@ -83,7 +76,7 @@ def _serve(given: argparse.Namespace) -> None:
             with contextlib.suppress(OSError):
                 state.sock.close()
             state = _listen(given)
-            _say(restarted=True)
+            answers.send({"restarted": True})
 
 
 def _listen(given: argparse.Namespace) -> Any:
@@ -119,19 +112,6 @@ def _end_sessions() -> None:
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 child.kill()
-
-
-def _say(**what: Any) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
-
-
-def _die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends, however it ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 if __name__ == "__main__":
