@@ -96,6 +96,7 @@ class BatchProposed:
         steps: search steps the explorer took to find them.
         converged: the step after which the best surrogate score rose no more (figures 2 and 7).
         score: that surrogate score, or None where no trained cost model guided the walk.
+        origins: where its configurations came from, how many by ``loop.origins.Origin``.
     """
 
     task: str
@@ -105,6 +106,7 @@ class BatchProposed:
     steps: int
     converged: int = 0
     score: float | None = None
+    origins: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -117,6 +119,7 @@ class Measured:
         seconds: its cost in seconds, or None for a failure.
         failure: the kind of failure, or None.
         spent: the seconds its task has taken by then, or None where nobody counts.
+        origin: what put it into its batch, an ``Origin``, or None where nobody knows.
     """
 
     task: str
@@ -124,6 +127,7 @@ class Measured:
     seconds: float | None
     failure: str | None
     spent: Spending | None = None
+    origin: str | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -51,6 +51,8 @@ class OperatorResult:
             nothing was compared.
         guesses: where nothing was measured, what the space recommends, the most promising first.
         measurements: configurations measured, failures included.
+        origins: where they came from, how many by ``loop.origins.Origin``; those of versions that
+            did not record it are not counted.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
         spending: where the wall-clock went.
@@ -68,6 +70,7 @@ class OperatorResult:
     max_relative_error: float | None = None
     guesses: tuple[tuple[int, ...], ...] = ()
     measurements: int = 0
+    origins: Mapping[str, int] = attrs.field(factory=dict)
     failed: Mapping[str, int] = attrs.field(factory=dict)
     failure: str | None = None
     spending: Spending = attrs.field(factory=Spending)
@@ -114,6 +117,7 @@ class OperatorResult:
             "ratio": self.ratio,
             "gflops": self.gflops,
             "measurements": self.measurements,
+            "origins": dict(self.origins),
             "failed": dict(self.failed),
             "failure": self.failure,
             "wall_seconds": self.spending.total,
@@ -146,6 +150,7 @@ class OperatorResult:
             max_relative_error=value.get("max_relative_error"),
             guesses=tuple(tuple(one) for one in value.get("guesses", ())),
             measurements=value["measurements"],
+            origins=value.get("origins", {}),
             failed=value["failed"],
             failure=value.get("failure"),  # folders of earlier versions have none
             spending=Spending(**value["spent_seconds"]),

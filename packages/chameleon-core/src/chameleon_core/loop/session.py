@@ -26,6 +26,7 @@ from chameleon_core.loop.delivery import deliver, guesses_of
 from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
+from chameleon_core.loop.origins import FallbackWatch
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.settling import settled, settling_seconds
 from chameleon_core.loop.stages import SearchStages, generator
@@ -86,8 +87,9 @@ class Session:
             measuring=Measuring(runner=runner, interruption=interruption),
         )
         _, tasks = tasks_of(pipeline, self._frontend, self._target)
+        watch = FallbackWatch()
         self._runs = [
-            self._task_run(task, space)
+            self._task_run(task, space, watch)
             for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True)
         ]
         earlier = WarmStart(pipeline.warm_start)
@@ -129,7 +131,7 @@ class Session:
                 publish=self._bus.publish,
             )
 
-    def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
+    def _task_run(self, task: Task, space: DesignSpace, watch: FallbackWatch) -> TaskRun:
         pipeline = self._pipeline
         return TaskRun(
             task=task,
@@ -145,6 +147,7 @@ class Session:
             store=self._store,
             stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
             publish=self._bus.publish,
+            watch=watch,
         )
 
     @property
@@ -225,6 +228,7 @@ class Session:
             max_relative_error=None if found is None else found.max_relative_error,
             guesses=() if run.measurements else guesses_of(run.space),
             measurements=len(run.measurements),
+            origins=run.origins,
             failed=run.failed,
             failure=run.failure,
             spending=run.spending,
