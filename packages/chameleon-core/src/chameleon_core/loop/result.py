@@ -55,6 +55,8 @@ class OperatorResult:
             did not record it are not counted.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
+        ended: why it got no further batch, as half a sentence; None where an earlier version did
+            not say.
         spending: where the wall-clock went.
         variants: the final comparison.
     """
@@ -73,6 +75,7 @@ class OperatorResult:
     origins: Mapping[str, int] = attrs.field(factory=dict)
     failed: Mapping[str, int] = attrs.field(factory=dict)
     failure: str | None = None
+    ended: str | None = None
     spending: Spending = attrs.field(factory=Spending)
     variants: tuple[VariantResult, ...] = ()
 
@@ -120,6 +123,7 @@ class OperatorResult:
             "origins": dict(self.origins),
             "failed": dict(self.failed),
             "failure": self.failure,
+            "ended": self.ended,
             "wall_seconds": self.spending.total,
             "spent_seconds": attrs.asdict(self.spending),
             "search_seconds": self.search_seconds,
@@ -153,6 +157,7 @@ class OperatorResult:
             origins=value.get("origins", {}),
             failed=value["failed"],
             failure=value.get("failure"),  # folders of earlier versions have none
+            ended=value.get("ended"),
             spending=Spending(**value["spent_seconds"]),
             variants=tuple(VariantResult(**variant) for variant in value["variants"]),
         )

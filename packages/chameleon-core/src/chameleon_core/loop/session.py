@@ -28,6 +28,7 @@ from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
 from chameleon_core.loop.origins import FallbackWatch
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.same_failure import convincing
 from chameleon_core.loop.settling import settled, settling_seconds
 from chameleon_core.loop.stages import SearchStages, generator
 from chameleon_core.loop.task_run import TaskRun
@@ -112,6 +113,10 @@ class Session:
             interruption=interruption,
             publish=bus.publish,
             seconds_before=settling_seconds(self._store),
+            # Recorded measurements cost nothing, and statistics of tables are of whole budgets.
+            convincing=convincing(pipeline.budget.same_failure, batch_size=self._batch_size)
+            if runner.get().live
+            else None,
         )
 
     def _check(self) -> None:
@@ -231,6 +236,7 @@ class Session:
             origins=run.origins,
             failed=run.failed,
             failure=run.failure,
+            ended=run.ended,
             spending=run.spending,
             variants=variants(comparison, rivals.vendors),
         )
