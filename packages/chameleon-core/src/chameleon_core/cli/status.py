@@ -82,6 +82,7 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
         "state": _state(folder, store),
         "target": store.fact("target"),
         "runner": store.fact("runner"),
+        "versions": store.fact("versions") or {},
         "seconds": store.fact("seconds") or 0.0,
         "operators": operators,
     }

@@ -73,6 +73,7 @@ class RunStarted:
         total_measurements: where the budget ends the run at the latest; None for no such limit.
         seconds_left: wall-clock in seconds that the budget leaves, or None for no limit.
         settled: what the frontend chose by measurement before it named the tasks, or None.
+        versions: of the distributions that took part until now, None of those not installed.
     """
 
     folder: str
@@ -82,6 +83,7 @@ class RunStarted:
     total_measurements: int | None
     seconds_left: float | None = None
     settled: Mapping[str, Any] | None = None
+    versions: Mapping[str, str | None] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)

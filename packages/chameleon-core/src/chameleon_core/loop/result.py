@@ -246,6 +246,7 @@ class RunResult:
         operators: one per task.
         require: what the pipeline asks for, or None.
         network: what the frontend made of the winners; empty where the model is no network.
+        versions: of the distributions that took part, None of those that are not installed.
     """
 
     folder: Path
@@ -253,6 +254,7 @@ class RunResult:
     operators: tuple[OperatorResult, ...]
     require: Requirement | None = None
     network: NetworkResult = attrs.field(factory=NetworkResult)
+    versions: Mapping[str, str | None] = attrs.field(factory=dict)
 
     @property
     def missed(self) -> list[str]:
@@ -281,6 +283,7 @@ class RunResult:
             "seconds": self.seconds,
             "operators": [operator.to_json() for operator in self.operators],
             "network": self.network.to_json(),
+            "versions": dict(self.versions),
         }
 
     @classmethod
@@ -294,6 +297,7 @@ class RunResult:
             operators=tuple(OperatorResult.from_json(o) for o in value["operators"]),
             require=require,
             network=NetworkResult.from_json(value["network"]),
+            versions=value.get("versions", {}),
         )
 
 

@@ -43,8 +43,12 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Contender
 from chameleon_core.store import StoredComparison
 from chameleon_core.task import Task
+from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
 
 log = structlog.get_logger()
+
+_VERSIONS = "versions"
+"""Name of the fact in the run's store."""
 
 
 class Session:
@@ -178,6 +182,7 @@ class Session:
                 total_measurements=self._tuning.total_measurements if self._runs else 0,
                 seconds_left=self._tuning.seconds_left,
                 settled=self._settled,
+                versions=self._record_versions(),
             )
         )
         try:
@@ -204,6 +209,7 @@ class Session:
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
+            versions=self._record_versions(),
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
@@ -212,6 +218,28 @@ class Session:
             RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
         )
         return result
+
+    def _record_versions(self) -> Versions:
+        """Keep the versions of what took part until now, and say which ones have changed.
+
+        Stages import libraries when they need them, so there are more of them at the end.
+        """
+        kept: Versions = self._store.fact(_VERSIONS) or {}
+        described = self._runner.get().describe().get("versions")
+        now = {
+            **(described if isinstance(described, dict) else {}),
+            **versions([*distributions_of(self._pipeline), *imported()]),
+        }
+        changed = changes(kept, now)
+        if changed:
+            log.warning(
+                "the run is continued with other versions than it was begun with; it may "
+                "propose and measure otherwise than it would have",
+                versions=changed,
+            )
+        took_part = {**kept, **now}
+        self._store.set_fact(_VERSIONS, took_part)
+        return took_part
 
     def _compare(self, run: TaskRun, rivals: Rivals) -> OperatorResult:
         ours = finalists(run.tuner.measurements, run.space_ref)

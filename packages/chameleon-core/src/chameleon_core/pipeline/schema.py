@@ -162,6 +162,7 @@ class StageSpec:
         record: what its plugin registered.
         options: an instance of ``record.options``.
         options_json: the same options, defaults included, as JSON values.
+        distribution: what its plugin belongs to; empty where nobody says.
     """
 
     kind: str
@@ -169,6 +170,7 @@ class StageSpec:
     record: PluginRecord
     options: Any
     options_json: dict[str, Any] = attrs.field(factory=dict)
+    distribution: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The stage as a pipeline file names it, in full."""
@@ -192,14 +194,25 @@ class StageSpec:
 
 
 @attrs.frozen(kw_only=True)
-class ResolvedPipeline:
-    """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
+class Subject:
+    """What a pipeline tunes: all that is needed to make something of a run's records.
 
     Attributes:
         model: the frontend.
+        space: the space provider.
+    """
+
+    model: StageSpec
+    space: StageSpec
+
+
+@attrs.frozen(kw_only=True)
+class ResolvedPipeline(Subject):
+    """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
+
+    Attributes:
         target: what the user wrote after ``target:``; ``target_resolver`` makes it canonical.
         target_resolver: a stage of kind ``targets``, or None where none is installed.
-        space: the space provider.
         explorer: the search algorithm.
         cost_model: the cost model.
         sampler: the sampler.
@@ -217,10 +230,8 @@ class ResolvedPipeline:
         document: the expanded pipeline as JSON values; loading it again gives the same pipeline.
     """
 
-    model: StageSpec
     target: str
     target_resolver: StageSpec | None = None
-    space: StageSpec
     explorer: StageSpec
     cost_model: StageSpec
     sampler: StageSpec
