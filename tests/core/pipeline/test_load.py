@@ -79,6 +79,8 @@ def test_overrides_are_stronger_than_the_file(load):
         ("budget: {measurements: 7}\n", (7, None)),
         ("budget: {measurements: null, wall_time: 20m}\n", (None, 1200.0)),
         ("budget: {measurements: 7, wall_time: 20m}\n", (7, 1200.0)),
+        ("budget: {wall_time: null}\n", (100, None)),
+        ("budget: {measurements: null, patience: 9}\n", (None, None)),
         ("budget: {patience: 9}\n", (100, None)),
         ("preset: hot\nbudget: {wall_time: 20m}\n", (None, 1200.0)),
     ],

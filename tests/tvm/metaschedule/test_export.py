@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.cli.main import run
+from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_tvm.operators.base import operator_of
 
@@ -137,6 +139,23 @@ def test_templates_are_no_traces(templated: Path, tmp_path: Path):
     assert "templates are no MetaSchedule traces: small cannot" in stderr
     assert "space: sketch" in stderr
     assert not (tmp_path / "d").exists()
+
+
+def test_what_searched_need_not_be_installed(templated: Path, tmp_path: Path):
+    folder = tmp_path / "run"
+    shutil.copytree(templated, folder)
+    with RecordStore(folder / "records.sqlite") as store:
+        kept = store.fact("pipeline")
+        gone = {"explorer": {"name": "gone", "chains": 7}, "cost_model": {"name": "gone"}}
+        store.set_fact("pipeline", {**kept, "document": {**kept["document"], **gone}})
+    code, _, stderr = _chameleon("export", folder, "--to", "tvmscript", "-o", tmp_path / "text")
+    assert code == 0, stderr
+    with RecordStore(folder / "records.sqlite") as store:
+        model = {"gone": {}}
+        store.set_fact("pipeline", {**kept, "document": {**kept["document"], "model": model}})
+    code, _, stderr = _chameleon("export", folder, "--to", "tvmscript", "-o", tmp_path / "more")
+    assert code == 2
+    assert "unknown frontend 'gone'" in stderr
 
 
 @pytest.mark.parametrize("space", ["sketched", "templated"])

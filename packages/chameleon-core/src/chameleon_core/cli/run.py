@@ -124,7 +124,11 @@ def _print(result: RunResult) -> None:
                 )
         # Of a delivered network it is told above what it has in their place.
         if operator.tuned_seconds is None and not result.network.delivered:
-            click.echo(f"{operator.name}: no configuration gave a valid result", err=True)
+            none = (
+                "no configuration gave a valid result" if operator.measurements else "not measured"
+            )
+            why = f"; {operator.ended}" if operator.ended is not None else ""
+            click.echo(f"{operator.name}: {none}{why}", err=True)
 
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:

@@ -33,6 +33,12 @@ def command(folder: Path, as_json: bool) -> None:
     missed = [task["name"] for task in value["operators"] if not task["measurements"]]
     if missed and value["state"] != "running":
         click.echo(f"never measured: {', '.join(missed)}")
+    origins = Counter[str]()
+    for task in value["operators"]:
+        origins.update(task["origins"])
+    if origins:
+        told = ", ".join(f"{origin} {count}" for origin, count in origins.items())
+        click.echo(f"where configurations came from: {told}")
     rows = [
         (
             task["name"],
@@ -58,6 +64,7 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
             {
                 "name": stored.task.name,
                 "measurements": len(measurements),
+                "origins": dict(Counter(one for one in store.origins(stored.id) if one)),
                 "failed": dict(failed),
                 "best_seconds": best,
                 "gflops": None if best is None else stored.task.flop / best / 1e9,
@@ -75,6 +82,7 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
         "state": _state(folder, store),
         "target": store.fact("target"),
         "runner": store.fact("runner"),
+        "versions": store.fact("versions") or {},
         "seconds": store.fact("seconds") or 0.0,
         "operators": operators,
     }

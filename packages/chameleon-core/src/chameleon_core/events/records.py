@@ -73,6 +73,7 @@ class RunStarted:
         total_measurements: where the budget ends the run at the latest; None for no such limit.
         seconds_left: wall-clock in seconds that the budget leaves, or None for no limit.
         settled: what the frontend chose by measurement before it named the tasks, or None.
+        versions: of the distributions that took part until now, None of those not installed.
     """
 
     folder: str
@@ -82,6 +83,7 @@ class RunStarted:
     total_measurements: int | None
     seconds_left: float | None = None
     settled: Mapping[str, Any] | None = None
+    versions: Mapping[str, str | None] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +98,7 @@ class BatchProposed:
         steps: search steps the explorer took to find them.
         converged: the step after which the best surrogate score rose no more (figures 2 and 7).
         score: that surrogate score, or None where no trained cost model guided the walk.
+        origins: where its configurations came from, how many by ``loop.origins.Origin``.
     """
 
     task: str
@@ -105,6 +108,7 @@ class BatchProposed:
     steps: int
     converged: int = 0
     score: float | None = None
+    origins: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -117,6 +121,7 @@ class Measured:
         seconds: its cost in seconds, or None for a failure.
         failure: the kind of failure, or None.
         spent: the seconds its task has taken by then, or None where nobody counts.
+        origin: what put it into its batch, an ``Origin``, or None where nobody knows.
     """
 
     task: str
@@ -124,6 +129,7 @@ class Measured:
     seconds: float | None
     failure: str | None
     spent: Spending | None = None
+    origin: str | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.stages import guard_of
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Frontend, SpaceProvider
 from chameleon_core.task import Task
 
 
-def frontend_of(pipeline: ResolvedPipeline) -> Frontend:
+def frontend_of(pipeline: Subject) -> Frontend:
     """The pipeline's frontend, made.
 
     Raises:

@@ -49,6 +49,9 @@ class Guard:
                 hint=_HINT,
             ) from error
 
+    def __str__(self) -> str:
+        return f"{self.noun} {self.name!r}"
+
     def broken(self, what: str) -> PluginError:
         """The error for a broken contract."""
         return PluginError(f"{self.noun} {self.name!r} {what}", hint=_HINT)

@@ -51,8 +51,12 @@ class OperatorResult:
             nothing was compared.
         guesses: where nothing was measured, what the space recommends, the most promising first.
         measurements: configurations measured, failures included.
+        origins: where they came from, how many by ``loop.origins.Origin``; those of versions that
+            did not record it are not counted.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
+        ended: why it got no further batch, as half a sentence; None where an earlier version did
+            not say.
         spending: where the wall-clock went.
         variants: the final comparison.
     """
@@ -68,8 +72,10 @@ class OperatorResult:
     max_relative_error: float | None = None
     guesses: tuple[tuple[int, ...], ...] = ()
     measurements: int = 0
+    origins: Mapping[str, int] = attrs.field(factory=dict)
     failed: Mapping[str, int] = attrs.field(factory=dict)
     failure: str | None = None
+    ended: str | None = None
     spending: Spending = attrs.field(factory=Spending)
     variants: tuple[VariantResult, ...] = ()
 
@@ -114,8 +120,10 @@ class OperatorResult:
             "ratio": self.ratio,
             "gflops": self.gflops,
             "measurements": self.measurements,
+            "origins": dict(self.origins),
             "failed": dict(self.failed),
             "failure": self.failure,
+            "ended": self.ended,
             "wall_seconds": self.spending.total,
             "spent_seconds": attrs.asdict(self.spending),
             "search_seconds": self.search_seconds,
@@ -146,8 +154,10 @@ class OperatorResult:
             max_relative_error=value.get("max_relative_error"),
             guesses=tuple(tuple(one) for one in value.get("guesses", ())),
             measurements=value["measurements"],
+            origins=value.get("origins", {}),
             failed=value["failed"],
             failure=value.get("failure"),  # folders of earlier versions have none
+            ended=value.get("ended"),
             spending=Spending(**value["spent_seconds"]),
             variants=tuple(VariantResult(**variant) for variant in value["variants"]),
         )
@@ -236,6 +246,7 @@ class RunResult:
         operators: one per task.
         require: what the pipeline asks for, or None.
         network: what the frontend made of the winners; empty where the model is no network.
+        versions: of the distributions that took part, None of those that are not installed.
     """
 
     folder: Path
@@ -243,6 +254,7 @@ class RunResult:
     operators: tuple[OperatorResult, ...]
     require: Requirement | None = None
     network: NetworkResult = attrs.field(factory=NetworkResult)
+    versions: Mapping[str, str | None] = attrs.field(factory=dict)
 
     @property
     def missed(self) -> list[str]:
@@ -271,6 +283,7 @@ class RunResult:
             "seconds": self.seconds,
             "operators": [operator.to_json() for operator in self.operators],
             "network": self.network.to_json(),
+            "versions": dict(self.versions),
         }
 
     @classmethod
@@ -284,6 +297,7 @@ class RunResult:
             operators=tuple(OperatorResult.from_json(o) for o in value["operators"]),
             require=require,
             network=NetworkResult.from_json(value["network"]),
+            versions=value.get("versions", {}),
         )
 
 

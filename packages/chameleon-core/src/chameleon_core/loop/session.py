@@ -26,7 +26,9 @@ from chameleon_core.loop.delivery import deliver, guesses_of
 from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
+from chameleon_core.loop.origins import FallbackWatch
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.same_failure import convincing
 from chameleon_core.loop.settling import settled, settling_seconds
 from chameleon_core.loop.stages import SearchStages, generator
 from chameleon_core.loop.task_run import TaskRun
@@ -41,8 +43,12 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Contender
 from chameleon_core.store import StoredComparison
 from chameleon_core.task import Task
+from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
 
 log = structlog.get_logger()
+
+_VERSIONS = "versions"
+"""Name of the fact in the run's store."""
 
 
 class Session:
@@ -86,8 +92,9 @@ class Session:
             measuring=Measuring(runner=runner, interruption=interruption),
         )
         _, tasks = tasks_of(pipeline, self._frontend, self._target)
+        watch = FallbackWatch()
         self._runs = [
-            self._task_run(task, space)
+            self._task_run(task, space, watch)
             for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True)
         ]
         earlier = WarmStart(pipeline.warm_start)
@@ -110,6 +117,10 @@ class Session:
             interruption=interruption,
             publish=bus.publish,
             seconds_before=settling_seconds(self._store),
+            # Recorded measurements cost nothing, and statistics of tables are of whole budgets.
+            convincing=convincing(pipeline.budget.same_failure, batch_size=self._batch_size)
+            if runner.get().live
+            else None,
         )
 
     def _check(self) -> None:
@@ -129,7 +140,7 @@ class Session:
                 publish=self._bus.publish,
             )
 
-    def _task_run(self, task: Task, space: DesignSpace) -> TaskRun:
+    def _task_run(self, task: Task, space: DesignSpace, watch: FallbackWatch) -> TaskRun:
         pipeline = self._pipeline
         return TaskRun(
             task=task,
@@ -145,6 +156,7 @@ class Session:
             store=self._store,
             stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
             publish=self._bus.publish,
+            watch=watch,
         )
 
     @property
@@ -170,6 +182,7 @@ class Session:
                 total_measurements=self._tuning.total_measurements if self._runs else 0,
                 seconds_left=self._tuning.seconds_left,
                 settled=self._settled,
+                versions=self._record_versions(),
             )
         )
         try:
@@ -196,6 +209,7 @@ class Session:
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
+            versions=self._record_versions(),
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
@@ -204,6 +218,28 @@ class Session:
             RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
         )
         return result
+
+    def _record_versions(self) -> Versions:
+        """Keep the versions of what took part until now, and say which ones have changed.
+
+        Stages import libraries when they need them, so there are more of them at the end.
+        """
+        kept: Versions = self._store.fact(_VERSIONS) or {}
+        described = self._runner.get().describe().get("versions")
+        now = {
+            **(described if isinstance(described, dict) else {}),
+            **versions([*distributions_of(self._pipeline), *imported()]),
+        }
+        changed = changes(kept, now)
+        if changed:
+            log.warning(
+                "the run is continued with other versions than it was begun with; it may "
+                "propose and measure otherwise than it would have",
+                versions=changed,
+            )
+        took_part = {**kept, **now}
+        self._store.set_fact(_VERSIONS, took_part)
+        return took_part
 
     def _compare(self, run: TaskRun, rivals: Rivals) -> OperatorResult:
         ours = finalists(run.tuner.measurements, run.space_ref)
@@ -225,8 +261,10 @@ class Session:
             max_relative_error=None if found is None else found.max_relative_error,
             guesses=() if run.measurements else guesses_of(run.space),
             measurements=len(run.measurements),
+            origins=run.origins,
             failed=run.failed,
             failure=run.failure,
+            ended=run.ended,
             spending=run.spending,
             variants=variants(comparison, rivals.vendors),
         )

@@ -10,7 +10,7 @@ from chameleon_core.loop.assembly import spaces_of
 from chameleon_core.loop.comparison import stage_ref
 from chameleon_core.loop.measuring import Measuring, plain
 from chameleon_core.loop.stages import guard_of
-from chameleon_core.pipeline.schema import ResolvedPipeline, Scope
+from chameleon_core.pipeline.schema import ResolvedPipeline, Scope, Subject
 from chameleon_core.stages import Frontend, MeasureJob, Trials
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
@@ -70,9 +70,7 @@ def settling_seconds(store: RecordStore) -> float:
     return float(store.fact(_SECONDS) or 0.0)
 
 
-def recalled(
-    pipeline: ResolvedPipeline, frontend: Frontend, store: RecordStore
-) -> dict[str, Any] | None:
+def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[str, Any] | None:
     """Tell a frontend what was settled in a run folder.
 
     Args:

@@ -13,6 +13,7 @@ import structlog
 from chameleon_core.events import BatchMeasured, BatchProposed, BestImproved, Measured, TaskSummary
 from chameleon_core.events.records import Event
 from chameleon_core.loop.measuring import Config, plain
+from chameleon_core.loop.origins import FallbackWatch, Origins
 from chameleon_core.loop.tuner import TaskTuner
 from chameleon_core.measurement import Measurement
 from chameleon_core.schedulers import TaskState
@@ -32,11 +33,13 @@ class Batch:
         configs: all of it, in proposal order.
         missing: what has to be measured of it.
         known: how many of it the store has.
+        origins: where each came from.
     """
 
     configs: tuple[Config, ...]
     missing: tuple[Config, ...]
     known: int
+    origins: Origins = attrs.field(factory=dict)
 
 
 class TaskRun:
@@ -53,6 +56,7 @@ class TaskRun:
         store: the run's records.
         stored: the task's row in it.
         publish: tells an event.
+        watch: says where random search does a stage's work; one for all tasks of a run.
 
     Attributes:
         ended: why it gets no further batch, or None.
@@ -70,6 +74,7 @@ class TaskRun:
         store: RecordStore,
         stored: StoredTask,
         publish: Callable[[Event], None],
+        watch: FallbackWatch | None = None,
     ) -> None:
         self.task = task
         self.space = space
@@ -81,10 +86,16 @@ class TaskRun:
         self.in_flight = 0
         self._store = store
         self._publish = publish
+        self._watch = FallbackWatch() if watch is None else watch
         stored_before = store.measurements(stored.id)
         self._known = {m.config: m for m in stored_before}
         self._places = {
             m.config: place for m, place in zip(stored_before, store.places(stored.id), strict=True)
+        }
+        self._origins: dict[Config, str] = {
+            m.config: origin
+            for m, origin in zip(stored_before, store.origins(stored.id), strict=True)
+            if origin is not None
         }
         self._pending = dict(self._known)
         self._history: list[float] = []
@@ -125,6 +136,14 @@ class TaskRun:
         return dict(Counter(m.failure.value for m in self._known.values() if m.failure is not None))
 
     @property
+    def origins(self) -> dict[str, int]:
+        """Where what is on disk came from: how many by ``Origin``.
+
+        Measurements of versions that did not record it are not counted.
+        """
+        return dict(Counter(str(self._origins[c]) for c in self._known if c in self._origins))
+
+    @property
     def failure(self) -> str | None:
         """The first failure on disk of the most frequent kind, in words."""
         failed = self.failed
@@ -142,7 +161,9 @@ class TaskRun:
 
     def propose(self, limit: int | None) -> Batch:
         """Ask the tuner for at most ``limit`` configurations; for a whole batch where None."""
-        return self._split(plain(self.tuner.ask(limit).tolist()))
+        batch = self._split(plain(self.tuner.ask(limit).tolist()))
+        self._watch.see(self.task.name, batch.origins, self.tuner.short)
+        return batch
 
     def guess(self) -> Batch:
         """Ask the tuner for one configuration that needs no search (``TaskTuner.guess``)."""
@@ -150,7 +171,12 @@ class TaskRun:
 
     def _split(self, configs: list[Config]) -> Batch:
         missing = tuple(config for config in configs if config not in self._known)
-        return Batch(configs=tuple(configs), missing=missing, known=len(configs) - len(missing))
+        return Batch(
+            configs=tuple(configs),
+            missing=missing,
+            known=len(configs) - len(missing),
+            origins=self.tuner.origins,
+        )
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob:
         """Announce a batch with something missing.
@@ -171,8 +197,10 @@ class TaskRun:
                 steps=self.tuner.steps,
                 converged=self.tuner.converged,
                 score=self.tuner.score,
+                origins=dict(Counter(str(origin) for origin in batch.origins.values())),
             )
         )
+        self._origins.update((config, str(batch.origins[config])) for config in batch.missing)
         self.spending = self.spending.plus(search=search_seconds)
         return MeasureJob(
             task=self.task,
@@ -253,7 +281,10 @@ class TaskRun:
     def _save(self, measurement: Measurement) -> None:
         key = int(self.space.keys(np.array([measurement.config], np.int32))[0])
         knobs = self.space.decode(measurement.config)
-        self._store.add(self.row, key, measurement, knobs=knobs, spending=self.spending)
+        origin = self._origins.get(measurement.config)
+        self._store.add(
+            self.row, key, measurement, knobs=knobs, spending=self.spending, origin=origin
+        )
         self._known[measurement.config] = measurement
         self._publish(
             Measured(
@@ -262,6 +293,7 @@ class TaskRun:
                 seconds=measurement.cost if measurement.ok else None,
                 failure=None if measurement.failure is None else measurement.failure.value,
                 spent=self.spending,
+                origin=origin,
             )
         )
         if measurement.cost < self._best:

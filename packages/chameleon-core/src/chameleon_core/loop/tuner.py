@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from chameleon_core.loop.origins import Origin, searched
 from chameleon_core.loop.stages import SearchStages
 from chameleon_core.measurement import Measurement
 from chameleon_core.space import Configs, DesignSpace
@@ -38,6 +39,9 @@ class TaskTuner:
         steps: search steps of the explorer for the last batch.
         converged: the step of these after which the best surrogate score rose no more.
         score: that surrogate score, or None where no trained cost model guided the walk.
+        origins: where each configuration of the last batch, or guess, came from.
+        short: the stage that gave too few usable configurations for the last batch, in words, or
+            None.
     """
 
     def __init__(
@@ -57,6 +61,8 @@ class TaskTuner:
         self.steps = 0
         self.converged = 0
         self.score: float | None = None
+        self.origins: dict[tuple[int, ...], Origin] = {}
+        self.short: str | None = None
         self.best: Measurement | None = None
         self.best_cost = math.inf
         self._rng = rng
@@ -88,6 +94,10 @@ class TaskTuner:
         found = self.guesses[:1]
         self._guessing = bool(len(found))
         self._asked = found if len(found) else None
+        self.origins = {
+            config: Origin.SUGGESTION if config in self._suggested else Origin.INITIAL
+            for config in _tuples(found)
+        }
         return found
 
     @property
@@ -116,13 +126,18 @@ class TaskTuner:
             Shape (n, knobs).
         """
         self._expect_nothing()
+        self.origins, self.short = {}, None
         if self._batches == 0 and self.stages.score is None:
             start = self.space.distinct(self.space.start)
             batch = start[self.space.legal(start) & self.visited.fresh(start)][: self._batch_size]
-            wanted = self._batch_size
+            wanted, added = self._batch_size, Origin.INITIAL
         else:
-            batch, wanted = self._search()
-        batch = self._with_suggestions(self._top_up(batch, wanted))[:limit]
+            (batch, wanted), added = self._search(), Origin.FALLBACK
+        batch = self._top_up(batch, wanted)
+        for config in _tuples(batch):
+            self.origins.setdefault(config, added)
+        batch = self._with_suggestions(batch)[:limit]
+        self.origins = {config: self.origins[config] for config in _tuples(batch)}
         self._asked = batch if len(batch) else None
         return batch
 
@@ -132,10 +147,17 @@ class TaskTuner:
         self.converged = candidates.steps if candidates.converged is None else candidates.converged
         guided = self.stages.score is not None and len(candidates.scores)
         self.score = float(candidates.scores.max()) if guided else None
+        if len(candidates.configs) < self._batch_size:
+            self.short = str(self.stages.guards["explorers"])
         if not len(candidates.configs):
             return candidates.configs, self._batch_size
         selected = self.stages.select(candidates, self.visited, self._batch_size)
         batch = self.stages.refine(selected, candidates, self.visited)
+        self.origins = searched(
+            _tuples(batch), candidates=_tuples(candidates.configs), selected=_tuples(selected)
+        )
+        if self.short is None and (len(batch) < len(selected) or not len(selected)):
+            self.short = str(self.stages.guards["samplers"])
         short = len(candidates.configs) < self._batch_size or not len(selected)
         return batch, self._batch_size if short else len(selected)
 
@@ -188,7 +210,9 @@ class TaskTuner:
             return batch
         suggested = self._joined(batch[:0], np.array(self._suggested, np.int32))
         self._suggested.clear()
-        return self._joined(suggested[: (len(batch) + 1) // 2], batch)[: len(batch)]
+        suggested = suggested[: (len(batch) + 1) // 2]
+        self.origins |= dict.fromkeys(_tuples(suggested), Origin.SUGGESTION)
+        return self._joined(suggested, batch)[: len(batch)]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
         """The batch with start and random configurations added until it has ``wanted`` rows."""
@@ -212,3 +236,7 @@ class TaskTuner:
         more = more[self.space.legal(more)]
         more = more[self.visited.fresh(more)]
         return self.space.distinct(np.concatenate([batch, more]).astype(np.int32))
+
+
+def _tuples(configs: Configs) -> list[tuple[int, ...]]:
+    return [tuple(row) for row in configs.tolist()]

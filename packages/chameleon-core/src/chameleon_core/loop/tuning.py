@@ -7,17 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import attrs
+import structlog
 
 from chameleon_core.events import TaskFinished
 from chameleon_core.events.records import Event
 from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.loop.flights import Flight, Flights
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.same_failure import same_failure
 from chameleon_core.loop.siblings import Siblings
 from chameleon_core.loop.stages import generator, guard_of
 from chameleon_core.loop.task_run import Batch, TaskRun
+from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.schedulers import Scheduler, SchedulerContext
+
+log = structlog.get_logger()
 
 GUESSES = 3
 """First guesses measured of a task at most where they fail, before it has a batch."""
@@ -34,6 +39,8 @@ class Tuning:
         interruption: the request to stop.
         publish: tells an event.
         seconds_before: ``Allowance.seconds_before``.
+        convincing: measurements that have to fail alike before a task, or the run, is given up;
+            None for never.
     """
 
     def __init__(
@@ -46,8 +53,10 @@ class Tuning:
         interruption: Interruption,
         publish: Callable[[Event], None],
         seconds_before: float = 0.0,
+        convincing: int | None = None,
     ) -> None:
         self._runs = runs
+        self._convincing = convincing
         self._allowance = Allowance(budget=pipeline.budget, seconds_before=seconds_before)
         self._at_once = at_once
         self._interruption = interruption
@@ -137,6 +146,7 @@ class Tuning:
         while waiting or len(flights):
             if waiting and len(flights) < at_once and self._lasts_for(1 + len(flights)):
                 run = waiting.popleft()
+                self._end_those_that_fail_alike()
                 if run.ended is None:
                     self._end_if_spent(run)
                 if run.ended is None and len(run.tuner.guesses):
@@ -201,12 +211,40 @@ class Tuning:
 
     def _end_those_that_may(self) -> None:
         """End tasks that have spent their budget, or all; those in flight are learnt first."""
+        self._end_those_that_fail_alike()
         for run in self._runs:
             if run.state.waiting:
                 self._end_if_spent(run)
         costs = [run.tuner.best_cost * run.task.weight for run in self._runs]
         if self._allowance.fast_enough(costs):
             self._end_all("the target latency is reached")
+
+    def _end_those_that_fail_alike(self) -> None:
+        """Give up what no search can mend: a task, or all of them where nothing works at all."""
+        everything = [m for run in self._runs for m in run.tuner.measurements]
+        self._give_up(self._runs, everything)
+        for run in self._runs:
+            self._give_up([run], run.tuner.measurements)
+
+    def _give_up(self, runs: Sequence[TaskRun], measurements: Sequence[Measurement]) -> None:
+        """End tasks that wait for a batch where all their measurements failed alike."""
+        waiting = [run for run in runs if run.state.waiting]
+        if not waiting or self._convincing is None:
+            return
+        failure = same_failure(measurements, self._convincing)
+        if failure is None:
+            return
+        log.warning(
+            "everything measured fails alike, so nothing more is measured; see to the target, the "
+            "reference or the runner and start anew (--fresh), or go on all the same "
+            "(--set budget.same_failure=null)",
+            tasks=[run.task.name for run in waiting],
+            failure=failure,
+            measurements=len(measurements),
+        )
+        which = "measurements of the run" if len(runs) > 1 else "measurements"
+        for run in waiting:
+            self._end(run, f"all {len(measurements)} {which} failed alike: {failure}")
 
     def _end_if_spent(self, run: TaskRun) -> None:
         if self._left(run) == 0:

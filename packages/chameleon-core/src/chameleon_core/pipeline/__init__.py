@@ -1,6 +1,6 @@
 """Pipelines: what a run consists of, read from YAML with errors that say where."""
 
-from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.load import from_dict, load_pipeline, subject_from_dict
 from chameleon_core.pipeline.nodes import PipelineError, Problem
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import (
@@ -9,6 +9,7 @@ from chameleon_core.pipeline.schema import (
     ResolvedPipeline,
     Scope,
     StageSpec,
+    Subject,
 )
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "ResolvedPipeline",
     "Scope",
     "StageSpec",
+    "Subject",
     "dump_pipeline",
     "from_dict",
     "load_pipeline",
+    "subject_from_dict",
 ]

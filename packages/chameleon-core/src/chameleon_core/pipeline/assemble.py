@@ -11,7 +11,7 @@ from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
-from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, StageSpec
+from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, StageSpec, Subject
 from chameleon_core.pipeline.structure import Structurer, first_field
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
@@ -58,8 +58,7 @@ class Assembler:
         require = self._requirement(baselines)
         seed = self._seed()
         output = self._output(source)
-        if self._problems:
-            raise PipelineError(self._problems, hint="\n".join(dict.fromkeys(self._hints)) or None)
+        self._raise_problems()
         choice = target if resolver is None else {"resolver": resolver.name, "text": target}
         sections = {
             "model": {model.name: _shortest(model.options_json)},
@@ -88,6 +87,16 @@ class Assembler:
             source=source,
             document=written(sections),
         )
+
+    def subject(self) -> Subject:
+        """Model and space alone, or a ``PipelineError`` with what is wrong with them."""
+        model, space = self._model(), self._stage("space", STAGES["space"])
+        self._raise_problems()
+        return Subject(model=model, space=space)
+
+    def _raise_problems(self) -> None:
+        if self._problems:
+            raise PipelineError(self._problems, hint="\n".join(dict.fromkeys(self._hints)) or None)
 
     # Each of the methods below returns nothing useful where it found a problem; ``assemble`` raises
     # before anything reads it.
@@ -211,7 +220,8 @@ class Assembler:
 
     def _spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
         with Collecting(self._problems):
-            record = self._find(kind, name)
+            entry = self._find(kind, name)
+            record = entry.record
             owner = f"{KINDS[kind].noun} '{name.value}'"
             options = self._structurer.make(section(record.options), record.options, owner)
             return StageSpec(
@@ -220,6 +230,7 @@ class Assembler:
                 record=record,
                 options=options,
                 options_json=to_json(options),
+                distribution=entry.distribution,
             )
         return None
 
@@ -267,9 +278,9 @@ class Assembler:
         return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
 
     def _find(self, kind: str, name: Node) -> Any:
-        """The record of a name; what the registry says becomes a problem at its place."""
+        """The entry of a name; what the registry says becomes a problem at its place."""
         try:
-            return self._registry.record(kind, name.value)
+            return self._registry.find(kind, name.value)
         except UnknownNameError as error:
             self._hints.append(error.hint or "")
             # With a broken plugin about, the name may well be right.

@@ -9,7 +9,7 @@ from typing import Any
 from chameleon_core.pipeline.assemble import Assembler
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem, node_of
 from chameleon_core.pipeline.resolve import apply_overrides
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.registry import Registry, default_registry
 
@@ -55,9 +55,28 @@ def from_dict(
     return _load(root, overrides, registry, source=None)
 
 
+def subject_from_dict(document: Mapping[str, Any], *, registry: Registry | None = None) -> Subject:
+    """Model and space of a pipeline, whatever else it names: what a run's records are of.
+
+    A run can be exported where its explorer is not installed.
+
+    Args:
+        document: the pipeline, with every default written out.
+        registry: as for ``load_pipeline``.
+
+    Raises:
+        PipelineError: with everything that is wrong with the two, one line each.
+    """
+    return _assembler(node_of(document, "pipeline"), (), registry).subject()
+
+
 def _load(
     root: Node, overrides: Iterable[str], registry: Registry | None, *, source: Path | None
 ) -> ResolvedPipeline:
+    return _assembler(root, overrides, registry).assemble(source)
+
+
+def _assembler(root: Node, overrides: Iterable[str], registry: Registry | None) -> Assembler:
     known = registry if registry is not None else default_registry()
     if root.value is None:
         root = Node(value={}, mark=root.mark)
@@ -65,4 +84,4 @@ def _load(
         message = f"a pipeline must be a mapping with 'model:' and 'target:', not {root.in_words()}"
         raise PipelineError([Problem(mark=root.mark, message=message)])
     overridden, problems = apply_overrides(root, overrides)
-    return Assembler(overridden, known, problems).assemble(source)
+    return Assembler(overridden, known, problems)

@@ -93,9 +93,7 @@ def merge(weak: Section, strong: Section) -> Section:
         if below is not None and key in STAGES:
             node = _merged_stage(below.node, node)
         elif below is not None and key in _MERGED and below.node.is_mapping and node.is_mapping:
-            kept = (
-                _unlimited(below.node.value) if set(LIMITS) & set(node.value) else below.node.value
-            )
+            kept = _unlimited(below.node.value) if _limited(node) else below.node.value
             node = Node(value={**kept, **node.value}, mark=node.mark)
         result[key] = Item(key_mark=item.key_mark, node=node)
     return result
@@ -121,6 +119,12 @@ def _merged_stage(weak: Node, strong: Node) -> Node:
     for section in sections:
         value |= section
     return Node(value=value, mark=strong.mark)
+
+
+def _limited(budget: Node) -> bool:
+    """Whether a budget names a limit; ``null`` takes the one of that name away and names none."""
+    given = (budget.get(name) for name in LIMITS)
+    return any(node is not None and node.value is not None for node in given)
 
 
 def _unlimited(budget: Section) -> Section:

@@ -27,9 +27,13 @@ AtOnce = int | Literal["auto"]
 """A number from 1, or as many as suit the runner."""
 
 
-def _auto_or_positive(_: object, attribute: attrs.Attribute[AtOnce], value: AtOnce) -> None:
+def _auto_or_positive(_: object, attribute: attrs.Attribute[Any], value: AtOnce) -> None:
     if value != "auto" and value < 1:
         raise ValueError(f"'{attribute.name}' must be 'auto' or at least 1, not {value!r}")
+
+
+SameFailure = int | Literal["auto"]
+"""A number of measurements from 1, or enough to rule out chance."""
 
 
 LIMITS = ("measurements", "wall_time")
@@ -55,6 +59,9 @@ class Budget:
             None to spend the whole budget.
         latency: a run ends as soon as the best costs of all tasks, each times its weight in the
             network, add up to no more than this many seconds; None for no such target.
+        same_failure: a task, or the whole run, ends after this many measurements where nothing was
+            valid and all failed alike; ``auto`` for two batches, or 16 where that is more, and
+            None for never. Recorded tables, which cost nothing, are replayed to the end.
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all together.
     """
 
@@ -97,6 +104,11 @@ class Budget:
             "duration": True,
             "help": "the run ends when all operators together take no longer, such as 9ms",
         },
+    )
+    same_failure: SameFailure | None = attrs.field(
+        default="auto",
+        validator=attrs.validators.optional(_auto_or_positive),
+        metadata={"help": "measurements that all fail alike after which a run ends, auto, or null"},
     )
     scope: Scope = attrs.field(
         default=Scope.TASK, metadata={"help": "what the limits hold for: task or network"}
@@ -150,6 +162,7 @@ class StageSpec:
         record: what its plugin registered.
         options: an instance of ``record.options``.
         options_json: the same options, defaults included, as JSON values.
+        distribution: what its plugin belongs to; empty where nobody says.
     """
 
     kind: str
@@ -157,6 +170,7 @@ class StageSpec:
     record: PluginRecord
     options: Any
     options_json: dict[str, Any] = attrs.field(factory=dict)
+    distribution: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The stage as a pipeline file names it, in full."""
@@ -180,14 +194,25 @@ class StageSpec:
 
 
 @attrs.frozen(kw_only=True)
-class ResolvedPipeline:
-    """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
+class Subject:
+    """What a pipeline tunes: all that is needed to make something of a run's records.
 
     Attributes:
         model: the frontend.
+        space: the space provider.
+    """
+
+    model: StageSpec
+    space: StageSpec
+
+
+@attrs.frozen(kw_only=True)
+class ResolvedPipeline(Subject):
+    """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
+
+    Attributes:
         target: what the user wrote after ``target:``; ``target_resolver`` makes it canonical.
         target_resolver: a stage of kind ``targets``, or None where none is installed.
-        space: the space provider.
         explorer: the search algorithm.
         cost_model: the cost model.
         sampler: the sampler.
@@ -205,10 +230,8 @@ class ResolvedPipeline:
         document: the expanded pipeline as JSON values; loading it again gives the same pipeline.
     """
 
-    model: StageSpec
     target: str
     target_resolver: StageSpec | None = None
-    space: StageSpec
     explorer: StageSpec
     cost_model: StageSpec
     sampler: StageSpec

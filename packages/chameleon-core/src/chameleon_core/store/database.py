@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS measurements (
     build_seconds REAL NOT NULL,
     run_seconds REAL NOT NULL,
     measured_at REAL NOT NULL,
+    origin TEXT,
     UNIQUE (task_id, identity)
 );
 CREATE TABLE IF NOT EXISTS comparisons (
@@ -50,6 +51,9 @@ CREATE TABLE IF NOT EXISTS comparisons (
     measurements TEXT NOT NULL
 );
 """
+
+ORIGIN = "origin"
+"""The column of ``measurements`` that files of earlier versions lack until they are written."""
 
 
 class Database:
@@ -80,6 +84,9 @@ class Database:
             connection.execute("PRAGMA synchronous=NORMAL")
             self._check_version(connection)
             connection.executescript(_SCHEMA)
+            if ORIGIN not in _columns(connection):
+                # Versions that do not know the column may write beside it, so theirs is ours.
+                connection.execute(f"ALTER TABLE measurements ADD COLUMN {ORIGIN} TEXT")
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         except BaseException:
             connection.close()
@@ -108,6 +115,12 @@ class Database:
                 f"{self.path} was written by a newer version of chameleon",
                 hint="upgrade chameleon, or tune into another folder with --output",
             )
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of ``measurements``; an earlier version's file, only read, lacks some."""
+        with self._sentences("read"):
+            return _columns(self._connection)
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query."""
@@ -173,6 +186,10 @@ class Database:
                 hint="what was committed before is safe; free space or restore access and give the "
                 "same command again: it continues where this run stopped",
             ) from error
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    return {name for _, name, *_ in connection.execute("PRAGMA table_info(measurements)")}
 
 
 def _reason(error: sqlite3.Error, path: Path) -> str:

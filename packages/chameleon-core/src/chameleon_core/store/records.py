@@ -13,7 +13,7 @@ import attrs
 
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Contender, StageRef
-from chameleon_core.store.database import Database
+from chameleon_core.store.database import ORIGIN, Database
 from chameleon_core.store.spending import Spending
 from chameleon_core.task import Task
 
@@ -140,6 +140,7 @@ class RecordStore:
         *,
         knobs: Mapping[str, Any],
         spending: Spending,
+        origin: str | None = None,
     ) -> None:
         """Commit one measurement together with the seconds its task has taken so far.
 
@@ -149,13 +150,14 @@ class RecordStore:
             measurement: the outcome.
             knobs: the configuration decoded, so that records can be read without the space.
             spending: the task's total at this moment.
+            origin: what put it into its batch (``chameleon_core.loop.origins.Origin``).
         """
         m = measurement
         with self._database.transaction() as execute:
             execute(
                 "INSERT OR IGNORE INTO measurements (task_id, identity, config, knobs, seconds, "
-                "failure, message, max_relative_error, build_seconds, run_seconds, measured_at) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "failure, message, max_relative_error, build_seconds, run_seconds, measured_at, "
+                "origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     task_id,
                     str(key),
@@ -168,6 +170,7 @@ class RecordStore:
                     m.build_seconds,
                     m.run_seconds,
                     time.time(),
+                    origin,
                 ),
             )
             execute(
@@ -188,6 +191,18 @@ class RecordStore:
             (task_id,),
         )
         return [_measurement(row) for row in rows]
+
+    def origins(self, task_id: int) -> list[str | None]:
+        """What put each of a task's measurements into its batch, in the order of ``measurements``.
+
+        None where the version that measured it did not record it.
+        """
+        column = ORIGIN if ORIGIN in self._database.columns else "NULL"
+        rows = self._database.read(
+            f"SELECT {column} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - a constant
+            (task_id,),
+        )
+        return [origin for (origin,) in rows]
 
     def places(self, task_id: int) -> list[int]:
         """Where each of a task's measurements is among those of all tasks, in order of arrival."""

@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from chameleon_core.loop.result import NetworkResult
-    from chameleon_core.pipeline.schema import ResolvedPipeline
+    from chameleon_core.pipeline.schema import Subject
     from chameleon_core.store import RecordStore
 
 
@@ -51,7 +51,7 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
         raise SystemExit(ExitCode.NO_VALID_RESULT)
 
 
-def _compiled(store: RecordStore, pipeline: ResolvedPipeline, output: Path) -> NetworkResult:
+def _compiled(store: RecordStore, pipeline: Subject, output: Path) -> NetworkResult:
     from chameleon_core.loop.result import NetworkResult  # noqa: PLC0415
     from chameleon_core.stages import Delivery  # noqa: PLC0415
 

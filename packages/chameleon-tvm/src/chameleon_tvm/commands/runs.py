@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chameleon_core.pipeline.schema import ResolvedPipeline
+    from chameleon_core.pipeline.schema import Subject
     from chameleon_core.stages import SpaceProvider, Winner
     from chameleon_core.store import RecordStore
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
 
 
-def pipeline_of(store: RecordStore, folder: Path) -> ResolvedPipeline:
-    """The pipeline that a run folder belongs to.
+def pipeline_of(store: RecordStore, folder: Path) -> Subject:
+    """Model and space of the pipeline that a run folder belongs to.
+
+    The stages that searched need not be installed where nothing is searched for.
 
     Raises:
         RunFolderError: it says none.
     """
     from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
-    from chameleon_core.pipeline.load import from_dict  # noqa: PLC0415
+    from chameleon_core.pipeline.load import subject_from_dict  # noqa: PLC0415
 
     owner: dict[str, Any] | None = store.fact("pipeline")
     if owner is None:
@@ -29,12 +31,10 @@ def pipeline_of(store: RecordStore, folder: Path) -> ResolvedPipeline:
             f"{folder} does not say which pipeline it belongs to",
             hint="Run `chameleon run` on the pipeline first.",
         )
-    return from_dict(owner["document"])
+    return subject_from_dict(owner["document"])
 
 
-def network_of(
-    pipeline: ResolvedPipeline, store: RecordStore
-) -> NetworkFrontend | BucketedFrontend:
+def network_of(pipeline: Subject, store: RecordStore) -> NetworkFrontend | BucketedFrontend:
     """The network that a run is about, in the layout that was chosen for it.
 
     Raises:

@@ -1,0 +1,74 @@
+"""Versions of the distributions that took part in a run, whoever wrote them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+import attrs
+
+from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
+
+OURS = "chameleon-tuner-core"
+
+Versions = dict[str, str | None]
+"""By distribution; None where it is in this process without being installed."""
+
+
+def distributions_of(pipeline: ResolvedPipeline) -> list[str]:
+    """The distributions that bring the stages of a pipeline, and this one."""
+    return sorted({OURS, *(stage.distribution for stage in stages_of(pipeline))} - {""})
+
+
+def stages_of(value: Any) -> Iterator[StageSpec]:
+    """Every stage in a pipeline, those among the options of others included."""
+    if isinstance(value, StageSpec):
+        yield value
+        yield from stages_of(value.options)
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from stages_of(one)
+    elif attrs.has(type(value)):
+        for field in attrs.fields(type(value)):
+            yield from stages_of(getattr(value, field.name, None))
+
+
+def versions(distributions: Iterable[str]) -> Versions:
+    """The installed version of each distribution."""
+    return {name: _version(name) for name in distributions}
+
+
+def imported() -> list[str]:
+    """The distributions of everything that this process has imported so far."""
+    brings = _brings()
+    names = {name.partition(".")[0] for name in tuple(sys.modules)}
+    return sorted({owner for name in names for owner in brings.get(name, ())})
+
+
+def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> dict[str, str]:
+    """What another version is of than it was, as ``2.0 -> 2.1`` by distribution."""
+    return {
+        name: f"{before[name]} -> {version}"
+        for name, version in now.items()
+        if name in before and before[name] != version
+    }
+
+
+@functools.cache
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@functools.cache
+def _brings() -> Mapping[str, list[str]]:
+    # Reads the file lists of all that is installed: once per process.
+    return metadata.packages_distributions()
+
+
+__all__ = ["Versions", "changes", "distributions_of", "imported", "stages_of", "versions"]
