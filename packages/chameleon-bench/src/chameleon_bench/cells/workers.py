@@ -13,7 +13,7 @@ from typing import Any, Self
 import attrs
 import structlog
 from chameleon_core.cores import usable_cores
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.plugins.factory import load_factory
 
@@ -84,22 +84,36 @@ class Workers:
 
         Raises:
             RunInterrupted: the suite was asked to stop.
-            ChameleonError: a result cannot be written.
+            RunFolderError: a result cannot be written.
         """
         waiting = list(reversed(cells))
         for _ in range(min(self._count, len(cells)) - len(self._workers)):
-            self._workers.append(self._start())
+            self._workers.append(_Worker(*self._start()))
         while waiting or any(worker.cell is not None for worker in self._workers):
             if interruption.requested:
                 self._stop()
                 interruption.check()
             for worker in self._workers:
                 if worker.cell is None and waiting:
-                    worker.cell = waiting.pop()
-                    worker.pipe.send(worker.cell.to_json())
+                    self._send(worker, waiting.pop())
             busy = {worker.pipe: worker for worker in self._workers if worker.cell is not None}
             for pipe in connection.wait(list(busy), timeout=_POLL_SECONDS):
                 self._receive(busy[pipe], ended)
+
+    def _send(self, worker: _Worker, cell: Cell) -> None:
+        """Give a waiting worker a cell; one that has died meanwhile is replaced."""
+        worker.cell = cell
+        # What dies after this is found by its pipe's end, as one that dies amid a cell is.
+        if not worker.process.is_alive():
+            self._replace(worker)
+        with contextlib.suppress(OSError):
+            worker.pipe.send(cell.to_json())
+
+    def _replace(self, worker: _Worker) -> None:
+        """Start another process in a worker's place."""
+        worker.pipe.close()
+        worker.process.join()
+        worker.process, worker.pipe = self._start()
 
     def _receive(self, worker: _Worker, ended: Callable[[Cell, str | None], None]) -> None:
         cell, worker.cell = worker.cell, None
@@ -111,10 +125,10 @@ class Workers:
             worker.process.join()
             words = f"its process died with exit code {worker.process.exitcode}"
             _write_failure(cell, words)
-            self._workers[self._workers.index(worker)] = self._start()
+            self._replace(worker)
             kind = "ended"
         if kind == "unwritten":
-            raise ChameleonError(words, hint="free space or restore access, and run it again")
+            raise RunFolderError(words, hint="free space or restore access, and run it again")
         ended(cell, words)
 
     def _stop(self) -> None:
@@ -122,7 +136,8 @@ class Workers:
             worker.process.terminate()
             worker.process.join()
 
-    def _start(self) -> _Worker:
+    def _start(self) -> tuple[Any, Any]:
+        """A process that waits for cells, and our end of its pipe."""
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
             target=_work, args=(theirs, self._registry, self._started), daemon=True
@@ -131,7 +146,7 @@ class Workers:
         with _environment(dict.fromkeys(_ONE_THREAD, "1")):
             process.start()
         theirs.close()
-        return _Worker(process=process, pipe=ours)
+        return process, ours
 
 
 def _write_failure(cell: Cell, words: str) -> None:

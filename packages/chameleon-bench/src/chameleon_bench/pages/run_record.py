@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.loop.result import NetworkResult, OperatorResult
+from chameleon_core.measurement import failures_by_kind, most_frequent_failure
 from chameleon_core.run_folder import EVENTS, PIPELINE, read_store
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
@@ -168,7 +168,6 @@ def _so_far(store: RecordStore, ended: Mapping[str, str]) -> list[TaskRecord]:
     for stored in store.tasks():
         measurements = store.measurements(stored.id)
         fastest = min((m for m in measurements if m.ok), key=lambda m: m.cost, default=None)
-        failed = Counter(m.failure.value for m in measurements if m.failure is not None)
         operator = OperatorResult(
             name=stored.task.name,
             task=stored.task.to_json(),
@@ -179,8 +178,8 @@ def _so_far(store: RecordStore, ended: Mapping[str, str]) -> list[TaskRecord]:
             search_seconds=None if fastest is None else fastest.cost,
             max_relative_error=None if fastest is None else fastest.max_relative_error,
             measurements=len(measurements),
-            failed=dict(failed),
-            failure=next((m.message for m in measurements if not m.ok), None),
+            failed=failures_by_kind(measurements),
+            failure=most_frequent_failure(measurements),
             spending=stored.spending,
         )
         found.append(

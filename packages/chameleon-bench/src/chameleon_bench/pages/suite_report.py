@@ -17,7 +17,7 @@ from typing import Any
 from chameleon_core.processor import this_processor
 
 from chameleon_bench.cells.running import CellResult
-from chameleon_bench.pages.rendering import written
+from chameleon_bench.files import written
 from chameleon_bench.pages.suite_page import page_of
 from chameleon_bench.statistics.contrasts import catching_up, paired_tests, ratios
 from chameleon_bench.statistics.goals import invalid_share, reached, seconds

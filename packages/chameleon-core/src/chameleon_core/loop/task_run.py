@@ -15,7 +15,7 @@ from chameleon_core.events.records import Event
 from chameleon_core.loop.measuring import Config, plain
 from chameleon_core.loop.origins import FallbackWatch, Origins
 from chameleon_core.loop.tuner import TaskTuner
-from chameleon_core.measurement import Measurement
+from chameleon_core.measurement import Measurement, most_frequent_failure
 from chameleon_core.schedulers import TaskState
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
@@ -146,11 +146,7 @@ class TaskRun:
     @property
     def failure(self) -> str | None:
         """The first failure on disk of the most frequent kind, in words."""
-        failed = self.failed
-        if not failed:
-            return None
-        kind = max(failed, key=lambda name: failed[name])
-        return next(f"{kind}: {m.message}" for m in self._known.values() if m.failure == kind)
+        return most_frequent_failure(self._known.values())
 
     @property
     def measurements(self) -> list[Measurement]:
