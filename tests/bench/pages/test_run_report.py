@@ -12,6 +12,7 @@ from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_bench.pages.run_report import write_report
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.origins import Origin
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
@@ -112,6 +113,10 @@ def test_a_run_ends_with_its_report(pipeline):
     assert "Failed measurements" in page.text
     assert "as scripted" in page.text
     assert "Network" not in page.text
+    for operator in result.operators:
+        counts = [operator.origins.get(origin, 0) for origin in Origin]
+        assert sum(counts) == operator.measurements
+        assert f"{operator.name} {' '.join(map(str, counts))}" in page.text
     assert "cardinalities" in page.text
     # A curve per operator, the scheduler's strip and what all of them add up to.
     assert [tag for tag, _ in page.seen].count("svg") == 4

@@ -154,7 +154,7 @@ def _spending(rows: Sequence[Row]) -> Table:
     whole = max((sum(parts.values()) for parts in bars), default=0.0)
     return Table(
         header=(
-            *("pipeline", "steps", "steps to convergence", "a round", "invalid"),
+            *("pipeline", "steps", "steps to convergence", "a round", "invalid", "fallback"),
             *("", "search s", "model s", "build s", "run s", "total s"),
         ),
         rows=[
@@ -164,6 +164,7 @@ def _spending(rows: Sequence[Row]) -> Table:
                 _cell(row["search_steps"]["converged"], _count),
                 _cell(row["search_steps"]["converged_per_round"], _count),
                 _cell(row["invalid_share"], _share),
+                _cell(row["fallback_share"], _share),
                 bar(parts, whole),
                 *(_cell(row["seconds"][part], _seconds) for part in (*_PARTS, "total")),
             )

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from chameleon_core.loop.origins import Origin
 from chameleon_core.processor import this_processor
 
 from chameleon_bench.cells.running import CellResult
@@ -143,6 +144,8 @@ def _cell_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 for level in LEVELS:
                     needed = reached(run, group.best_known * 100 / level)
                     row[f"measurements_to_{level}"], row[f"seconds_to_{level}"] = needed
+                if run.origins:
+                    row |= {f"from_{name}": run.origins.get(name, 0) for name in Origin}
                 row |= {f"{name}_seconds": value for name, value in seconds(run).items()}
             rows.append(row)
     return rows

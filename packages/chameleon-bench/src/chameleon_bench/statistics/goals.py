@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from chameleon_core.loop.origins import Origin
 from numpy.typing import NDArray
 
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
@@ -52,6 +53,12 @@ def invalid_share(trajectory: Trajectory) -> float:
     """The share of measurements that gave no time; NaN where nothing was measured."""
     failed = sum(bool(kind) for kind in trajectory.failures)
     return failed / len(trajectory.failures) if trajectory.failures else math.nan
+
+
+def fallback_share(trajectory: Trajectory) -> float:
+    """The share of measurements that no stage proposed; NaN where nobody recorded it."""
+    known = sum(trajectory.origins.values())
+    return trajectory.origins.get(Origin.FALLBACK, 0) / known if known else math.nan
 
 
 def seconds(trajectory: Trajectory) -> dict[str, float]:

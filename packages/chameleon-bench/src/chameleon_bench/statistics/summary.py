@@ -87,6 +87,7 @@ class Group:
         )
         row["measurements"] = _estimated(float(run.measurements) for run in runs)
         row["invalid_share"] = _estimated(goals.invalid_share(run) for run in runs)
+        row["fallback_share"] = _estimated(goals.fallback_share(run) for run in runs)
         row["seconds"] = _each(goals.SECONDS, [goals.seconds(run) for run in runs])
         row["search_steps"] = _each(goals.STEPS, [goals.steps(run) for run in runs])
         return row

@@ -15,7 +15,7 @@ from chameleon_core.events.records import Event
 from chameleon_core.loop.measuring import Config, plain
 from chameleon_core.loop.origins import FallbackWatch, Origins
 from chameleon_core.loop.tuner import TaskTuner
-from chameleon_core.measurement import Measurement, most_frequent_failure
+from chameleon_core.measurement import Measurement, failures_by_kind, most_frequent_failure
 from chameleon_core.schedulers import TaskState
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
@@ -133,7 +133,7 @@ class TaskRun:
     @property
     def failed(self) -> dict[str, int]:
         """Failures on disk by kind."""
-        return dict(Counter(m.failure.value for m in self._known.values() if m.failure is not None))
+        return failures_by_kind(self._known.values())
 
     @property
     def origins(self) -> dict[str, int]:
