@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection
-from typing import Any, Self
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import attrs
-import structlog
 from chameleon_core.cores import usable_cores
-from chameleon_core.errors import ChameleonError, RunFolderError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.plugins.factory import load_factory
+from chameleon_core.errors import RunFolderError
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.processes.child import ChildProcess, status_words
+from chameleon_core.processes.conversation import ChildEndedError, Conversation, Message
 
-from chameleon_bench.cells.core_claims import claim_core
+from chameleon_bench.cells.running import CellResult
+from chameleon_bench.cells.worker import ENDED, UNWRITTEN
 from chameleon_bench.suites.suite import Cell
-
-log = structlog.get_logger()
 
 INSTALLED = "chameleon_core.plugins.registry:default_registry"
 """The function that a worker gets its plugins from."""
@@ -33,12 +32,16 @@ _ONE_THREAD = (
     "TVM_NUM_THREADS",
 )
 _POLL_SECONDS = 0.2
+_GRACE_SECONDS = 2.0
+"""How long a worker that waits may take to end."""
+_LINE_SECONDS = 10.0
+"""How long the rest of an answer may take whose beginning is there."""
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Worker:
-    process: Any
-    pipe: Any
+    child: ChildProcess
+    conversation: Conversation
     cell: Cell | None = None
 
 
@@ -53,7 +56,6 @@ class Workers:
     def __init__(self, count: int | None = None, registry: str = INSTALLED) -> None:
         self._count = count or len(usable_cores())
         self._registry = registry
-        self._context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
         self._started = 0
 
@@ -62,12 +64,11 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
-            worker.pipe.close()  # what it waits for ends, and so does it
+            if worker.child.stdin is not None:
+                with contextlib.suppress(OSError):
+                    worker.child.stdin.close()  # what it waits for ends, and so does it
         for worker in self._workers:
-            worker.process.join(_POLL_SECONDS * 10)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            worker.child.reap(0.0 if worker.cell is not None else _GRACE_SECONDS)
 
     def run(
         self,
@@ -88,111 +89,68 @@ class Workers:
         """
         waiting = list(reversed(cells))
         for _ in range(min(self._count, len(cells)) - len(self._workers)):
-            self._workers.append(_Worker(*self._start()))
+            self._workers.append(self._start())
         while waiting or any(worker.cell is not None for worker in self._workers):
-            if interruption.requested:
-                self._stop()
-                interruption.check()
-            for worker in self._workers:
+            interruption.check()
+            for place, worker in enumerate(self._workers):
                 if worker.cell is None and waiting:
-                    self._send(worker, waiting.pop())
-            busy = {worker.pipe: worker for worker in self._workers if worker.cell is not None}
-            for pipe in connection.wait(list(busy), timeout=_POLL_SECONDS):
-                self._receive(busy[pipe], ended)
+                    self._workers[place] = self._given(worker, waiting.pop())
+            for worker in self._answering():
+                self._receive(worker, ended)
 
-    def _send(self, worker: _Worker, cell: Cell) -> None:
-        """Give a waiting worker a cell; one that has died meanwhile is replaced."""
+    def _given(self, worker: _Worker, cell: Cell) -> _Worker:
+        """A worker that has been given a cell; another one where it has died as it waited."""
+        if not worker.child.alive:
+            worker.child.kill()
+            worker = self._start()
         worker.cell = cell
-        # What dies after this is found by its pipe's end, as one that dies amid a cell is.
-        if not worker.process.is_alive():
-            self._replace(worker)
-        with contextlib.suppress(OSError):
-            worker.pipe.send(cell.to_json())
+        # One that ends now gives no answer, which is the cell's failure.
+        with contextlib.suppress(ChildEndedError):
+            worker.conversation.tell(cell.to_json())
+        return worker
 
-    def _replace(self, worker: _Worker) -> None:
-        """Start another process in a worker's place."""
-        worker.pipe.close()
-        worker.process.join()
-        worker.process, worker.pipe = self._start()
+    def _answering(self) -> list[_Worker]:
+        """The workers that have answered or ended, after a short wait for one."""
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                if worker.cell is not None and worker.child.stdout is not None:
+                    selector.register(worker.child.stdout, selectors.EVENT_READ, worker)
+            return [key.data for key, _ in selector.select(_POLL_SECONDS)]
 
     def _receive(self, worker: _Worker, ended: Callable[[Cell, str | None], None]) -> None:
         cell, worker.cell = worker.cell, None
         if cell is None:
             return
         try:
-            kind, words = worker.pipe.recv()
-        except (EOFError, OSError):
-            worker.process.join()
-            words = f"its process died with exit code {worker.process.exitcode}"
-            _write_failure(cell, words)
-            self._replace(worker)
-            kind = "ended"
-        if kind == "unwritten":
-            raise RunFolderError(words, hint="free space or restore access, and run it again")
-        ended(cell, words)
+            answer = worker.conversation.answer(_LINE_SECONDS)
+        except (ChildEndedError, TimeoutError):
+            answer = _died(worker.child, cell)
+        failure: str | None = answer["failure"]
+        if answer["kind"] == UNWRITTEN:
+            raise RunFolderError(
+                failure or "a result cannot be written",
+                hint="free space or restore access, and run it again",
+            )
+        if failure is not None and worker.child.log:
+            sys.stderr.write(worker.child.log + "\n")
+        worker.child.clear_log()
+        ended(cell, failure)
 
-    def _stop(self) -> None:
-        for worker in self._workers:
-            worker.process.terminate()
-            worker.process.join()
-
-    def _start(self) -> tuple[Any, Any]:
-        """A process that waits for cells, and our end of its pipe."""
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(
-            target=_work, args=(theirs, self._registry, self._started), daemon=True
+    def _start(self) -> _Worker:
+        """A worker that waits for cells."""
+        child = ChildProcess(
+            "chameleon_bench.cells.worker",
+            [self._registry, str(self._started)],
+            environment={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         self._started += 1
-        with _environment(dict.fromkeys(_ONE_THREAD, "1")):
-            process.start()
-        theirs.close()
-        return process, ours
+        return _Worker(child, Conversation(child))
 
 
-def _write_failure(cell: Cell, words: str) -> None:
-    from chameleon_bench.cells.running import CellResult  # noqa: PLC0415 - the workers' business
-
-    CellResult(identity=cell.identity, failure=words).write(cell.result)
-
-
-def _work(pipe: Any, registry: str, number: int) -> None:
-    """Run the cells that come through a pipe until it is closed, or its other end dies."""
-    # Ctrl-C goes to every process of the terminal; the parent says what becomes of this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(os, "sched_setaffinity"):
-        # Stages ask how many cores they may use; here it is one, and no two workers share it.
-        cores = sorted(os.sched_getaffinity(0))
-        core = claim_core(cores)
-        os.sched_setaffinity(0, {cores[number % len(cores)] if core is None else core})
-    from chameleon_bench.cells.running import run_cell  # noqa: PLC0415 - after the core is chosen
-
-    made = load_factory(registry)()
-    while True:
-        try:
-            cell = Cell.from_json(pipe.recv())
-        except EOFError:
-            return
-        try:
-            result = run_cell(cell, registry=made, interruption=Interruption())
-            answer = ("ended", result.failure)
-        except RunInterrupted as error:
-            answer = ("ended", str(error))
-        except ChameleonError as error:
-            answer = ("unwritten", str(error))
-        with contextlib.suppress(OSError):
-            pipe.send(answer)
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Environment variables that a process started meanwhile inherits."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def _died(child: ChildProcess, cell: Cell) -> Message:
+    """The answer of a worker that gave none; the cell has that as its result."""
+    words = f"its process ended with {status_words(child.kill())}"
+    CellResult(identity=cell.identity, versions=cell.versions, failure=words).write(cell.result)
+    return {"kind": ENDED, "failure": words}
