@@ -16,6 +16,7 @@ from typing import Any
 
 from chameleon_core.loop.origins import Origin
 from chameleon_core.processor import this_processor
+from chameleon_core.versions import versions
 
 from chameleon_bench.cells.running import CellResult
 from chameleon_bench.files import written
@@ -26,7 +27,6 @@ from chameleon_bench.statistics.summary import LEVELS, Group, grid_ends, groups_
 from chameleon_bench.suites.suite import Cell, Suite
 
 DISTRIBUTIONS = (
-    "chameleon-tuner-core",
     "apache-tvm",
     "numpy",
     "scipy",
@@ -35,7 +35,7 @@ DISTRIBUTIONS = (
     "scikit-learn",
     "torch",
 )
-"""Whose versions results may depend on."""
+"""Libraries whose versions results may depend on, beside the plugins that take part."""
 
 
 def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any]:
@@ -90,22 +90,16 @@ def write_report(
 
 def environment(suite: Suite) -> dict[str, Any]:
     """What results depend on: machine, versions, the commit of the suite's folder if known."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - rarely needed
-
-    versions = {}
     processor = this_processor()
-    for name in DISTRIBUTIONS:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    installed = {name: found for name, found in versions(DISTRIBUTIONS).items() if found}
+    taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),
         "processor": (processor.name if processor else "") or platform.processor(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": installed | taking_part,
         "commit": _commit(suite.source),
         "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
