@@ -1,8 +1,6 @@
 """Cells: run once, continued, repeated exactly, and failing without harm."""
 
 import json
-import os
-import signal
 from collections import Counter
 
 import attrs
@@ -11,14 +9,11 @@ from chameleon_bench.cells import running
 from chameleon_bench.cells.execute import Execution, move_aside, results
 from chameleon_bench.cells.recorder import Recorder
 from chameleon_bench.cells.running import NOTES, CellResult, begin, run_cell
-from chameleon_bench.cells.workers import Workers
-from chameleon_core.errors import ChameleonError, RunFolderError
+from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import hookimpl
 from chameleon_core.testing.synthetic import synthetic_registry
-
-WORKERS = "chameleon_core.testing.synthetic:synthetic_registry"
 
 SUITE = """\
 pipelines:
@@ -209,45 +204,3 @@ def test_a_live_cell_of_another_version_measures_anew_and_keeps_the_old_run(load
     for cell in newer.cells():
         assert (cell.folder.with_name("earlier-1-seed-0") / "records.sqlite").exists()
     assert run(newer) == []
-
-
-def test_a_worker_that_dies_while_it_waits_is_replaced(load):
-    suite = load(REPLAY)
-    ended = []
-    cells = list(suite.cells())
-    with Workers(1, WORKERS) as workers:
-        workers.run(cells[:1], Interruption(), lambda cell, failure: ended.append(failure))
-        [idle] = workers._workers
-        os.kill(idle.child.pid, signal.SIGKILL)
-        assert idle.child.wait(10.0)
-        workers.run(cells[1:3], Interruption(), lambda cell, failure: ended.append(failure))
-    assert ended == [None, None, None]
-
-
-def test_a_result_that_a_worker_cannot_write_ends_the_suite_as_a_folder_s_error(load, tmp_path):
-    suite = load(REPLAY, "seeds=1")
-    (tmp_path / "out" / "cells").mkdir(parents=True)
-    (tmp_path / "out" / "cells" / "synthetic").touch()  # where a folder should be
-    with Workers(1, WORKERS) as workers, pytest.raises(RunFolderError, match="cannot write"):
-        workers.run(list(suite.cells()), Interruption(), lambda *_: None)
-
-
-def test_a_worker_that_dies_amid_a_cell_is_that_cell_s_failure(load, tmp_path, monkeypatch):
-    (tmp_path / "deadly.py").write_text(
-        "import os\nfrom chameleon_core.testing.synthetic import synthetic_registry\n"
-        "def registry():\n"
-        "    made = synthetic_registry()\n"
-        "    made.find = lambda *_: os._exit(7)\n"
-        "    return made\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    suite = load(REPLAY, "seeds=1")
-    ended = {}
-    with Workers(1, "deadly:registry") as workers:
-        workers.run(
-            list(suite.cells()),
-            Interruption(),
-            lambda cell, failure: ended.setdefault(cell.name, failure),
-        )
-    assert set(ended.values()) == {"its process ended with status 7"}
-    assert {result.failure for result in results(suite).values()} == set(ended.values())

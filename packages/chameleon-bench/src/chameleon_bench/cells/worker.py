@@ -1,53 +1,60 @@
-"""A worker process: ``python -m chameleon_bench.cells.worker REGISTRY NUMBER``.
+"""A process that runs cells on request: ``python -m chameleon_bench.cells.worker``.
 
-Requests are cells, answers say how each ended; both are lines of JSON.
+Its first request says how; each one after that is a cell, which writes its own result.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from chameleon_core.cores import usable_cores
-from chameleon_core.errors import ChameleonError
-from chameleon_core.loop import Interruption, RunInterrupted
-from chameleon_core.plugins import Registry, load_factory
 from chameleon_core.processes.answering import Answers, Message, requests
 
 from chameleon_bench.cells.core_claims import claim_core
-from chameleon_bench.cells.running import run_cell
-from chameleon_bench.suites.suite import Cell
 
-ENDED, UNWRITTEN = "ended", "unwritten"
-"""Kinds of answers: the cell has a result, or its result cannot be written."""
+if TYPE_CHECKING:
+    from chameleon_core.plugins.registry import Registry
 
 
 def main() -> None:
-    """Run the cells that are asked for, until the parent closes its side."""
-    _, registry, number = sys.argv
+    """Run cells until there are no more."""
     answers = Answers()
-    _take_core(int(number))
-    made = load_factory(registry)()
-    for request in requests():
-        answers.send(_answer(Cell.from_json(request), made))
-
-
-def _take_core(number: int) -> None:
-    """Stay on one core: stages ask how many they may use, and no two workers share one."""
+    asked = requests()
+    first = next(asked)
+    sys.path[:] = first["sys_path"]
     if hasattr(os, "sched_setaffinity"):
-        cores = usable_cores()
+        # Stages ask how many cores they may use; here it is one, and no two workers share it.
+        cores = sorted(os.sched_getaffinity(0))
         core = claim_core(cores)
-        os.sched_setaffinity(0, {cores[number % len(cores)] if core is None else core})
+        os.sched_setaffinity(0, {cores[first["number"] % len(cores)] if core is None else core})
+    from chameleon_core.plugins.factory import load_factory  # noqa: PLC0415 - with the core chosen
+
+    registry = load_factory(first["registry"])()
+    for cell in asked:
+        answers.send(_run(cell, registry))
 
 
-def _answer(cell: Cell, registry: Registry) -> Message:
+def _run(cell: Message, registry: Registry) -> Message:
+    """Run a cell.
+
+    Returns:
+        ``failure``, why it has failed or None; or, where its result cannot be kept, why, under
+        ``unwritten``.
+    """
+    from chameleon_core.errors import ChameleonError  # noqa: PLC0415 - with the core chosen
+    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+
+    from chameleon_bench.cells.running import run_cell  # noqa: PLC0415
+    from chameleon_bench.suites.suite import Cell  # noqa: PLC0415
+
     try:
-        result = run_cell(cell, registry=registry, interruption=Interruption())
+        result = run_cell(Cell.from_json(cell), registry=registry, interruption=Interruption())
     except RunInterrupted as error:
-        return {"kind": ENDED, "failure": str(error)}
+        return {"failure": str(error)}
     except ChameleonError as error:
-        return {"kind": UNWRITTEN, "failure": str(error)}
-    return {"kind": ENDED, "failure": result.failure}
+        return {"unwritten": str(error)}
+    return {"failure": result.failure}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import subprocess
@@ -10,20 +9,18 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Self
 
-import attrs
 from chameleon_core.cores import usable_cores
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.interruption import Interruption
-from chameleon_core.processes.child import ChildProcess, status_words
-from chameleon_core.processes.conversation import ChildEndedError, Conversation, Message
+from chameleon_core.processes.child import ChildProcess
+from chameleon_core.processes.conversation import ChildEndedError, Conversation
 
-from chameleon_bench.cells.running import CellResult
-from chameleon_bench.cells.worker import ENDED, UNWRITTEN
 from chameleon_bench.suites.suite import Cell
 
 INSTALLED = "chameleon_core.plugins.registry:default_registry"
 """The function that a worker gets its plugins from."""
 
+_MODULE = "chameleon_bench.cells.worker"
 _ONE_THREAD = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -32,17 +29,40 @@ _ONE_THREAD = (
     "TVM_NUM_THREADS",
 )
 _POLL_SECONDS = 0.2
-_GRACE_SECONDS = 2.0
-"""How long a worker that waits may take to end."""
-_LINE_SECONDS = 10.0
-"""How long the rest of an answer may take whose beginning is there."""
+_END_SECONDS = 2.0
 
 
-@attrs.define(eq=False)
 class _Worker:
-    child: ChildProcess
-    conversation: Conversation
-    cell: Cell | None = None
+    """One process, and the cell that it runs.
+
+    Args:
+        registry: ``"module:function"`` that makes its registry.
+        number: unique among the workers.
+    """
+
+    def __init__(self, registry: str, number: int) -> None:
+        self.cell: Cell | None = None
+        self.child = ChildProcess(
+            _MODULE,
+            environment={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.conversation = Conversation(self.child)
+        self._first = {"sys_path": sys.path, "registry": registry, "number": number}
+        self._told = False
+
+    def begin(self, cell: Cell) -> None:
+        """Have it run a cell.
+
+        Raises:
+            ChildEndedError: it ended while it was idle.
+        """
+        if not self._told:
+            self._told = True
+            self.conversation.tell(self._first)
+        self.conversation.tell(cell.to_json())
+        self.cell = cell
 
 
 class Workers:
@@ -57,18 +77,16 @@ class Workers:
         self._count = count or len(usable_cores())
         self._registry = registry
         self._workers: list[_Worker] = []
-        self._started = 0
+        self._numbers = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
-            if worker.child.stdin is not None:
-                with contextlib.suppress(OSError):
-                    worker.child.stdin.close()  # what it waits for ends, and so does it
+            worker.conversation.close()  # what it waits for ends, and so does it
         for worker in self._workers:
-            worker.child.reap(0.0 if worker.cell is not None else _GRACE_SECONDS)
+            worker.child.reap(_END_SECONDS)
 
     def run(
         self,
@@ -89,68 +107,64 @@ class Workers:
         """
         waiting = list(reversed(cells))
         for _ in range(min(self._count, len(cells)) - len(self._workers)):
-            self._workers.append(self._start())
+            self._workers.append(self._started())
         while waiting or any(worker.cell is not None for worker in self._workers):
-            interruption.check()
+            if interruption.requested:
+                for worker in self._workers:
+                    worker.child.kill()
+                interruption.check()
             for place, worker in enumerate(self._workers):
                 if worker.cell is None and waiting:
-                    self._workers[place] = self._given(worker, waiting.pop())
-            for worker in self._answering():
+                    self._begin(place, waiting.pop())
+            for worker in self._ready():
                 self._receive(worker, ended)
 
-    def _given(self, worker: _Worker, cell: Cell) -> _Worker:
-        """A worker that has been given a cell; another one where it has died as it waited."""
-        if not worker.child.alive:
-            worker.child.kill()
-            worker = self._start()
-        worker.cell = cell
-        # One that ends now gives no answer, which is the cell's failure.
-        with contextlib.suppress(ChildEndedError):
-            worker.conversation.tell(cell.to_json())
-        return worker
+    def _started(self) -> _Worker:
+        self._numbers += 1
+        return _Worker(self._registry, self._numbers - 1)
 
-    def _answering(self) -> list[_Worker]:
-        """The workers that have answered or ended, after a short wait for one."""
+    def _begin(self, place: int, cell: Cell) -> None:
+        """Give the worker at a place a cell, or another one if it ended while it was idle."""
+        try:
+            self._workers[place].begin(cell)
+        except ChildEndedError:
+            self._workers[place].child.kill()
+            self._workers[place] = self._started()
+            self._workers[place].begin(cell)
+
+    def _ready(self) -> list[_Worker]:
+        """Workers that answered or ended; none after a moment in which none did."""
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
-                if worker.cell is not None and worker.child.stdout is not None:
-                    selector.register(worker.child.stdout, selectors.EVENT_READ, worker)
+                if worker.cell is not None:
+                    selector.register(worker.conversation, selectors.EVENT_READ, worker)
             return [key.data for key, _ in selector.select(_POLL_SECONDS)]
 
     def _receive(self, worker: _Worker, ended: Callable[[Cell, str | None], None]) -> None:
-        cell, worker.cell = worker.cell, None
+        cell = worker.cell
         if cell is None:
             return
         try:
-            answer = worker.conversation.answer(_LINE_SECONDS)
-        except (ChildEndedError, TimeoutError):
-            answer = _died(worker.child, cell)
-        failure: str | None = answer["failure"]
-        if answer["kind"] == UNWRITTEN:
-            raise RunFolderError(
-                failure or "a result cannot be written",
-                hint="free space or restore access, and run it again",
-            )
-        if failure is not None and worker.child.log:
+            answer = worker.conversation.answer(0.0)
+        except TimeoutError:
+            return  # it is not complete yet
+        except ChildEndedError:
+            status = worker.child.reap(_END_SECONDS)
+            answer = {"failure": f"its process died with exit code {status}"}
+            _write_failure(cell, answer["failure"])
+            self._workers[self._workers.index(worker)] = self._started()
+        worker.cell = None
+        if answer.get("failure") and worker.child.log:
             sys.stderr.write(worker.child.log + "\n")
         worker.child.clear_log()
-        ended(cell, failure)
-
-    def _start(self) -> _Worker:
-        """A worker that waits for cells."""
-        child = ChildProcess(
-            "chameleon_bench.cells.worker",
-            [self._registry, str(self._started)],
-            environment={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._started += 1
-        return _Worker(child, Conversation(child))
+        if "unwritten" in answer:
+            hint = "free space or restore access, and run it again"
+            raise RunFolderError(answer["unwritten"], hint=hint)
+        ended(cell, answer["failure"])
 
 
-def _died(child: ChildProcess, cell: Cell) -> Message:
-    """The answer of a worker that gave none; the cell has that as its result."""
-    words = f"its process ended with {status_words(child.kill())}"
-    CellResult(identity=cell.identity, versions=cell.versions, failure=words).write(cell.result)
-    return {"kind": ENDED, "failure": words}
+def _write_failure(cell: Cell, words: str) -> None:
+    from chameleon_bench.cells.running import CellResult  # noqa: PLC0415 - the workers' business
+
+    result = CellResult(identity=cell.identity, versions=cell.versions, failure=words)
+    result.write(cell.result)
