@@ -70,7 +70,7 @@ def schedule(devices: int, *, per_device: int, build_seconds: float, run_seconds
         measured = sum(measurement.ok for measurement in runner.measure(job))
         spent = time.process_time() - before
         assert measured == count
-        busy, took = runner.switchboard.busy_seconds, runner.now()
+        busy, took = runner.pool.busy_seconds, runner.now()
     return {
         "devices": devices,
         "candidates": count,

@@ -12,7 +12,7 @@ from chameleon_core.errors import ExitCode, RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted
 
 from ..conftest import WORKERS  # noqa: TID252 - tests are no package
-from .test_run import REPLAY  # noqa: TID252
+from .test_run import REPLAY
 
 
 @pytest.fixture

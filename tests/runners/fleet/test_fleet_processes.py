@@ -171,7 +171,7 @@ def contender(fault: Fault, name: str = "tuned", **options: object) -> Contender
 def test_contenders_meet_on_one_device(make: Make, tmp_path: Path, home_space: StageRef):
     contenders = [
         contender(Fault.NONE, seconds=0.0002),
-        contender(Fault.NONE, "slower", seconds=0.002),
+        contender(Fault.NONE, "slower", seconds=0.1),
         Contender(name="home", stage=home_space, config=config(Fault.NONE)),
         contender(Fault.WRONG),
         contender(Fault.BUILD_RAISES),

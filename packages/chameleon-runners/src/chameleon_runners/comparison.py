@@ -16,10 +16,10 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Contender
 from chameleon_core.task import Task
 
-from chameleon_runners.bench import Bench
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.crew import Event
-from chameleon_runners.preparing import open_command
+from chameleon_runners.local_context import LocalContext
+from chameleon_runners.local_pool import Event
+from chameleon_runners.preparation import open_command
 from chameleon_runners.worker.protocol import Message
 
 _FEW_ROUNDS = 3
@@ -38,7 +38,7 @@ class _Step(IntEnum):
 
 @attrs.define(eq=False)
 class _Entry:
-    """A contender, its place in the crew, and what became of it."""
+    """A contender, its place in the pool, and what became of it."""
 
     contender: Contender
     candidate: Candidate
@@ -52,16 +52,18 @@ class Comparison:
     Args:
         task: the task.
         contenders: who takes part.
-        bench: what they are compared with; as many workers as there are contenders, closed by
+        context: what they are compared with; as many workers as there are contenders, closed by
             the caller.
     """
 
-    def __init__(self, task: Task, contenders: Sequence[Contender], *, bench: Bench) -> None:
+    def __init__(
+        self, task: Task, contenders: Sequence[Contender], *, context: LocalContext
+    ) -> None:
         self._task = task
-        self._bench = bench
-        self._crew = bench.crew
-        self._options = bench.options
-        self._reference = bench.reference
+        self._context = context
+        self._pool = context.pool
+        self._options = context.options
+        self._reference = context.reference
         self._interrupted = False
         self._entries = [
             _Entry(contender, Candidate(config=tuple(contender.config), slot=place))
@@ -71,11 +73,11 @@ class Comparison:
     def interrupt(self) -> None:
         """End after the repeat in flight."""
         self._interrupted = True
-        self._crew.wake()
+        self._pool.wake()
 
     @property
     def _stopped(self) -> bool:
-        return self._interrupted or self._crew.closed
+        return self._interrupted or self._pool.closed
 
     def run(self) -> list[Measurement]:
         """One measurement per contender, in order; a failure is a measurement."""
@@ -102,16 +104,16 @@ class Comparison:
     def _prepare(self) -> None:
         """Open and build every contender that is not lost, all at once."""
         while not self._stopped:
-            self._crew.fill(len(self._entries))
+            self._pool.fill(len(self._entries))
             todo = [e for e in self._entries if e.result is None and e.step < _Step.BUILT]
             for entry in todo:
-                worker = self._crew.at(entry.candidate.slot)
+                worker = self._pool.at(entry.candidate.slot)
                 if worker is not None and worker.idle and worker.initialised:
                     command, timeout = self._next_command(entry)
                     worker.submit(entry, command, timeout)
             if not todo:
                 return
-            for event in self._crew.wait():
+            for event in self._pool.wait():
                 self._advance(event)
 
     def _next_command(self, entry: _Entry) -> tuple[Message, float]:
@@ -120,7 +122,7 @@ class Comparison:
             command = open_command(
                 contender.stage,
                 self._task,
-                threads=self._bench.threads,
+                threads=self._context.threads,
                 variant=contender.variant,
             )
             return command, self._options.start_timeout
@@ -129,10 +131,10 @@ class Comparison:
         return build, self._options.build_timeout
 
     def _advance(self, event: Event) -> None:
-        if self._crew.closed:
+        if self._pool.closed:
             return
         if event.end is not None:
-            lost = self._crew.position(event.worker)
+            lost = self._pool.position(event.worker)
             self._lost(self._entries[lost], event)
         elif event.reply is not None and isinstance(event.tag, _Entry):
             entry = event.tag
@@ -185,7 +187,7 @@ class Comparison:
 
     def _check(self, entry: _Entry) -> None:
         def command(asked: _Entry) -> Message:
-            return self._bench.measure_command(asked.candidate, best=None, cores=[])
+            return self._context.measure_command(asked.candidate, best=None, cores=[])
 
         reply = self._ask(entry, command, self._options.reference_timeout)
         if reply is None:
@@ -202,7 +204,7 @@ class Comparison:
         """One turn of a contender; one that lost its worker is built and checked again."""
 
         def command(asked: _Entry) -> Message:
-            return self._bench.turn_command(asked.candidate)
+            return self._context.turn_command(asked.candidate)
 
         reply = self._ask(entry, command, self._options.reference_timeout, clock=True)
         if reply is None:
@@ -224,12 +226,12 @@ class Comparison:
         clock: bool = False,
     ) -> Message | None:
         """The reply of a contender's worker; None where the contender is lost or all stops."""
-        ask = self._bench.clock if clock else self._bench.ask
+        ask = self._context.clock if clock else self._context.ask
         while entry.result is None and not self._stopped:
             if entry.step < _Step.BUILT:
                 self._prepare()
                 continue
-            worker = self._crew.at(entry.candidate.slot)
+            worker = self._pool.at(entry.candidate.slot)
             if worker is None or not worker.idle:
                 entry.step = _Step.STARTED
                 continue

@@ -60,7 +60,7 @@ class Cluster:
         return places[: self._options.devices]
 
     def _place(self, name: str, node: str) -> Place:
-        # The switchboard reads this and passes the stage's own options on.
+        # The pool reads this and passes the stage's own options on.
         options = {"name": name, "node": node, "options": self._options.stage_options}
         return Place(name=name, device=StageRef(factory=self._options.device, options=options))
 

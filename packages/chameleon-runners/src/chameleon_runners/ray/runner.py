@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from chameleon_core.errors import PluginError
 
-from chameleon_runners.fleet.lanes import Switchboard
 from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_runners.fleet.workers import WorkerPool
 from chameleon_runners.ray.options import RayOptions
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class RayRunner(FleetRunner):
             self._joined = Cluster(self._ray_options)
         return self._joined
 
-    def _make_switchboard(self) -> Switchboard:
-        from chameleon_runners.ray.switchboard import RaySwitchboard  # noqa: PLC0415 - imports Ray
+    def _make_pool(self) -> WorkerPool:
+        from chameleon_runners.ray.worker_pool import RayPool  # noqa: PLC0415 - imports Ray
 
         try:
             self._size = self._cluster.builders()
@@ -59,4 +59,4 @@ class RayRunner(FleetRunner):
             if self._joined is not None:
                 self._joined.close()
             raise
-        return RaySwitchboard(self._cluster, start_timeout=self._options.start_timeout)
+        return RayPool(self._cluster, start_timeout=self._options.start_timeout)

@@ -10,14 +10,14 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.fleet.lanes import LaneEvent
 from chameleon_runners.fleet.verdicts import Opinion, Verdict, Witness, awaited, convincing, judge
+from chameleon_runners.fleet.workers import WorkerEvent
 from chameleon_runners.references import Reference
 from chameleon_runners.worker.protocol import Message
 
 
 @attrs.define(kw_only=True, eq=False)
-class Shipment(Candidate):
+class RemoteCandidate(Candidate):
     """A candidate, what was built of it, and what devices made of that.
 
     Attributes:
@@ -41,7 +41,7 @@ class Shipment(Candidate):
         """Names of the devices that know it."""
         return {*(opinion.device for opinion in self.opinions), self.passed_on}
 
-    def fail(self, device: str, event: LaneEvent, *, witness: Witness, identity: str) -> Opinion:
+    def fail(self, device: str, event: WorkerEvent, *, witness: Witness, identity: str) -> Opinion:
         """Take in that it failed on a device.
 
         Args:
@@ -55,7 +55,7 @@ class Shipment(Candidate):
         if end is not None:
             failure = self.ended(end, building=False)
         elif reply is not None and reply["status"] == "failed":
-            failure = self.failed_reply(reply, event.lane.log)
+            failure = self.failed_reply(reply, event.worker.log)
         else:
             words = reply["message"] if reply is not None else "it did not answer"
             failure = self.failed(FailureKind.DEVICE_LOST, words)
@@ -107,7 +107,7 @@ class Shipment(Candidate):
     def run_command(
         self, reference: Reference, policy: dict[str, Any], best_seconds: float
     ) -> Message:
-        """What a device's lane is told to have it run.
+        """What a device's worker is told to have it run.
 
         Args:
             reference: its expected outputs.

@@ -13,49 +13,54 @@ from chameleon_core.stages import Contender
 from chameleon_core.task import Task
 
 from chameleon_runners.batch import stage_key
-from chameleon_runners.fleet.dispatch import Means
-from chameleon_runners.fleet.lanes import Lane, LaneEvent
-from chameleon_runners.fleet.shipments import Shipment
-from chameleon_runners.preparing import open_command
+from chameleon_runners.fleet.dispatch import FleetContext
+from chameleon_runners.fleet.remote_candidate import RemoteCandidate
+from chameleon_runners.fleet.workers import Worker, WorkerEvent
+from chameleon_runners.preparation import open_command
 from chameleon_runners.worker.protocol import Message
 
 
 @attrs.define(kw_only=True, eq=False)
-class Entry:
+class ComparisonEntry:
     """A contender and what became of it.
 
     Attributes:
         contender: the contender.
-        shipment: its configuration on its way.
+        candidate: its configuration on its way.
         built: whether its artifact is there.
         result: its measurement, once it has failed for good.
     """
 
     contender: Contender
-    shipment: Shipment
+    candidate: RemoteCandidate
     built: bool = False
     result: Measurement | None = None
 
 
-class EntryBuilding:
+class ComparisonBuilds:
     """Computes the reference if nobody has yet, and has every contender exported.
 
     Args:
         task: the task.
         entries: the contenders.
-        means: what it is done with.
+        context: what it is done with.
         turn: waits until something happens; False when all is to stop.
     """
 
     def __init__(
-        self, task: Task, entries: Sequence[Entry], *, means: Means, turn: Callable[[], bool]
+        self,
+        task: Task,
+        entries: Sequence[ComparisonEntry],
+        *,
+        context: FleetContext,
+        turn: Callable[[], bool],
     ) -> None:
         self._task = task
         self._entries = entries
-        self._means = means
+        self._context = context
         self._turn = turn
-        self._waiting: deque[Entry] = deque()
-        self._working: set[Lane] = set()
+        self._waiting: deque[ComparisonEntry] = deque()
+        self._working: set[Worker] = set()
 
     def run(self) -> None:
         """Build all that can be built; a failure is the contender's result.
@@ -64,7 +69,7 @@ class EntryBuilding:
             PluginError: nobody can compute the expected outputs.
         """
         try:
-            if not self._means.reference.ready:
+            if not self._context.reference.ready:
                 self._compute_reference()
             self._waiting.extend(self._entries)
             while self._waiting or self._working:
@@ -72,27 +77,29 @@ class EntryBuilding:
                 if not self._turn():
                     return
         finally:
-            for lane in self._working:
-                self._means.workshop.end(lane)
+            for worker in self._working:
+                self._context.builders.end(worker)
 
-    def _key(self, entry: Entry) -> str:
+    def _key(self, entry: ComparisonEntry) -> str:
         return f"{entry.contender.variant}|{stage_key(entry.contender.stage, self._task)}"
 
-    def _open(self, lane: Lane, entry: Entry, then: Callable[[LaneEvent], None]) -> None:
-        means, contender = self._means, entry.contender
+    def _open(
+        self, worker: Worker, entry: ComparisonEntry, then: Callable[[WorkerEvent], None]
+    ) -> None:
+        context, contender = self._context, entry.contender
         command = open_command(
             contender.stage,
             self._task,
-            threads=means.options.threads,
+            threads=context.options.threads,
             variant=contender.variant,
         )
-        means.workshop.submit(lane, then, command, means.options.start_timeout)
+        context.builders.submit(worker, then, command, context.options.start_timeout)
 
     # -- the reference ----------------------------------------------------------------------
 
     def _compute_reference(self) -> None:
         """Let the first contender that can do it compute the expected outputs."""
-        reference, options = self._means.reference, self._means.options
+        reference, options = self._context.reference, self._context.options
         reasons = []
         for entry in self._entries:
             command: Message = {"command": "reference", "path": str(reference.path)}
@@ -112,91 +119,97 @@ class EntryBuilding:
             hint="the builder of a space has to implement reference()",
         )
 
-    def _ask_builder(self, entry: Entry, command: Message, timeout: float) -> LaneEvent | None:
+    def _ask_builder(
+        self, entry: ComparisonEntry, command: Message, timeout: float
+    ) -> WorkerEvent | None:
         """Open a builder for a contender and have it do something; None when all stops."""
-        workshop = self._means.workshop
-        while (lane := workshop.take()) is None:
-            workshop.fill(1)
+        builders = self._context.builders
+        while (worker := builders.take()) is None:
+            builders.fill(1)
             if not self._turn():
                 return None
-        self._working.add(lane)
-        events: list[LaneEvent] = []
-        if lane.opened != self._key(entry):
-            self._open(lane, entry, events.append)
+        self._working.add(worker)
+        events: list[WorkerEvent] = []
+        if worker.opened != self._key(entry):
+            self._open(worker, entry, events.append)
             while not events:
                 if not self._turn():
                     return None
-            lane.opened = self._key(entry) if _ok(events[-1]) else None
+            worker.opened = self._key(entry) if _ok(events[-1]) else None
         if not events or _ok(events[-1]):
             events.clear()
-            workshop.submit(lane, events.append, command, timeout)
+            builders.submit(worker, events.append, command, timeout)
             while not events:
                 if not self._turn():
                     return None
-        self._working.discard(lane)
-        workshop.give_back(lane)
+        self._working.discard(worker)
+        builders.give_back(worker)
         return events[-1]
 
     # -- artifacts --------------------------------------------------------------------------
 
     def _employ(self) -> None:
-        workshop = self._means.workshop
-        workshop.fill(len(self._waiting) + len(self._working))
-        while self._waiting and (lane := workshop.take()) is not None:
-            self._working.add(lane)
+        builders = self._context.builders
+        builders.fill(len(self._waiting) + len(self._working))
+        while self._waiting and (worker := builders.take()) is not None:
+            self._working.add(worker)
             entry = self._waiting.popleft()
-            if lane.opened != self._key(entry):
-                self._open(lane, entry, partial(self._opened, entry))
+            if worker.opened != self._key(entry):
+                self._open(worker, entry, partial(self._opened, entry))
             else:
-                self._export(lane, entry)
+                self._export(worker, entry)
 
-    def _opened(self, entry: Entry, event: LaneEvent) -> None:
+    def _opened(self, entry: ComparisonEntry, event: WorkerEvent) -> None:
         if _ok(event):
-            event.lane.opened = self._key(entry)
-            self._export(event.lane, entry)
+            event.worker.opened = self._key(entry)
+            self._export(event.worker, entry)
         else:
-            event.lane.opened = None
+            event.worker.opened = None
             self._refused(entry, event)
 
-    def _export(self, lane: Lane, entry: Entry) -> None:
-        lane.built += 1
+    def _export(self, worker: Worker, entry: ComparisonEntry) -> None:
+        worker.built += 1
         command: Message = {
             "command": "export",
-            "config": entry.shipment.config,
-            "artifact": str(entry.shipment.artifact),
+            "config": entry.candidate.config,
+            "artifact": str(entry.candidate.artifact),
         }
-        timeout = self._means.options.build_timeout
-        self._means.workshop.submit(lane, partial(self._exported, entry), command, timeout)
+        timeout = self._context.options.build_timeout
+        self._context.builders.submit(worker, partial(self._exported, entry), command, timeout)
 
-    def _exported(self, entry: Entry, event: LaneEvent) -> None:
+    def _exported(self, entry: ComparisonEntry, event: WorkerEvent) -> None:
         if not _ok(event):
             self._refused(entry, event)
             return
         entry.built = True
-        entry.shipment.build_seconds = event.seconds
-        self._give_back(event.lane)
+        entry.candidate.build_seconds = event.seconds
+        self._give_back(event.worker)
 
-    def _refused(self, entry: Entry, event: LaneEvent) -> None:
+    def _refused(self, entry: ComparisonEntry, event: WorkerEvent) -> None:
         """A contender was not built: once more if somebody else ended its builder."""
-        shipment, end, reply = entry.shipment, event.end, event.reply
-        shipment.build_seconds = event.seconds
-        shipment.discard()
-        log = event.lane.log
-        self._give_back(event.lane)
-        if end is not None and end.from_outside and shipment.losses < self._means.options.retries:
-            shipment.losses += 1
+        candidate, end, reply = entry.candidate, event.end, event.reply
+        candidate.build_seconds = event.seconds
+        candidate.discard()
+        log = event.worker.log
+        self._give_back(event.worker)
+        if (
+            end is not None
+            and end.from_outside
+            and candidate.losses < self._context.options.retries
+        ):
+            candidate.losses += 1
             self._waiting.append(entry)
         elif end is not None:
-            entry.result = shipment.ended(end, building=True)
+            entry.result = candidate.ended(end, building=True)
         elif reply is not None and reply["status"] == "failed":
-            entry.result = shipment.failed_reply(reply, log)
+            entry.result = candidate.failed_reply(reply, log)
         elif reply is not None:
-            entry.result = shipment.failed(FailureKind.BUILD_ERROR, reply["message"])
+            entry.result = candidate.failed(FailureKind.BUILD_ERROR, reply["message"])
 
-    def _give_back(self, lane: Lane) -> None:
-        self._working.discard(lane)
-        self._means.workshop.give_back(lane)
+    def _give_back(self, worker: Worker) -> None:
+        self._working.discard(worker)
+        self._context.builders.give_back(worker)
 
 
-def _ok(event: LaneEvent) -> bool:
+def _ok(event: WorkerEvent) -> bool:
     return event.reply is not None and event.reply["status"] == "ok"
