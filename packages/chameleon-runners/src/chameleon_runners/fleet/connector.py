@@ -53,7 +53,7 @@ class Connector:
             return
         self._availability.move(device, DeviceStatus.STARTING)
         device.worker = self._pool.start_worker(
-            partial(self._heard, device), preload=device.place.device.factory
+            partial(self._heard, device), preload=device.ref.device.factory
         )
 
     def drop_worker(self, device: DeviceState) -> None:
@@ -66,7 +66,7 @@ class Connector:
         """Have the worker of a device connect to it for the present target."""
         self._availability.move(device, DeviceStatus.CONNECTING)
         device.target = self.target
-        stage = device.place.device
+        stage = device.ref.device
         message = {
             "command": "connect",
             "factory": stage.factory,

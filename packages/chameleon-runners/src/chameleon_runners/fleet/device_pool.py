@@ -11,9 +11,9 @@ from chameleon_core.measurement import FailureKind
 
 from chameleon_runners.fleet.availability import Availability
 from chameleon_runners.fleet.connector import LONGEST_PAUSE, Connector
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.verdicts import Opinion, Witness
 from chameleon_runners.fleet.waiting_policy import WaitingPolicy
 from chameleon_runners.fleet.workers import WorkerEvent, WorkerPool
@@ -42,18 +42,18 @@ class DevicePool:
     Args:
         pool: starts the workers that have the devices.
         options: the runner's options.
-        places: lists the devices there are now.
+        device_refs: lists the devices there are now.
     """
 
     def __init__(
         self,
         pool: WorkerPool,
         options: FleetOptions,
-        places: Callable[[], Sequence[Place]],
+        device_refs: Callable[[], Sequence[DeviceRef]],
     ) -> None:
         self._pool = pool
         self._options = options
-        self._places = places
+        self._device_refs = device_refs
         self._waiting_policy = WaitingPolicy(options.patience)
         self._availability = Availability()
         self._fleet = Witness()
@@ -125,29 +125,29 @@ class DevicePool:
         first = self._list_due is None
         self._list_due = now + _LIST_SECONDS
         try:
-            places = self._places()
+            device_refs = self._device_refs()
         except ChameleonError as error:
             if first:
                 raise
             _log.warning("devices_not_listed", reason=str(error))
             return
-        self._compare({place.name: place for place in places})
+        self._compare({ref.name: ref for ref in device_refs})
 
-    def _compare(self, places: dict[str, Place]) -> None:
+    def _compare(self, device_refs: dict[str, DeviceRef]) -> None:
         """Take in devices that appeared, let go of those that vanished and do not answer."""
-        for name in set(self.known) - set(places):
+        for name in set(self.known) - set(device_refs):
             device = self.known[name]
             if device.unusable:
                 self._connector.drop_worker(device)
                 self._availability.remove(device)
                 _log.info("device_vanished", device=name, reason=device.reason)
-        for name, place in places.items():
+        for name, ref in device_refs.items():
             known = self.known.get(name)
             if known is None:
-                self.known[name] = DeviceState(place=place, witness=Witness(fleet=self._fleet))
+                self.known[name] = DeviceState(ref=ref, witness=Witness(fleet=self._fleet))
                 self._connector.reach(self.known[name])
-            elif known.place != place:
-                known.place = place
+            elif known.ref != ref:
+                known.ref = ref
                 if known.unusable:
                     self._connector.reach(known)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.verdicts import Opinion, Witness
 from chameleon_runners.fleet.workers import Worker, WorkerEvent
 from chameleon_runners.worker.protocol import Message
@@ -33,7 +33,7 @@ class DeviceState:
     """A device and the worker that has it.
 
     Attributes:
-        place: the device as data.
+        ref: the device as data.
         status: what it is at.
         worker: who has it; None where nobody does.
         fresh: whether the worker was started for the present attempt to reach the device.
@@ -54,7 +54,7 @@ class DeviceState:
         awaiting: opinions that depend on whether it works again.
     """
 
-    place: Place
+    ref: DeviceRef
     status: DeviceStatus = DeviceStatus.AWAY
     worker: Worker | None = None
     fresh: bool = False
@@ -77,7 +77,7 @@ class DeviceState:
     @property
     def name(self) -> str:
         """The device's name."""
-        return self.place.name
+        return self.ref.name
 
     @property
     def actual_name(self) -> str:

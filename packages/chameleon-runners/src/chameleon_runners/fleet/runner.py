@@ -27,10 +27,10 @@ from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.fleet.builder_pool import BuilderPool
 from chameleon_runners.fleet.comparison import FleetComparison
 from chameleon_runners.fleet.device_pool import DevicePool
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.dispatch import Dispatch, FleetContext
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.pace import Paces
-from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.process_pool import ProcessPool
 from chameleon_runners.fleet.streaming import FleetStream
 from chameleon_runners.fleet.workers import WorkerPool
@@ -73,16 +73,16 @@ class FleetRunner(Runner):
 
     Args:
         options: the runner's options.
-        places: lists the devices there are now; asked again from time to time, so it has to
+        device_refs: lists the devices there are now; asked again from time to time, so it has to
             answer within a second. Devices that appear join, those that vanish are let go.
         kind: the runner's name in records and messages.
     """
 
     def __init__(
-        self, options: FleetOptions, places: Callable[[], Sequence[Place]], *, kind: str
+        self, options: FleetOptions, device_refs: Callable[[], Sequence[DeviceRef]], *, kind: str
     ) -> None:
         self._options = options
-        self._places = places
+        self._device_refs = device_refs
         self._kind = kind
         self._cores = usable_cores()
         self._size = options.workers or len(self._cores)
@@ -128,7 +128,7 @@ class FleetRunner(Runner):
         pool = self._make_pool()
         folder = make_scratch()
         self._remove = weakref.finalize(self, _clean_up, pool, folder)
-        devices = DevicePool(pool, self._options, self._places)
+        devices = DevicePool(pool, self._options, self._device_refs)
         resources = _Resources(
             pool=pool,
             devices=devices,

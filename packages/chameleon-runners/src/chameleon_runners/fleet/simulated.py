@@ -16,8 +16,8 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import StageRef
 
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.fleet.workers import (
     ClosedError,
@@ -224,7 +224,7 @@ class SimulatedFleetRunner(FleetRunner):
         *,
         reach: Reach | None = None,
     ) -> None:
-        super().__init__(options, lambda: [_place(name) for name in names()], kind="simulated")
+        super().__init__(options, lambda: [_device_ref(name) for name in names()], kind="simulated")
         self.pool = SimulatedPool(outcome, reach=reach)
 
     def _make_pool(self) -> WorkerPool:
@@ -234,8 +234,8 @@ class SimulatedFleetRunner(FleetRunner):
         return self.pool.now()
 
 
-def _place(name: str) -> Place:
-    return Place(name=name, device=StageRef(factory="", options={"name": name}))
+def _device_ref(name: str) -> DeviceRef:
+    return DeviceRef(name=name, device=StageRef(factory="", options={"name": name}))
 
 
 def _always_there(_device: str) -> Message:

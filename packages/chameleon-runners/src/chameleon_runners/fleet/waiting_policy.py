@@ -72,7 +72,7 @@ class WaitingPolicy:
 def _refuse(devices: Sequence[DeviceState]) -> None:
     for device in devices:
         if device.refusal is not None and device.refusal["type"] != TargetError.__name__:
-            raise_stage_error(device.place.device.factory, device.refusal)
+            raise_stage_error(device.ref.device.factory, device.refusal)
     hints = [s.refusal["hint"] for s in devices if s.refusal is not None]
     raise TargetError(
         f"no device can run what is built: {_reasons(devices)}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from chameleon_core.errors import PluginError
 
-from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.fleet.workers import WorkerPool
 from chameleon_runners.ray.options import RayOptions
@@ -33,12 +33,12 @@ class RayRunner(FleetRunner):
                 "the runner 'ray' needs Ray, which is not installed",
                 hint="pip install 'chameleon-tuner-runners[ray]', in the version of the cluster",
             )
-        super().__init__(options, self._places_now, kind="ray")
+        super().__init__(options, self._device_refs_now, kind="ray")
         self._ray_options = options
         self._joined: Cluster | None = None
 
-    def _places_now(self) -> Sequence[Place]:
-        return self._cluster.places()
+    def _device_refs_now(self) -> Sequence[DeviceRef]:
+        return self._cluster.device_refs()
 
     @property
     def _cluster(self) -> Cluster:
