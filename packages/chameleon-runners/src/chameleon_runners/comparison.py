@@ -10,21 +10,16 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 import attrs
-import numpy as np
-from chameleon_core.errors import PluginError
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import Measurement
 from chameleon_core.stages import Contender
 from chameleon_core.task import Task
 
 from chameleon_runners.candidates import Candidate
+from chameleon_runners.contenders import ContenderState, no_reference, turns
 from chameleon_runners.local_context import LocalContext
 from chameleon_runners.local_pool import Event
 from chameleon_runners.preparation import open_command
 from chameleon_runners.worker.protocol import Message
-
-_FEW_ROUNDS = 3
-_HOPELESS = 3.0
-"""Contenders this much slower than the fastest are timed in a few rounds only."""
 
 
 class _Step(IntEnum):
@@ -36,14 +31,15 @@ class _Step(IntEnum):
     CHECKED = 3
 
 
-@attrs.define(eq=False)
-class _Entry:
-    """A contender, its place in the pool, and what became of it."""
+@attrs.define(kw_only=True, eq=False)
+class _LocalContender(ContenderState[Candidate]):
+    """A contender that has a worker, whose place in the pool is its candidate's slot.
 
-    contender: Contender
-    candidate: Candidate
+    Attributes:
+        step: how far its worker has come.
+    """
+
     step: _Step = _Step.STARTED
-    result: Measurement | None = None
 
 
 class Comparison:
@@ -66,7 +62,10 @@ class Comparison:
         self._reference = context.reference
         self._interrupted = False
         self._entries = [
-            _Entry(contender, Candidate(config=tuple(contender.config), slot=place))
+            _LocalContender(
+                contender=contender,
+                candidate=Candidate(config=tuple(contender.config), slot=place),
+            )
             for place, contender in enumerate(contenders)
         ]
 
@@ -86,18 +85,9 @@ class Comparison:
             self._compute_reference()
         for entry in self._entries:
             self._check(entry)
-        generator = np.random.default_rng(0)
-        for done in range(self._options.compare_rounds):
-            # A new order every round: nobody always runs after the same neighbour.
-            for place in generator.permutation(len(self._entries)):
-                if done < _FEW_ROUNDS or not self._hopeless(self._entries[place]):
-                    self._repeat(self._entries[place])
-        return [self._result(entry) for entry in self._entries]
-
-    def _hopeless(self, entry: _Entry) -> bool:
-        """Whether a contender is so slow that more repeats would tell nothing new."""
-        best = min(other.candidate.fastest for other in self._entries)
-        return entry.candidate.fastest > _HOPELESS * best
+        for entry in turns(lambda: self._entries, self._options.compare_rounds):
+            self._repeat(entry)
+        return [entry.measurement for entry in self._entries]
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -116,7 +106,7 @@ class Comparison:
             for event in self._pool.wait():
                 self._advance(event)
 
-    def _next_command(self, entry: _Entry) -> tuple[Message, float]:
+    def _next_command(self, entry: _LocalContender) -> tuple[Message, float]:
         if entry.step is _Step.STARTED:
             contender = entry.contender
             command = open_command(
@@ -136,20 +126,14 @@ class Comparison:
         if event.end is not None:
             lost = self._pool.position(event.worker)
             self._lost(self._entries[lost], event)
-        elif event.reply is not None and isinstance(event.tag, _Entry):
+        elif event.reply is not None and isinstance(event.tag, _LocalContender):
             entry = event.tag
             entry.step = _Step(entry.step + 1)
             if event.reply["status"] != "ok":
-                entry.result = self._refused(entry, event.reply)
+                entry.refuse(event.reply)
             entry.candidate.build_seconds += event.reply["elapsed"]
 
-    @staticmethod
-    def _refused(entry: _Entry, reply: Message) -> Measurement:
-        if reply["status"] == "failed":
-            return entry.candidate.failed_reply(reply, "")
-        return entry.candidate.failed(FailureKind.BUILD_ERROR, reply["message"])
-
-    def _lost(self, entry: _Entry, event: Event) -> None:
+    def _lost(self, entry: _LocalContender, event: Event) -> None:
         """A contender's worker ended: start over if it was killed from outside."""
         if entry.result is not None or event.end is None:
             return
@@ -176,17 +160,13 @@ class Comparison:
             if reply is not None:
                 reasons.append(f"{entry.contender.name}: {reply['message']}")
         if any(entry.result is None for entry in self._entries):
-            raise PluginError(
-                f"no contender can compute the expected outputs of task {self._task.name!r} "
-                f"({'; '.join(reasons)})",
-                hint="the builder of a space has to implement reference()",
-            )
+            raise no_reference(self._task.name, reasons)
 
-    def _reference_command(self, _entry: _Entry) -> Message:
+    def _reference_command(self, _entry: _LocalContender) -> Message:
         return {"command": "reference", "path": str(self._reference.path)}
 
-    def _check(self, entry: _Entry) -> None:
-        def command(asked: _Entry) -> Message:
+    def _check(self, entry: _LocalContender) -> None:
+        def command(asked: _LocalContender) -> Message:
             return self._context.measure_command(asked.candidate, best=None, cores=[])
 
         reply = self._ask(entry, command, self._options.reference_timeout)
@@ -200,10 +180,10 @@ class Comparison:
         else:
             entry.result = entry.candidate.failed_reply(reply, "")
 
-    def _repeat(self, entry: _Entry) -> None:
+    def _repeat(self, entry: _LocalContender) -> None:
         """One turn of a contender; one that lost its worker is built and checked again."""
 
-        def command(asked: _Entry) -> Message:
+        def command(asked: _LocalContender) -> Message:
             return self._context.turn_command(asked.candidate)
 
         reply = self._ask(entry, command, self._options.reference_timeout, clock=True)
@@ -219,8 +199,8 @@ class Comparison:
 
     def _ask(
         self,
-        entry: _Entry,
-        command: Callable[[_Entry], Message],
+        entry: _LocalContender,
+        command: Callable[[_LocalContender], Message],
         timeout: float,
         *,
         clock: bool = False,
@@ -242,10 +222,3 @@ class Comparison:
                 return event.reply
             self._lost(entry, event)
         return None
-
-    def _result(self, entry: _Entry) -> Measurement:
-        if entry.result is not None:
-            return entry.result
-        if entry.candidate.again:
-            return entry.candidate.succeeded()
-        return entry.candidate.failed(FailureKind.RUN_ERROR, "the comparison was interrupted")

@@ -11,22 +11,18 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 import attrs
-import numpy as np
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import Contender
 from chameleon_core.task import Task
 
-from chameleon_runners.fleet.comparison_builds import ComparisonBuilds, ComparisonEntry
+from chameleon_runners.contenders import turns
+from chameleon_runners.fleet.comparison_builds import ComparisonBuilds, FleetContender
 from chameleon_runners.fleet.device_state import DeviceState
 from chameleon_runners.fleet.dispatch import FleetContext
 from chameleon_runners.fleet.remote_candidate import RemoteCandidate
 from chameleon_runners.fleet.verdicts import Verdict
 from chameleon_runners.fleet.workers import ClosedError, WorkerEvent
 from chameleon_runners.worker.protocol import Message
-
-_FEW_ROUNDS = 3
-_HOPELESS = 3.0
-"""Contenders this much slower than the fastest are timed in a few rounds only."""
 
 
 class _Outcome(Enum):
@@ -63,7 +59,7 @@ class FleetComparison:
         self._interrupted = False
         self._avoid: set[str] = set()
         self._entries = [
-            ComparisonEntry(
+            FleetContender(
                 contender=contender,
                 candidate=RemoteCandidate(
                     config=tuple(contender.config),
@@ -92,7 +88,7 @@ class FleetComparison:
         finally:
             for entry in self._entries:
                 entry.candidate.discard()
-        return [self._result(entry) for entry in self._entries]
+        return [entry.measurement for entry in self._entries]
 
     def _compare(self) -> None:
         self._devices.aim(self._task.target)
@@ -107,7 +103,7 @@ class FleetComparison:
                 return
 
     @property
-    def _racing(self) -> list[ComparisonEntry]:
+    def _racing(self) -> list[FleetContender]:
         """Contenders that may still be timed."""
         return [entry for entry in self._entries if entry.result is None and entry.built]
 
@@ -137,16 +133,10 @@ class FleetComparison:
             outcome = self._prepare(entry, device)
             if outcome is not None:
                 return outcome
-        generator = np.random.default_rng(0)
-        for done in range(self._options.compare_rounds):
-            racing = self._racing
-            # A new order every round: nobody always runs after the same neighbour.
-            for place in generator.permutation(len(racing)).tolist():
-                entry = racing[place]
-                if done < _FEW_ROUNDS or not self._hopeless(entry):
-                    outcome = self._repeat(entry, device)
-                    if outcome is not None:
-                        return outcome
+        for entry in turns(lambda: self._racing, self._options.compare_rounds):
+            outcome = self._repeat(entry, device)
+            if outcome is not None:
+                return outcome
         # The kernels are dropped with the next command, which may as well test the device.
         drop = {"command": "probe", "drop": [entry.candidate.slot for entry in self._entries]}
         event = self._ask(device, drop, self._options.connect_timeout)
@@ -158,12 +148,7 @@ class FleetComparison:
             self._devices.lost(device)
         return _Outcome.COMPLETE
 
-    def _hopeless(self, entry: ComparisonEntry) -> bool:
-        """Whether a contender is so slow that more repeats would tell nothing new."""
-        best = min(other.candidate.fastest for other in self._racing)
-        return entry.candidate.fastest > _HOPELESS * best
-
-    def _prepare(self, entry: ComparisonEntry, device: DeviceState) -> _Outcome | None:
+    def _prepare(self, entry: FleetContender, device: DeviceState) -> _Outcome | None:
         """Load and check a contender."""
         candidate, reference = entry.candidate, self._context.reference
         load: Message = {
@@ -193,7 +178,7 @@ class FleetComparison:
             candidate.number = reply.get("number", 0)
         return None
 
-    def _repeat(self, entry: ComparisonEntry, device: DeviceState) -> _Outcome | None:
+    def _repeat(self, entry: FleetContender, device: DeviceState) -> _Outcome | None:
         """One turn of a contender."""
         candidate, policy = entry.candidate, self._context.policy
         if entry.result is not None:
@@ -227,7 +212,7 @@ class FleetComparison:
         return events[0]
 
     def _failed(
-        self, entry: ComparisonEntry, device: DeviceState, event: WorkerEvent
+        self, entry: FleetContender, device: DeviceState, event: WorkerEvent
     ) -> _Outcome | None:
         """A contender failed on a device; returns None where the session can go on."""
         candidate = entry.candidate
@@ -256,10 +241,3 @@ class FleetComparison:
                 return verdict
             if not self._next_turn():
                 return None
-
-    def _result(self, entry: ComparisonEntry) -> Measurement:
-        if entry.result is not None:
-            return entry.result
-        if entry.candidate.again:
-            return entry.candidate.succeeded()
-        return entry.candidate.failed(FailureKind.RUN_ERROR, "the comparison was interrupted")

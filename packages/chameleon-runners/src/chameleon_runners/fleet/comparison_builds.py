@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
-from chameleon_core.errors import PluginError
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import Contender
 from chameleon_core.task import Task
 
 from chameleon_runners.batch import stage_key
+from chameleon_runners.contenders import ContenderState, no_reference
 from chameleon_runners.fleet.dispatch import FleetContext
 from chameleon_runners.fleet.remote_candidate import RemoteCandidate
 from chameleon_runners.fleet.workers import Worker, WorkerEvent
@@ -21,20 +19,14 @@ from chameleon_runners.worker.protocol import Message
 
 
 @attrs.define(kw_only=True, eq=False)
-class ComparisonEntry:
-    """A contender and what became of it.
+class FleetContender(ContenderState[RemoteCandidate]):
+    """A contender that is built for devices.
 
     Attributes:
-        contender: the contender.
-        candidate: its configuration on its way.
         built: whether its artifact is there.
-        result: its measurement, once it has failed for good.
     """
 
-    contender: Contender
-    candidate: RemoteCandidate
     built: bool = False
-    result: Measurement | None = None
 
 
 class ComparisonBuilds:
@@ -50,7 +42,7 @@ class ComparisonBuilds:
     def __init__(
         self,
         task: Task,
-        entries: Sequence[ComparisonEntry],
+        entries: Sequence[FleetContender],
         *,
         context: FleetContext,
         turn: Callable[[], bool],
@@ -59,7 +51,7 @@ class ComparisonBuilds:
         self._entries = entries
         self._context = context
         self._turn = turn
-        self._waiting: deque[ComparisonEntry] = deque()
+        self._waiting: deque[FleetContender] = deque()
         self._working: set[Worker] = set()
 
     def run(self) -> None:
@@ -80,11 +72,11 @@ class ComparisonBuilds:
             for worker in self._working:
                 self._context.builders.end(worker)
 
-    def _key(self, entry: ComparisonEntry) -> str:
+    def _key(self, entry: FleetContender) -> str:
         return f"{entry.contender.variant}|{stage_key(entry.contender.stage, self._task)}"
 
     def _open(
-        self, worker: Worker, entry: ComparisonEntry, then: Callable[[WorkerEvent], None]
+        self, worker: Worker, entry: FleetContender, then: Callable[[WorkerEvent], None]
     ) -> None:
         context, contender = self._context, entry.contender
         command = open_command(
@@ -113,14 +105,10 @@ class ComparisonBuilds:
             words = event.end.explain() if event.end is not None else ""
             words = event.reply["message"] if event.reply is not None else words
             reasons.append(f"{entry.contender.name}: {words}")
-        raise PluginError(
-            f"no contender can compute the expected outputs of task {self._task.name!r} "
-            f"({'; '.join(reasons)})",
-            hint="the builder of a space has to implement reference()",
-        )
+        raise no_reference(self._task.name, reasons)
 
     def _ask_builder(
-        self, entry: ComparisonEntry, command: Message, timeout: float
+        self, entry: FleetContender, command: Message, timeout: float
     ) -> WorkerEvent | None:
         """Open a builder for a contender and have it do something; None when all stops."""
         builders = self._context.builders
@@ -159,7 +147,7 @@ class ComparisonBuilds:
             else:
                 self._export(worker, entry)
 
-    def _opened(self, entry: ComparisonEntry, event: WorkerEvent) -> None:
+    def _opened(self, entry: FleetContender, event: WorkerEvent) -> None:
         if _ok(event):
             event.worker.opened = self._key(entry)
             self._export(event.worker, entry)
@@ -167,7 +155,7 @@ class ComparisonBuilds:
             event.worker.opened = None
             self._refused(entry, event)
 
-    def _export(self, worker: Worker, entry: ComparisonEntry) -> None:
+    def _export(self, worker: Worker, entry: FleetContender) -> None:
         worker.built += 1
         command: Message = {
             "command": "export",
@@ -177,7 +165,7 @@ class ComparisonBuilds:
         timeout = self._context.options.build_timeout
         self._context.builders.submit(worker, partial(self._exported, entry), command, timeout)
 
-    def _exported(self, entry: ComparisonEntry, event: WorkerEvent) -> None:
+    def _exported(self, entry: FleetContender, event: WorkerEvent) -> None:
         if not _ok(event):
             self._refused(entry, event)
             return
@@ -185,7 +173,7 @@ class ComparisonBuilds:
         entry.candidate.build_seconds = event.seconds
         self._give_back(event.worker)
 
-    def _refused(self, entry: ComparisonEntry, event: WorkerEvent) -> None:
+    def _refused(self, entry: FleetContender, event: WorkerEvent) -> None:
         """A contender was not built: once more if somebody else ended its builder."""
         candidate, end, reply = entry.candidate, event.end, event.reply
         candidate.build_seconds = event.seconds
@@ -201,10 +189,8 @@ class ComparisonBuilds:
             self._waiting.append(entry)
         elif end is not None:
             entry.result = candidate.ended(end, building=True)
-        elif reply is not None and reply["status"] == "failed":
-            entry.result = candidate.failed_reply(reply, log)
         elif reply is not None:
-            entry.result = candidate.failed(FailureKind.BUILD_ERROR, reply["message"])
+            entry.refuse(reply, log)
 
     def _give_back(self, worker: Worker) -> None:
         self._working.discard(worker)
