@@ -217,18 +217,18 @@ class FleetComparison:
         """A contender failed on a device; returns None where the session can go on."""
         candidate = entry.candidate
         candidate.tries -= 1
-        opinion = candidate.fail(
-            device.name, event, witness=device.witness, identity=device.actual_name
+        report = candidate.fail(
+            device.name, event, reliability=device.reliability, identity=device.actual_name
         )
-        if opinion.back is None:
-            self._devices.lost(device, opinion)
+        if report.back is None:
+            self._devices.lost(device, report)
         verdict = self._judge(candidate)
         if isinstance(verdict, Measurement):
             entry.result = verdict
-            if opinion.back is True and opinion.kind is FailureKind.WRONG_OUTPUT:
+            if report.back is True and report.kind is FailureKind.WRONG_OUTPUT:
                 return None
         self._avoid.add(device.name)
-        if device.worker is not None and event.end is None and opinion.back is True:
+        if device.worker is not None and event.end is None and report.back is True:
             # Whatever it holds is let go with its worker.
             self._devices.abandon(device)
         return _Outcome.MOVED if verdict is not None else _Outcome.STOPPED

@@ -14,7 +14,7 @@ from chameleon_runners.fleet.connector import LONGEST_PAUSE, Connector
 from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.verdicts import Opinion, Witness
+from chameleon_runners.fleet.verdicts import FailureReport, Reliability
 from chameleon_runners.fleet.waiting_policy import WaitingPolicy
 from chameleon_runners.fleet.workers import WorkerEvent, WorkerPool
 from chameleon_runners.worker.protocol import Message
@@ -56,7 +56,7 @@ class DevicePool:
         self._device_refs = device_refs
         self._waiting_policy = WaitingPolicy(options.patience)
         self._availability = Availability()
-        self._fleet = Witness()
+        self._fleet = Reliability()
         self._connector = Connector(pool, options, self._availability, self.finished)
         self._list_due: float | None = None
 
@@ -144,7 +144,7 @@ class DevicePool:
         for name, ref in device_refs.items():
             known = self.known.get(name)
             if known is None:
-                self.known[name] = DeviceState(ref=ref, witness=Witness(fleet=self._fleet))
+                self.known[name] = DeviceState(ref=ref, reliability=Reliability(fleet=self._fleet))
                 self._connector.reach(self.known[name])
             elif known.ref != ref:
                 known.ref = ref
@@ -187,14 +187,14 @@ class DevicePool:
 
     def succeeded(self, device: DeviceState) -> None:
         """A candidate was right on a device, which is thereby trusted again."""
-        device.witness.succeeded()
+        device.reliability.succeeded()
         device.strikes, device.asides, device.condemned = 0, 0, ""
 
-    def failed(self, device: DeviceState, opinion: Opinion) -> None:
+    def failed(self, device: DeviceState, report: FailureReport) -> None:
         """A candidate failed on a device: see what that says of the device itself."""
-        if opinion.back is None:
-            self.lost(device, opinion)
-        elif opinion.kind in _BREAKING:
+        if report.back is None:
+            self.lost(device, report)
+        elif report.kind in _BREAKING:
             self.suspected(device)
         else:
             self.finished(device)
@@ -207,17 +207,17 @@ class DevicePool:
             device.fresh = False
             self._connector.test(device)
 
-    def lost(self, device: DeviceState, opinion: Opinion | None = None) -> None:
+    def lost(self, device: DeviceState, report: FailureReport | None = None) -> None:
         """A device, or the worker that had it, went away at work: see whether it comes back.
 
         Args:
             device: the device.
-            opinion: depends on whether it does.
+            report: depends on whether it does.
         """
         if device.worker is not None and not device.worker.alive:
             device.worker = None
-        if opinion is not None:
-            device.awaiting.append(opinion)
+        if report is not None:
+            device.awaiting.append(report)
         if device.doomed:
             self._put_aside(device)
         else:
@@ -228,7 +228,7 @@ class DevicePool:
         device = self.known.get(name)
         if device is None:
             return
-        device.witness.failed()
+        device.reliability.failed()
         device.strikes += 1
         if device.strikes < self._options.set_aside_after or device.unusable:
             return

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from chameleon_runners.fleet.device_ref import DeviceRef
-from chameleon_runners.fleet.verdicts import Opinion, Witness
+from chameleon_runners.fleet.verdicts import FailureReport, Reliability
 from chameleon_runners.fleet.workers import Worker, WorkerEvent
 from chameleon_runners.worker.protocol import Message
 
@@ -48,10 +48,10 @@ class DeviceState:
         leaving: whether it is to be set aside for that once its present work is done.
         used: when it last answered, on the pool's clock.
         strikes: candidates in a row that failed here and nowhere else.
-        witness: how it did in all.
+        reliability: how often it failed by its own fault.
         failures: attempts in a row to reach it that failed.
         asides: how often it was set aside since a candidate last succeeded here.
-        awaiting: opinions that depend on whether it works again.
+        awaiting: reports that depend on whether it works again.
     """
 
     ref: DeviceRef
@@ -69,10 +69,10 @@ class DeviceState:
     leaving: bool = False
     used: float = 0.0
     strikes: int = 0
-    witness: Witness = attrs.field(factory=Witness)
+    reliability: Reliability = attrs.field(factory=Reliability)
     failures: int = 0
     asides: int = 0
-    awaiting: list[Opinion] = attrs.field(factory=list)
+    awaiting: list[FailureReport] = attrs.field(factory=list)
 
     @property
     def name(self) -> str:
@@ -107,8 +107,8 @@ class DeviceState:
 
     def answer(self, *, back: bool) -> bool:
         """Tell those who wait whether it works again; returns whether anybody did."""
-        for opinion in self.awaiting:
-            opinion.back = back
+        for report in self.awaiting:
+            report.back = back
         told = bool(self.awaiting)
         self.awaiting.clear()
         return told

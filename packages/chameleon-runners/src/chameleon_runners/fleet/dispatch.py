@@ -180,10 +180,10 @@ class Dispatch:
             elsewhere = self._devices.elsewhere({*candidate.asked, device.name})
             self._settle(candidate, candidate.succeed(device.name, elsewhere=elsewhere))
             return
-        opinion = candidate.fail(
-            device.name, event, witness=device.witness, identity=device.actual_name
+        report = candidate.fail(
+            device.name, event, reliability=device.reliability, identity=device.actual_name
         )
-        self._devices.failed(device, opinion)
+        self._devices.failed(device, report)
         self._consider(candidate)
 
     # -- judging ----------------------------------------------------------------------------
@@ -215,9 +215,9 @@ class Dispatch:
         self.results.append(measurement)
         if measurement.ok:
             self._best = min(self._best, measurement.cost)
-            for opinion in candidate.opinions:
-                if not opinion.outside:
-                    self._devices.strike(opinion.device)
+            for report in candidate.reports:
+                if not report.outside:
+                    self._devices.strike(report.device)
 
     def _becomes_yardstick(self, candidate: RemoteCandidate, measurement: Measurement) -> bool:
         """Whether devices are compared by this candidate from now on."""

@@ -161,14 +161,14 @@ class Paces:
             self.compare()
             self._devices.finished(device)
             return
-        opinion = candidate.fail(
-            device.name, event, witness=device.witness, identity=device.actual_name
+        report = candidate.fail(
+            device.name, event, reliability=device.reliability, identity=device.actual_name
         )
-        if not opinion.outside:
+        if not report.outside:
             self._readings.setdefault(device.actual_name, [])
             self._suspects.discard(device.actual_name)
             self._devices.strike(device.name)
-        self._devices.failed(device, opinion)
+        self._devices.failed(device, report)
 
     # -- judging ----------------------------------------------------------------------------
 
