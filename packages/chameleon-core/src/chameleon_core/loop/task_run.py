@@ -258,8 +258,9 @@ class TaskRun:
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
         """Learn stored measurements that the replay did not propose.
 
-        There are none unless something the proposals depend on has changed since: a library's
-        version, the batch size. They are results all the same.
+        There are none unless something the proposals depend on has changed since (a library's
+        version, the batch size), or the task ended before it came to them, as with a smaller
+        budget. They are results all the same.
 
         Args:
             batch: the first batch with something to measure; its stored part is no leftover.
@@ -268,12 +269,20 @@ class TaskRun:
         leftovers = [m for config, m in self._pending.items() if config not in expected]
         if not leftovers:
             return
-        log.warning(
-            "the search proposes other configurations than it did before; "
-            "the earlier measurements are kept",
-            task=self.task.name,
-            measurements=len(leftovers),
-        )
+        if self.ended is None:
+            log.warning(
+                "the search proposes other configurations than it did before; "
+                "the earlier measurements are kept",
+                task=self.task.name,
+                measurements=len(leftovers),
+            )
+        else:
+            log.warning(
+                "more was measured before than this run goes through; all of it counts",
+                task=self.task.name,
+                measurements=len(self._known),
+                ended=self.ended,
+            )
         for measurement in leftovers:
             del self._pending[measurement.config]
         self.tuner.adopt(leftovers)
