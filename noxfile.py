@@ -60,7 +60,7 @@ def types(session: nox.Session) -> None:
     """Mypy, strict, on every package. TVM and the learning libraries ship no types of their own."""
     session.install(
         *CONSTRAINTS,
-        *("mypy", "attrs", "cattrs", "click", "numpy", "packaging", "pluggy", "rich"),
+        *("mypy", "attrs", "cattrs", "click", "jinja2", "numpy", "packaging", "pluggy", "rich"),
         *("ruamel.yaml", "structlog"),
     )
     sources = [str(path / "src") for path in PACKAGES if (path / "src").is_dir()]

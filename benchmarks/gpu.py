@@ -27,12 +27,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.bench import extras
-from chameleon_core.bench.cells import CellResult
-from chameleon_core.bench.execute import Execution, results
-from chameleon_core.bench.load import load_suite
-from chameleon_core.bench.report import environment, report_of
-from chameleon_core.bench.suite import Cell, Suite
+from chameleon_bench.cells.execute import Execution, results
+from chameleon_bench.cells.running import CellResult
+from chameleon_bench.pages.suite_report import environment, report_of
+from chameleon_bench.suites.load import load_suite
+from chameleon_bench.suites.suite import Cell, Suite
 from chameleon_core.cli.logs import configure
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted
@@ -258,7 +257,6 @@ def main() -> None:
     if kind == "cuda":
         require_gpu()
     try:
-        extras.check()
         suite = loaded(options)
         tune(suite)
         value = report(suite, kind)

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +17,35 @@ def _logs_as_nobody_configured_them() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    """Makes pipelines that run in ``tmp_path/run`` and log to ``tmp_path/log``."""
+
+    def make(*, plugins=(), output=tmp_path / "run", runner=None, **more):
+        runner = {"log": str(tmp_path / "log"), **(runner or {})}
+        document = synthetic_document(output, runner=runner, **more)
+        return from_dict(document, registry=synthetic_registry(*plugins))
+
+    return make
+
+
+@pytest.fixture
+def plugin():
+    """Makes a plugin named ``odd`` with one implementation, a class of a test module."""
+
+    def make(kind, factory, options=NoOptions):
+        def register(self):
+            yield PluginRecord(
+                name="odd",
+                summary="odd",
+                options=options,
+                factory=f"{factory.__module__}:{factory.__qualname__}",
+            )
+
+        hook = f"chameleon_{kind}"
+        register.__name__ = hook
+        return type("Odd", (), {hook: hookimpl(register)})()
+
+    return make

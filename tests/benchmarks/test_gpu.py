@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chameleon_core.bench.load import load_suite
+from chameleon_bench.suites.load import load_suite
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SMALL = """

@@ -18,22 +18,24 @@ SIBLINGS = {
     "chameleon_cost_models": {"chameleon_core"},
     "chameleon_samplers": {"chameleon_core"},
     "chameleon_runners": {"chameleon_core", "chameleon_tvm"},
+    "chameleon_bench": {"chameleon_core"},
 }
 HEAVY_ALLOWED = {
-    "chameleon_core": {"scipy", "matplotlib"},
+    "chameleon_core": set(),
     "chameleon_tvm": {"tvm", "torch", "onnx"},
     "chameleon_explorers": {"torch"},
     "chameleon_cost_models": {"xgboost", "lightgbm", "scipy"},
     "chameleon_samplers": {"sklearn"},
-    "chameleon_runners": {"torch"},
+    "chameleon_runners": {"torch", "tvm"},
+    "chameleon_bench": {"scipy"},
 }
 ONLY_IN = {
-    ("chameleon_core", "scipy"): ("bench/",),
-    ("chameleon_core", "matplotlib"): ("bench/",),
+    ("chameleon_bench", "scipy"): ("statistics/",),
     ("chameleon_tvm", "torch"): ("networks/", "frontends/torch_lowering/"),
     ("chameleon_tvm", "onnx"): ("frontends/onnx_models",),
     ("chameleon_explorers", "torch"): ("ppo",),
     ("chameleon_runners", "torch"): ("baselines",),
+    ("chameleon_runners", "tvm"): ("rpc/",),
 }
 DISTRIBUTIONS = {
     "tvm": "apache-tvm",

@@ -19,7 +19,7 @@ def requirements(package):
 
 
 def test_the_packages_of_the_design_are_there(packages):
-    kinds = ("core", "cost-models", "explorers", "runners", "samplers", "tvm")
+    kinds = ("bench", "core", "cost-models", "explorers", "runners", "samplers", "tvm")
     wanted = {SIBLING, *(f"{SIBLING}-{kind}" for kind in kinds)}
     assert wanted <= {package.name for package in packages}
 

@@ -12,12 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 from chameleon_core.measurement import Measurement
+from chameleon_core.processes.stamps import TOKEN, ProcessStamp
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.reaper import TOKEN
-from chameleon_runners.scratch import process_stamp
 
 FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"
 TASK = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
@@ -48,6 +47,10 @@ def by_config(measurements: list[Measurement]) -> dict[tuple[int, ...], Measurem
     found = {m.config: m for m in measurements}
     assert len(found) == len(measurements), "a configuration was measured twice"
     return found
+
+
+def process_stamp(pid: int) -> str:
+    return str(ProcessStamp.of(pid))
 
 
 def carriers(stamp: str | None = None) -> list[int]:

@@ -18,13 +18,26 @@ from typing import Any
 import attrs
 import pytest
 from chameleon_core.errors import PluginError, TargetError
+from chameleon_core.processes.stamps import ProcessStamp
+from chameleon_core.stages import Contender
+from chameleon_runners import local
+from chameleon_runners.comparison import Comparison
 from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.process import WorkerProcess
-from chameleon_runners.scratch import process_stamp
 from chameleon_runners.testing.faults import Fault, config
 
-from .conftest import QUICK, by_config, carriers, eventually, folders, job
+from .conftest import (
+    QUICK,
+    TASK,
+    by_config,
+    carriers,
+    eventually,
+    fault_space,
+    folders,
+    job,
+    process_stamp,
+)
 
 
 class _Killer(threading.Thread):
@@ -103,7 +116,10 @@ _CHILD = """
     import sys
     from chameleon_core.stages import MeasureJob, StageRef
     from chameleon_core.task import Task
-    from chameleon_runners.local import LocalRunner
+    from chameleon_core.stages import Contender
+from chameleon_runners import local
+from chameleon_runners.comparison import Comparison
+from chameleon_runners.local import LocalRunner
     from chameleon_runners.options import LocalOptions
     from chameleon_runners.testing.faults import Fault, config
     task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
@@ -170,6 +186,32 @@ def test_interrupt_ends_a_batch_early(runner: LocalRunner):
         runner.interrupt()
     assert 0 < len(by_config(found)) < len(configs)
     assert list(runner.measure(job(configs))) == []
+
+
+def test_an_interrupt_while_a_batch_begins(runner: LocalRunner, monkeypatch: pytest.MonkeyPatch):
+    made = runner._batch
+
+    def interrupted(*arguments: Any) -> Any:
+        batch = made(*arguments)
+        runner.interrupt()
+        return batch
+
+    monkeypatch.setattr(runner, "_batch", interrupted)
+    assert list(runner.measure(job([config(Fault.NONE, n) for n in range(50)]))) == []
+
+
+def test_an_interrupt_while_a_comparison_begins(
+    runner: LocalRunner, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupted(*arguments: Any, **more: Any) -> Any:
+        comparison = Comparison(*arguments, **more)
+        runner.interrupt()
+        return comparison
+
+    monkeypatch.setattr(local, "Comparison", interrupted)
+    contender = Contender(name="tuned", stage=fault_space(), config=config(Fault.NONE))
+    (found,) = runner.compare(TASK, [contender])
+    assert "interrupted" in found.message
 
 
 def test_interrupt_from_another_thread_while_a_kernel_hangs():
@@ -274,11 +316,14 @@ def test_more_threads_than_cores():
 
 def test_no_folder_of_a_dead_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dead = tmp_path / "chameleon-runner-999999999-1-abc"
+    own = ProcessStamp.of(os.getpid())
+    dead = tmp_path / f"chameleon-runner-{attrs.evolve(own, pid=999999999)}-abc"
     dead.mkdir()
     (dead / "reference-0.npz").write_bytes(b"x")
-    other = tmp_path / "chameleon-runner-notes"
-    other.mkdir()
+    elsewhere = attrs.evolve(own, pid=999999999, namespace="1")
+    others = {tmp_path / f"chameleon-runner-{name}" for name in ("notes", f"{elsewhere}-abc")}
+    for other in others:
+        other.mkdir()
     with LocalRunner(LocalOptions(**QUICK)):
         time.sleep(0)
-    assert list(tmp_path.iterdir()) == [other]
+    assert set(tmp_path.iterdir()) == others

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_runners.deadlines import Deadlines
-from chameleon_runners.log_tail import LogTail
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.scratch import process_stamp, stamp_alive
 from chameleon_runners.worker.builders import Builders
 from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners.worker.protocol import Decoder, ProtocolError, encode
@@ -139,24 +136,6 @@ def test_run_deadline_follows_the_best():
     deadlines.ran(3.0)
     assert deadlines.run(1e-6) == pytest.approx(12.0, rel=1e-3)
     assert deadlines.run(100.0) == 50.0
-
-
-def test_the_log_keeps_its_end():
-    read, write = os.pipe()
-    log = LogTail(read, limit=100)
-    os.write(write, b"start\n" + b"x" * 5000 + b"\x00end")
-    os.close(write)
-    log.join(10.0)
-    assert log.text.endswith("xend")
-    assert len(log.text) <= 100
-
-
-def test_stamps_name_a_process():
-    stamp = process_stamp(os.getpid())
-    assert stamp_alive(stamp)
-    pid, _, started = stamp.partition("-")
-    assert not stamp_alive(f"{pid}-{int(started) - 1000}")
-    assert stamp_alive("not a stamp")
 
 
 def test_hooks_import_nothing_heavy():

@@ -8,9 +8,10 @@ import re
 
 import pytest
 from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
-from chameleon_core.events.bus import EventBus
+from chameleon_core.event_bus import EventBus
 from chameleon_core.loop import run_pipeline
-from chameleon_core.plugins import hookimpl
+from chameleon_core.plugins import Registry, hookimpl
+from chameleon_core.plugins.registry import default_registry
 from chameleon_core.testing.synthetic import synthetic_registry
 from structlog.testing import capture_logs
 
@@ -58,13 +59,37 @@ def test_the_events_of_a_run(pipeline, tmp_path):
     assert all(line["at"] > 0 for line in logged)
 
 
-def test_plugins_are_told_as_well(pipeline):
+@pytest.fixture
+def installed(monkeypatch):
+    """Makes plugins the installed ones."""
+
+    def install(*plugins):
+        registry = synthetic_registry(*plugins)
+        default_registry.cache_clear()
+        monkeypatch.setattr(Registry, "load", classmethod(lambda _: registry))
+        return registry
+
+    yield install
+    default_registry.cache_clear()
+
+
+def test_installed_plugins_are_told_once(pipeline, installed):
     recorder = Recorder()
-    plugins = synthetic_registry(recorder).manager.get_plugins()
+    plugins = installed(recorder).manager.get_plugins()
     with capture_logs() as logs:
         run_pipeline(pipeline(), listeners=plugins)
-    assert len(recorder.events) > 40
+    assert [type(event).__name__ for event in recorder.events].count("RunFinished") == 1
     assert not logs
+
+
+def test_without_what_writes_pages_a_run_is_silent_about_it(pipeline, installed):
+    installed()
+    with capture_logs() as logs:
+        result = run_pipeline(pipeline())
+    assert not logs
+    assert {path.name for path in result.folder.iterdir()} == {
+        *(".lock", "pipeline.yaml", "records.sqlite", "events.jsonl", "best.json")
+    }
 
 
 def test_what_is_answered_from_the_store_is_not_told_again(pipeline):

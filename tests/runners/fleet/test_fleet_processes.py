@@ -12,15 +12,16 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chameleon_core.errors import PluginError, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender, StageRef
+from chameleon_runners.fleet.comparison import FleetComparison
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.scratch import process_stamp
 from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_place
 from chameleon_runners.testing.faults import Fault, config
 
@@ -33,6 +34,7 @@ from ..conftest import (  # noqa: TID252 - tests are no package
     fault_space,
     folders,
     job,
+    process_stamp,
 )
 
 OPTIONS = {
@@ -272,12 +274,15 @@ _CHILD = """
 def test_a_runner_that_is_ended_leaves_nothing(make: Make, tmp_path: Path, number: signal.Signals):
     arguments = [sys.executable, "-c", textwrap.dedent(_CHILD), str(tmp_path)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        stamp = process_stamp(child.pid)
-        assert child.stdout is not None
-        child.stdout.readline()
-        assert carriers(stamp)
-        child.send_signal(number)
-        child.wait()
+        try:
+            stamp = process_stamp(child.pid)
+            assert child.stdout is not None
+            child.stdout.readline()
+            assert carriers(stamp)
+            child.send_signal(number)
+            child.wait(60)
+        finally:
+            child.kill()
     with make(fault_place("c", tmp_path)) as runner:
         assert all(m.ok for m in runner.measure(job(good(1))))
         assert eventually(lambda: carriers(stamp) == [])
@@ -295,6 +300,21 @@ def test_a_comparison_that_is_closed_ends(make: Make, tmp_path: Path):
     with make(fault_place("a", tmp_path), reference_timeout=300.0) as runner:
         threading.Timer(1.0, runner.close).start()
         [measurement] = runner.compare(TASK, [contender(Fault.HANGS)])
+    assert "interrupted" in measurement.message
+
+
+def test_an_interrupt_while_a_comparison_begins(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with make(fault_place("a", tmp_path)) as runner:
+
+        def interrupted(*arguments: Any, **more: Any) -> FleetComparison:
+            comparison = FleetComparison(*arguments, **more)
+            runner.interrupt()
+            return comparison
+
+        monkeypatch.setattr("chameleon_runners.fleet.runner.FleetComparison", interrupted)
+        [measurement] = runner.compare(TASK, [contender(Fault.NONE)])
     assert "interrupted" in measurement.message
 
 

@@ -151,12 +151,12 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-def imported(network: Any, inputs: tuple[Any, ...]) -> Any:
+def imported(network: Any, inputs: tuple[Any, ...], layout: str = "NCHW") -> Any:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(network.eval(), inputs)
     module, _ = torch_module(program)
-    return prepared(module, "NCHW")
+    return prepared(module, layout)
 
 
 def first_guesses(chains: list[Any], target: str) -> Kernels:
@@ -201,6 +201,39 @@ def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
         want = network(*inputs).numpy()
     got = run(module, chains, target, inputs)
     assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+class Convolved(torch.nn.Module):
+    """Attention between convolutions of one tap, as in SqueezeBERT: features before tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList(torch.nn.Conv1d(WIDTH, WIDTH, 1) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        batch, _, tokens = x.shape
+        *inside, last = self.parts
+        query, key, value = (part(x).view(batch, HEADS, -1, tokens) for part in inside)
+        weights = torch.softmax(query.transpose(2, 3) @ key, dim=-1)
+        mixed = (weights @ value.transpose(2, 3)).transpose(2, 3)
+        return last(mixed.reshape(batch, WIDTH, tokens))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_a_convolution_behind_it_takes_nothing_of_it_away(layout: str, target: str):
+    torch.manual_seed(0)
+    network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)
+    module = imported(network, inputs, layout)
+    chains = chains_of(module)
+    assert [chain.spec.kind for chain in chains].count("conv1d") == 4
+    assert len(attentions(chains)) == 1
+    members = [member for chain in chains for member in chain.members]
+    assert len(set(members)) == len(members), "a variable is computed by one kernel"
+    functions = fused_functions(module, chains, target)
+    assert not any("matmul" in str(function) for function, _ in functions)
+    with torch.no_grad():
+        want = network(*inputs).numpy()
+    assert np.abs(run(module, chains, target, inputs) - want).max() <= 1e-5 * np.abs(want).max()
 
 
 def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target: str):

@@ -18,11 +18,11 @@ from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_tvm.frontends import bucketed
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.frontends.network_options import OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.shapes import Buckets
 from chameleon_tvm.frontends.sources import TorchFrontend
 from chameleon_tvm.graph import deliver_buckets
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.padding import check_padding
+from chameleon_tvm.shapes import Buckets
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 
@@ -146,7 +146,7 @@ def test_weights_that_are_the_same_are_there_once(delivered: Made):
 def test_tasks_of_both_buckets_are_one_where_they_are_the_same(networks: Path, target: str):
     source = _masked(networks, 4, 12, pad=0.0)
     tasks = {task.name: task.weight for task in source.tasks(target)}
-    assert tasks == {"dense_0@length=4": 1, "dense_1": 2, "dense_0@length=12": 1}
+    assert tasks == {"hidden 16x32 @4": 1, "head 32x8": 2, "hidden 16x32 @12": 1}
     assert [task.name for task in source.named_tasks(target)] == list(tasks)
 
 

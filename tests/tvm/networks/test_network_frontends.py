@@ -107,7 +107,12 @@ def _summary(tasks: list[Task]) -> list[tuple[str, int]]:
 def test_equal_operators_are_one_task_with_a_weight(file: Path):
     tasks = _torch_tasks(f"{file}:net")
     assert _summary(tasks) == [("conv2d", 1), ("conv2d", 2), ("conv2d", 1), ("dense", 1)]
-    assert [task.name for task in tasks] == ["conv2d_0", "conv2d_1", "conv2d_2", "dense_3"]
+    assert [task.name for task in tasks] == [
+        "stem 8x8 1x1 @2x10x12",
+        "first 8x8 3x3 @2x10x12",
+        "third 8x8 3x3 @2x10x12",
+        "last 8x5 @2",
+    ]
     assert [task.arguments.get("activation") for task in tasks] == [None, "relu", None, None]
     assert all(task.arguments["bias"] for task in tasks)
     stem, spec = Conv2dSpec.of(tasks[0]), Conv2dSpec.of(tasks[1])
@@ -150,7 +155,11 @@ def test_what_torch_cannot_give(file: Path, function: str, words: str):
 @pytest.mark.parametrize(
     ("function", "words", "hint"),
     [
-        ("with_nan", "NaN among the weights of conv2d_1, a conv2d that gives", "mend the weights"),
+        (
+            "with_nan",
+            "weights of first 8x8 3x3 @2x10x12, a conv2d that gives",
+            "mend the weights",
+        ),
         ("double", "convolution in module stem", "weights are torch.float64; return the module"),
         ("odd", r"_linalg_svd \(net.py:\d+: `return torch.linalg.svd", "Write that part"),
     ],

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_tvm.frameworks.precision import ROUNDING, half_type
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.precision import ROUNDING, half_type
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
 from chameleon_tvm.graph.verify import ROUNDINGS
 

@@ -15,10 +15,10 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_tvm.frontends import bucketed
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.shapes import Buckets, buckets_of, converter, dimensions_of
 from chameleon_tvm.frontends.sources import BuiltinFrontend, TorchFrontend
 from chameleon_tvm.graph.processes import frontend_request
 from chameleon_tvm.graph.serve import requested_frontend
+from chameleon_tvm.shapes import Buckets, buckets_of, converter, dimensions_of
 
 NETWORKS = """
 import torch

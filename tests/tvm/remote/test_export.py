@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
+from chameleon_tvm.linking import LINKER, architecture, linking_for
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.remote.artifact import read_recipe
 from chameleon_tvm.remote.here import LocalDevice
 from chameleon_tvm.remote.kernels import flush_of
-from chameleon_tvm.remote.linking import LINKER, architecture, linking_for
 from chameleon_tvm.remote.trial import trial_for
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace

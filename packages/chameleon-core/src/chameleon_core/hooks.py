@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chameleon_core.plugins.hookspecs import hookimpl
-from chameleon_core.plugins.records import CommandRecord, NoOptions, PluginRecord
+from chameleon_core.plugins.records import NoOptions, PluginRecord
 from chameleon_core.schedulers.options import GradientOptions
 
 
@@ -23,14 +23,4 @@ def chameleon_schedulers() -> Iterable[PluginRecord]:
         summary="the next batch where it saves most of the network's latency (Ansor)",
         options=GradientOptions,
         factory="chameleon_core.schedulers.gradient:Gradient",
-    )
-
-
-@hookimpl
-def chameleon_commands() -> Iterable[CommandRecord]:
-    """The commands of core that not everyone needs."""
-    yield CommandRecord(
-        name="bench",
-        summary="Compare pipelines on tasks over seeds, and write a report.",
-        factory="chameleon_core.cli.bench:command",
     )

@@ -1,4 +1,4 @@
-"""Small parts of the sentences that errors are made of."""
+"""Small parts of the sentences that errors, results and pages are made of."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def with_hint(error: ChameleonError) -> str:
     if hint[1:2].islower():
         hint = hint[0].lower() + hint[1:]
     return "; ".join(filter(None, [str(error).rstrip("."), hint.rstrip(".")]))
+
+
+def in_seconds(value: float | None) -> str:
+    """Seconds in four digits with a unit that suits them."""
+    if value is None:
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if value >= scale:
+            return f"{value / scale:.4g} {unit}"
+    return f"{value * 1e6:.4g} µs"

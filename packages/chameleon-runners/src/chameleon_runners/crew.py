@@ -143,7 +143,14 @@ class Crew:
             with self._starting:
                 worker = self._workers[place]
                 if (worker is None or not worker.alive) and not self._closed:
-                    self._workers[place] = self._starter.start(preload=self._preload)
+                    self._workers[place] = self._start()
+
+    def _start(self) -> WorkerProcess:
+        worker = self._starter.start(preload=self._preload)
+        if self._closed:
+            # By a signal handler, in this very thread: nobody else knows this worker.
+            worker.kill(EndReason.DEADLINE)
+        return worker
 
     def wait(self, among: Iterable[WorkerProcess] | None = None) -> list[Event]:
         """Wait for events, at most a quarter of a second.
@@ -207,7 +214,6 @@ class Crew:
         for worker in self._workers:
             if worker is not None:
                 worker.kill(EndReason.DIED if worker.end else EndReason.DEADLINE)
-        self._starter.close()
         for descriptor in (self._wake_read, self._wake_write):
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -23,9 +23,7 @@ def memory_limit(workers: int) -> int:
     return max(_LEAST_MEMORY, int(total * _MEMORY_SHARE / max(1, workers)))
 
 
-def worker_environment(
-    *, threads: int, blas_threads: int, cores: list[int], token: dict[str, str]
-) -> dict[str, str]:
+def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> dict[str, str]:
     """The environment of a worker.
 
     Thread counts are read by libraries when they load, so they are set before the process
@@ -36,7 +34,6 @@ def worker_environment(
         blas_threads: threads of OpenBLAS, which NumPy computes reference outputs with. They go
             on spinning for a while, on the cores that kernels are timed on a moment later.
         cores: usable cores; the first ``threads`` of them run kernels.
-        token: the variable that marks the worker's descendants.
     """
     count = str(threads)
     places = ",".join(f"{{{core}}}" for core in cores[:threads])
@@ -49,7 +46,6 @@ def worker_environment(
         "OMP_PLACES": places,
         "OMP_PROC_BIND": "close",
         "PYTHONUNBUFFERED": "1",
-        **token,
     }
 
 

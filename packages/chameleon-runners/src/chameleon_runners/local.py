@@ -16,6 +16,8 @@ import attrs
 from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
+from chameleon_core.processes.ending import kill_abandoned
+from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 from chameleon_core.stages import (
     Arrival,
     Contender,
@@ -33,9 +35,7 @@ from chameleon_runners.comparison import Comparison
 from chameleon_runners.crew import Crew, Workers
 from chameleon_runners.deadlines import Deadlines
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.reaper import kill_abandoned
 from chameleon_runners.references import Reference, References
-from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.waves import Seat, Wave, Waves
 
@@ -155,7 +155,7 @@ class LocalRunner(Runner):
         if self._interrupted or self._closed or not job.configs:
             return
         batch = self._batch(job, self._start())
-        self._active = batch
+        self._activate(batch)
         try:
             yield from batch.run()
         finally:
@@ -184,7 +184,8 @@ class LocalRunner(Runner):
             return
         crew = self._start()
         seats = [(job, self._batch(job, Seat(crew, place))) for place, job in enumerate(jobs)]
-        self._active = wave = Wave(seats, crew)
+        wave = Wave(seats, crew)
+        self._activate(wave)
         try:
             yield from wave.run()
         finally:
@@ -199,7 +200,8 @@ class LocalRunner(Runner):
             len(contenders), blas_threads=self._threads if reference.ready else 1
         )
         comparison = Comparison(task, contenders, bench=self._bench(crew, reference))
-        self._active, self._active_crew = comparison, crew
+        self._active_crew = crew
+        self._activate(comparison)
         try:
             return comparison.run() if contenders else []
         finally:
@@ -218,6 +220,12 @@ class LocalRunner(Runner):
             "versions": environment.installed_versions(_VERSIONED),
             "timing": attrs.asdict(self._policy),
         }
+
+    def _activate(self, active: Batch | Wave | Comparison) -> None:
+        """Have what begins now told of an interrupt, such as one that came while it was made."""
+        self._active = active
+        if self._interrupted:
+            active.interrupt()
 
     def interrupt(self) -> None:
         self._interrupted = True

@@ -6,20 +6,20 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
 import attrs
 import psutil
+from chameleon_core.processes.child import ChildProcess, status_words
 
-from chameleon_runners.log_tail import LogTail
-from chameleon_runners.reaper import kill_worker
 from chameleon_runners.worker.protocol import Decoder, Message, ProtocolError, send
+
+_MODULE = "chameleon_runners.worker"
+_DYING_SECONDS = 1.0
+"""A worker that has closed its side of the connection is about to end: how it does so counts."""
 
 
 class EndReason(StrEnum):
@@ -62,13 +62,8 @@ class WorkerEnd:
             return "used more memory than its limit and was killed"
         if self.reason is EndReason.GARBAGE:
             return "wrote over the connection to the runner"
-        if self.status < 0:
-            try:
-                name = signal.Signals(-self.status).name
-            except ValueError:
-                name = str(-self.status)
-            return f"was killed by signal {name}"
-        return f"exited with status {self.status}"
+        how = status_words(self.status)
+        return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
 
     def explain(self) -> str:
         """``words`` followed by what was printed."""
@@ -95,21 +90,10 @@ class WorkerProcess:
 
     Args:
         environment: its environment variables.
-        token: marks its descendants; part of the environment.
         memory_bytes: resident memory above which it is killed.
-        spawn: runs a function in a thread that outlives the worker. The kernel kills a worker
-            when the thread that started it ends, which is earlier than its process may end.
     """
 
-    def __init__(
-        self,
-        *,
-        environment: dict[str, str],
-        token: str,
-        memory_bytes: int,
-        spawn: Callable[[Callable[[], subprocess.Popen[bytes]]], subprocess.Popen[bytes]],
-    ) -> None:
-        self.token = token
+    def __init__(self, *, environment: dict[str, str], memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
         self.work: Work | None = None
         self.end: WorkerEnd | None = None
@@ -123,34 +107,23 @@ class WorkerProcess:
         self._decoder = Decoder()
         command_read, self._commands = os.pipe()
         self.replies, reply_write = os.pipe()
-        log_read, log_write = os.pipe()
-        arguments = [sys.executable, "-m", "chameleon_runners.worker"]
-        arguments += [str(command_read), str(reply_write), str(os.getpid())]
+        theirs = (command_read, reply_write)
         try:
-            self._process = spawn(
-                lambda: subprocess.Popen(
-                    arguments,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log_write,
-                    stderr=log_write,
-                    pass_fds=(command_read, reply_write),
-                    env=environment,
-                    start_new_session=True,
-                )
+            self._child = ChildProcess(
+                _MODULE, [str(one) for one in theirs], environment=environment, descriptors=theirs
             )
         except BaseException:
-            for descriptor in (self._commands, self.replies, log_read):
+            for descriptor in (self._commands, self.replies):
                 os.close(descriptor)
             raise
         finally:
-            for descriptor in (command_read, reply_write, log_write):
+            for descriptor in theirs:
                 os.close(descriptor)
-        self._log = LogTail(log_read)
 
     @property
     def pid(self) -> int:
         """The worker's process id."""
-        return self._process.pid
+        return self._child.pid
 
     @property
     def alive(self) -> bool:
@@ -171,7 +144,7 @@ class WorkerProcess:
         if self.garbage:
             message = {**message, "drop": self.garbage}
             self.garbage = []
-        self._log.clear()
+        self._child.clear_log()
         now = time.monotonic()
         self.work = Work(tag=tag, started=now, deadline=now + timeout)
         with contextlib.suppress(OSError):
@@ -185,17 +158,13 @@ class WorkerProcess:
         """
         if self.idle and not self._paused:
             self._paused = True
-            self._signal(signal.SIGSTOP)
+            self._child.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Undo ``pause``."""
         if self._paused:
             self._paused = False
-            self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, number)
+            self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
         """The reply to the work in hand if it came; ends the worker where it has to.
@@ -236,7 +205,7 @@ class WorkerProcess:
     @property
     def log(self) -> str:
         """The end of what it printed since its last command."""
-        return self._log.text
+        return self._child.log
 
     @property
     def memory(self) -> int:
@@ -257,22 +226,10 @@ class WorkerProcess:
     def _kill(self, reason: EndReason) -> WorkerEnd:
         if reason is EndReason.DIED:
             # Its exit status says how it died; do not overwrite it with our own signal.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._wait_unreaped(1.0)
+            self._child.wait(_DYING_SECONDS)
         seconds = time.monotonic() - self.work.started if self.work is not None else 0.0
-        kill_worker(self.pid, self.token)
-        status = self._process.wait()
+        status = self._child.kill()
         for descriptor in (self._commands, self.replies):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        self._log.join(1.0)
-        return WorkerEnd(reason=reason, status=status, log=self._log.text, seconds=seconds)
-
-    def _wait_unreaped(self, timeout: float) -> None:
-        """Wait until it is dead but leave it to be reaped, so that its id stays its own."""
-        limit = time.monotonic() + timeout
-        while time.monotonic() < limit:
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                return
-            time.sleep(0.002)
-        raise subprocess.TimeoutExpired(self._process.args, timeout)
+        return WorkerEnd(reason=reason, status=status, log=self.log, seconds=seconds)

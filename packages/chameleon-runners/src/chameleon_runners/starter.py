@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 from chameleon_core.errors import TargetError
 
 from chameleon_runners.environment import worker_environment
 from chameleon_runners.process import WorkerProcess
-from chameleon_runners.reaper import TOKEN, worker_token
 from chameleon_runners.worker.protocol import Message
 
 _log = structlog.get_logger()
 
 _START_ATTEMPTS = 4
-
-_numbers = itertools.count()
-"""Unique in this process, whatever the number of runners: part of a worker's token."""
 
 
 class Starter:
@@ -51,8 +43,6 @@ class Starter:
         self._memory_bytes = memory_bytes
         self._start_timeout = start_timeout
         self._failed = 0
-        # The kernel kills a worker when the thread that started it ends: one that lasts.
-        self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker-starter")
 
     def start(self, *, preload: str | None) -> WorkerProcess:
         """Start a worker; its answer to ``init`` says when it is ready.
@@ -60,17 +50,13 @@ class Starter:
         Args:
             preload: ``"module:Class"`` of the stage that it is going to be asked for.
         """
-        token = worker_token(next(_numbers))
         worker = WorkerProcess(
             environment=worker_environment(
                 threads=self._threads,
                 blas_threads=self._blas_threads,
                 cores=self._cores,
-                token={TOKEN: token},
             ),
-            token=token,
             memory_bytes=self._memory_bytes,
-            spawn=self._spawn,
         )
         message: Message = {
             "command": "init",
@@ -80,9 +66,6 @@ class Starter:
         }
         worker.submit("init", message, self._start_timeout)
         return worker
-
-    def _spawn(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        return self._spawner.submit(start).result()
 
     def succeeded(self) -> None:
         """A worker is ready."""
@@ -106,7 +89,3 @@ class Starter:
                 hint="see that this Python imports chameleon_runners, and raise memory_mib or "
                 "start_timeout of the runner if it does",
             )
-
-    def close(self) -> None:
-        """Start no more workers; those that were started must have ended."""
-        self._spawner.shutdown(wait=True, cancel_futures=True)

@@ -17,8 +17,8 @@ from chameleon_core.stages import TargetResolver
 from chameleon_tvm.cpus.description import TargetInfo, describe
 from chameleon_tvm.cpus.naming import native_name
 from chameleon_tvm.gpus import with_limits
+from chameleon_tvm.linking import architecture
 from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
-from chameleon_tvm.remote.linking import architecture
 
 _HINT = (
     "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "

@@ -41,11 +41,6 @@ BUILT_IN: dict[str, BuiltIn] = {
         factory="chameleon_core.cli.best:command",
         logs=True,
     ),
-    "report": BuiltIn(
-        summary="Write a page about a run: searches, comparisons, where time went.",
-        factory="chameleon_core.cli.report:command",
-        logs=True,
-    ),
     "env": BuiltIn(
         summary="Show what results depend on: versions, processor, threads.",
         factory="chameleon_core.cli.env:command",

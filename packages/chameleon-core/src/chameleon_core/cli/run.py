@@ -73,17 +73,15 @@ def command(  # noqa: PLR0917 - click passes them by name
 def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
     from chameleon_core.cli.progress import progress_for  # noqa: PLC0415
     from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline  # noqa: PLC0415
-    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
 
     interruption = Interruption()
     progress = progress_for(sys.stderr)
-    plugins = default_registry().manager.get_plugins()
     try:
         with interruption.signals():
             return run_pipeline(
                 resolved,
                 fresh=fresh,
-                listeners=[*plugins, progress],
+                listeners=[progress],
                 interruption=interruption,
             )
     except RunInterrupted as error:

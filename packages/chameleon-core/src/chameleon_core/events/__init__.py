@@ -1,4 +1,4 @@
-"""Events of a run: what happened, who is told, and the log of it."""
+"""Events of a run: what happened, as plain data."""
 
 from chameleon_core.events.records import (
     BatchMeasured,

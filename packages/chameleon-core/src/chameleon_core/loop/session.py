@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
+from chameleon_core.event_bus import EventBus
+from chameleon_core.event_log import EventLog
 from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
-from chameleon_core.events.bus import EventBus
-from chameleon_core.events.log import EventLog
 from chameleon_core.loop.assembly import frontend_of, spaces_of, target_of, tasks_of
 from chameleon_core.loop.checking import check
 from chameleon_core.loop.comparison import (
@@ -37,7 +37,7 @@ from chameleon_core.loop.tuning import Tuning
 from chameleon_core.loop.warm_start import WarmStart
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.report import ReportWriter
+from chameleon_core.plugins.registry import default_registry
 from chameleon_core.run_folder import BEST, NETWORK, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Contender
@@ -317,7 +317,8 @@ def run_pipeline(
     Args:
         pipeline: what to do.
         fresh: move an earlier run in the folder aside and start anew.
-        listeners: objects or modules that implement ``EventHooks``.
+        listeners: objects or modules that implement ``EventHooks``; installed plugins are told
+            as well.
         interruption: through which the run may be asked to stop.
 
     Returns:
@@ -336,7 +337,8 @@ def run_pipeline(
             return RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
         # From here on it is unfinished, whatever an earlier run with a smaller budget said.
         folder.finish(pipeline, None)
-        bus = EventBus([*listeners, EventLog(folder.events), ReportWriter(folder.path)])
+        plugins = default_registry().manager.get_plugins()
+        bus = EventBus([*plugins, *listeners, EventLog(folder.events)])
         interruption = interruption or Interruption()
         runner = LazyRunner(
             pipeline.runner,

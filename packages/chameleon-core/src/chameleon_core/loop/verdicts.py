@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from chameleon_core.pages import in_seconds
 from chameleon_core.pipeline.schema import Requirement
+from chameleon_core.words import in_seconds
 
 if TYPE_CHECKING:
     from chameleon_core.loop.result import NetworkResult, OperatorResult

@@ -13,13 +13,14 @@ from chameleon_core.stages.hardware import (
     TargetResolver,
     Winner,
 )
+from chameleon_core.stages.jobs import Contender, MeasureJob, StageRef
+from chameleon_core.stages.observations import Observations
 from chameleon_core.stages.rival import Rival, RivalTrace
-from chameleon_core.stages.runner import Contender, MeasureJob, Runner, StageRef
+from chameleon_core.stages.runner import Runner
 from chameleon_core.stages.search import (
     Candidates,
     CostModel,
     Explorer,
-    Observations,
     Sampler,
     ScoreFunction,
     Scores,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
-if TYPE_CHECKING:
-    from chameleon_core.space import DesignSpace
-    from chameleon_core.stages.search import Observations
-    from chameleon_core.task import Task
-
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages.observations import Observations
+from chameleon_core.task import Task
 
 Shared = TypeVar("Shared")
 

@@ -6,14 +6,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import attrs
 
 from chameleon_core.measurement import Measurement
-
-if TYPE_CHECKING:
-    from chameleon_core.stages.runner import MeasureJob
+from chameleon_core.stages.jobs import MeasureJob
 
 
 @attrs.frozen(kw_only=True, eq=False)

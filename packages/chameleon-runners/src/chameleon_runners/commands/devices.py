@@ -93,7 +93,12 @@ def _key(queue: Queue) -> dict[str, Any]:
 def _test(found: dict[str, Any], tracker: str, target: str | None) -> None:
     """Have the free devices of every key tested, in a process that may hang or crash."""
     import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
+
+    from chameleon_core.processes.child import ChildProcess  # noqa: PLC0415
+    from chameleon_core.processes.conversation import (  # noqa: PLC0415
+        ChildEndedError,
+        Conversation,
+    )
 
     resolved = _resolved(target) if target is not None else None
     for one in found["keys"]:
@@ -104,15 +109,16 @@ def _test(found: dict[str, Any], tracker: str, target: str | None) -> None:
             "target": resolved,
         }
         seconds = 30.0 + 10.0 * one["free"]
-        command = [sys.executable, "-m", "chameleon_runners.rpc.selftest", json.dumps(wanted)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=seconds, check=False
-            )
-            one["tests"] = json.loads(done.stdout.splitlines()[-1])
-        except (subprocess.TimeoutExpired, ValueError, IndexError):
-            message = f"the self-test crashed or did not end within {seconds:.0f} s"
-            one["tests"] = [{"server": None, "ok": False, "message": message}]
+        with ChildProcess(
+            "chameleon_runners.rpc.selftest", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
+            conversation = Conversation(child)
+            try:
+                conversation.tell(wanted)
+                one["tests"] = conversation.answer(seconds)["tests"]
+            except (TimeoutError, ChildEndedError):
+                message = f"the self-test crashed or did not end within {seconds:.0f} s"
+                one["tests"] = [{"server": None, "ok": False, "message": message}]
 
 
 def _resolved(target: str) -> str:

@@ -27,7 +27,7 @@ class ProcessSwitchboard(Switchboard):
     """Waits for all worker processes at once, in one thread.
 
     Args:
-        starter: starts them; closed with this object.
+        starter: starts them.
     """
 
     def __init__(self, starter: Starter) -> None:
@@ -59,10 +59,7 @@ class ProcessSwitchboard(Switchboard):
         with self._lock:
             if self._closed:
                 raise ClosedError
-            try:
-                worker = self._starter.start(preload=preload)
-            except RuntimeError as error:
-                raise (ClosedError() if self._closed else error) from error
+            worker = self._starter.start(preload=preload)
             if self.closed:
                 # By a signal handler, in this very thread: nobody else knows this worker.
                 worker.kill(EndReason.DEADLINE)
@@ -177,7 +174,6 @@ class ProcessSwitchboard(Switchboard):
         self.wake()
         for worker, _ in list(self._lanes.values()):
             worker.kill(EndReason.DEADLINE)
-        self._starter.close()
         self._selector.close()
         for descriptor in (self._wake_read, self._wake_write):
             with contextlib.suppress(OSError):

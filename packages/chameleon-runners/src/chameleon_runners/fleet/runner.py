@@ -16,6 +16,8 @@ import attrs
 from chameleon_core.cores import usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
+from chameleon_core.processes.ending import kill_abandoned
+from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 from chameleon_core.stages import Contender, MeasureJob, MeasureStream, Runner, StageRef
 from chameleon_core.task import Task
 
@@ -32,9 +34,7 @@ from chameleon_runners.fleet.processes import ProcessSwitchboard
 from chameleon_runners.fleet.roster import Roster
 from chameleon_runners.fleet.streaming import FleetStream
 from chameleon_runners.fleet.workshop import Workshop
-from chameleon_runners.reaper import kill_abandoned
 from chameleon_runners.references import Reference, References
-from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.starter import Starter
 from chameleon_runners.timing import TimingPolicy
 
@@ -206,9 +206,7 @@ class FleetRunner(Runner):
             dispatch=dispatch,
             closed=self._no_longer_active,
         )
-        self._active = stream
-        if self._interrupted:
-            stream.interrupt()
+        self._activate(stream)
         return stream
 
     def _no_longer_active(self) -> None:
@@ -223,7 +221,7 @@ class FleetRunner(Runner):
         comparison = FleetComparison(
             task, contenders, means=self._means(plant, key, reference), numbers=self._numbers
         )
-        self._active = comparison
+        self._activate(comparison)
         try:
             return comparison.run() if contenders else []
         finally:
@@ -241,6 +239,12 @@ class FleetRunner(Runner):
             "versions": environment.installed_versions(_VERSIONED),
             "timing": attrs.asdict(self._policy),
         }
+
+    def _activate(self, active: FleetStream | FleetComparison) -> None:
+        """Have what begins now told of an interrupt, such as one that came while it was made."""
+        self._active = active
+        if self._interrupted:
+            active.interrupt()
 
     def interrupt(self) -> None:
         self._interrupted = True

@@ -18,12 +18,12 @@ from pathlib import Path
 import attrs
 import ray
 from chameleon_core.cores import usable_cores
+from chameleon_core.processes.ending import kill_abandoned
+from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
 from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
 from chameleon_runners.ray import parcels
-from chameleon_runners.reaper import kill_abandoned
-from chameleon_runners.scratch import make_scratch, remove_abandoned
 from chameleon_runners.starter import Starter
 from chameleon_runners.worker.protocol import Message
 
@@ -173,7 +173,6 @@ class Host:
         with self._lock:
             self._dismissed = 1 << 62
             self._end_worker()
-        self._starter.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _end_worker(self) -> None:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 
 import structlog
 from chameleon_core.errors import TargetError
+from chameleon_core.processes.child import ChildProcess
+from chameleon_core.processes.conversation import ChildEndedError, Conversation
 
-from chameleon_runners.log_tail import LogTail
 from chameleon_runners.rpc.addresses import Address
 
 _log = structlog.get_logger()
 
-_MODULE = "chameleon_tvm.remote.host"
+_MODULE = "chameleon_runners.rpc.host"
 _END_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _STEADY_SECONDS = 30.0
@@ -32,9 +29,6 @@ START_SECONDS = 60.0
 
 class Child:
     """One process that listens on a port, started again on the same port when it ends.
-
-    Its processes are killed by the kernel when the thread that started them ends, so all calls
-    come from one thread that lives as long as they shall.
 
     Args:
         role: ``server`` or ``tracker``.
@@ -55,8 +49,8 @@ class Child:
         self.restarts = 0
         self._arguments = list(arguments)
         self._environment = environment
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: LogTail | None = None
+        self._process: ChildProcess | None = None
+        self._conversation: Conversation | None = None
         self._started = 0.0
         self._pause = _FIRST_PAUSE
         self._due = 0.0
@@ -70,25 +64,18 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether its process runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.alive
 
     def start(self) -> None:
         """Start its process; ``listens`` says when it is ready."""
-        read, write = os.pipe()
-        command = [sys.executable, "-m", _MODULE, self.role, "--host", self.address.host]
-        command += ["--port", str(self.address.port), "--parent", str(os.getpid())]
-        try:
-            self._process = subprocess.Popen(
-                [*command, *self._arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=write,
-                env=self._environment,
-                start_new_session=True,
-            )
-        finally:
-            os.close(write)
-        self._log = LogTail(read)
+        where = ["--host", self.address.host, "--port", str(self.address.port)]
+        self._process = ChildProcess(
+            _MODULE,
+            [self.role, *where, *self._arguments],
+            environment=self._environment,
+            stdout=subprocess.PIPE,
+        )
+        self._conversation = Conversation(self._process)
         self._started = time.monotonic()
         self._listening = False
 
@@ -101,7 +88,7 @@ class Child:
         limit = time.monotonic() + START_SECONDS
         while not self.listens(limit - time.monotonic()):
             if not self.alive or time.monotonic() > limit:
-                said = self._log.text[-600:] if self._log is not None else ""
+                said = self._process.log[-600:] if self._process is not None else ""
                 self.stop()
                 raise TargetError(
                     f"the {self.role} at {self.address} does not start: {said or 'it is silent'}",
@@ -110,13 +97,9 @@ class Child:
 
     def listens(self, seconds: float = 0.0) -> bool:
         """Whether it said that it listens, waiting for that so long."""
-        process = self._process
-        if not self._listening and process is not None and process.stdout is not None:
-            ready, _, _ = select.select([process.stdout], [], [], max(0.0, seconds))
-            if ready:
-                line = process.stdout.readline()
-                with contextlib.suppress(ValueError):
-                    self._listening = "port" in json.loads(line or b"{}")
+        if not self._listening and self._conversation is not None:
+            with contextlib.suppress(TimeoutError, ChildEndedError):
+                self._listening = "port" in self._conversation.answer(seconds)
         return self._listening
 
     def tend(self) -> None:
@@ -140,21 +123,10 @@ class Child:
     def kill(self) -> None:
         """End its processes the hard way; ``tend`` starts it again."""
         if self._process is not None:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.signal(signal.SIGKILL)
 
     def stop(self) -> None:
         """End it and whatever it started."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            # The session's process is in its group, and outlives a server that was killed.
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_SECONDS)
-        if process.stdout is not None:
-            process.stdout.close()
-        if self._log is not None:
-            self._log.join(_END_SECONDS)
+        if process is not None:
+            process.stop(_END_SECONDS)

@@ -9,12 +9,12 @@ from typing import Any
 
 from chameleon_core.errors import DeviceLostError
 from chameleon_core.stages import Device, Kernel
-from chameleon_tvm.remote.connecting import WrongKeyError
-from chameleon_tvm.remote.rpc import RpcSession
 
 from chameleon_runners.rpc import tracker
 from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.connecting import WrongKeyError
 from chameleon_runners.rpc.options import RpcDeviceOptions
+from chameleon_runners.rpc.session import RpcSession
 
 _ANSWER_SECONDS = 5.0
 

@@ -1,30 +1,30 @@
-"""Tests the free devices of a key: ``python -m chameleon_runners.rpc.selftest REQUEST``.
+"""Tests the free devices of a key: ``python -m chameleon_runners.rpc.selftest``.
 
 In a process of its own, because what a broken server answers may hang or crash TVM's client.
-REQUEST and the answer on stdout are JSON.
+The request and the answer are one line of JSON each.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 import time
 from typing import Any
 
 from chameleon_core.errors import ChameleonError
-from chameleon_tvm.remote.rpc import RpcSession
+from chameleon_core.processes.answering import Answers, requests
 
 from chameleon_runners.rpc import tracker
 from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.session import RpcSession
 
 _SESSION_SECONDS = 60.0
 _ANSWER_SECONDS = 5.0
 
 
-def main(text: str) -> int:
+def main() -> None:
     """Ask for every free device, keep all of them, test each."""
-    wanted = json.loads(text)
+    answers = Answers()
+    wanted = next(requests())
     found: list[dict[str, Any]] = []
     with contextlib.ExitStack() as held:
         sessions = []
@@ -53,8 +53,7 @@ def main(text: str) -> int:
             held.callback(session.close)
             sessions.append(session)
         found += [_test(session, wanted["target"]) for session in sessions]
-    sys.stdout.write(json.dumps(found) + "\n")
-    return 0
+    answers.send({"tests": found})
 
 
 def _test(session: RpcSession, target: str | None) -> dict[str, Any]:
@@ -73,4 +72,4 @@ def _test(session: RpcSession, target: str | None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    main()

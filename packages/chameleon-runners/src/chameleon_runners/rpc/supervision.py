@@ -13,11 +13,11 @@ from typing import Any, Self
 import attrs
 import structlog
 from chameleon_core.errors import ChameleonError, TargetError
+from chameleon_core.processes.scratch import make_scratch
 
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.children import START_SECONDS, Child
 from chameleon_runners.rpc.tracker import queues
-from chameleon_runners.scratch import make_scratch
 
 _log = structlog.get_logger()
 

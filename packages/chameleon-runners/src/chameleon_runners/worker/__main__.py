@@ -1,6 +1,6 @@
-"""Entry point of a worker: ``python -m chameleon_runners.worker COMMANDS REPLIES PARENT``.
+"""Entry point of a worker: ``python -m chameleon_runners.worker COMMANDS REPLIES``.
 
-Args are two inherited file descriptors and the process id of the runner.
+Both are inherited file descriptors.
 """
 
 from __future__ import annotations
@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import sys
 
-from chameleon_runners.worker.isolation import die_with, ignore_terminal
 from chameleon_runners.worker.protocol import Decoder, receive, send
 
 
 def main() -> int:
     """Answer commands until there are no more."""
-    commands, replies, parent = (int(argument) for argument in sys.argv[1:4])
-    die_with(parent)
-    ignore_terminal()
+    commands, replies = (int(argument) for argument in sys.argv[1:3])
     # Programs that a candidate starts must not hold the pipes open.
     os.set_inheritable(commands, False)
     os.set_inheritable(replies, False)

@@ -118,7 +118,7 @@ def _timed(
 
 def _summary(times: Rounds) -> dict[str, Any]:
     """Medians and intervals in seconds, and how many times as fast as the best rival it is."""
-    from chameleon_core.bench.statistics import estimate  # noqa: PLC0415
+    from chameleon_core.estimates import estimate  # noqa: PLC0415
 
     found = {name: estimate(seconds) for name, seconds in times.items() if seconds}
     ours = found.get(OURS)

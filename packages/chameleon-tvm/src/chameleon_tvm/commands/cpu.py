@@ -60,8 +60,8 @@ def _shown(value: float | bool) -> str:
 def _measured(target: str, info: TargetInfo) -> dict[str, Any]:
     from chameleon_core.errors import TargetError  # noqa: PLC0415
 
+    from chameleon_tvm.commands.cpu_measuring import measure  # noqa: PLC0415
     from chameleon_tvm.cpus.description import is_this_cpu  # noqa: PLC0415
-    from chameleon_tvm.cpus.measuring import measure  # noqa: PLC0415
     from chameleon_tvm.cpus.memory import keep_memory_rate  # noqa: PLC0415
     from chameleon_tvm.targets import tvm_target  # noqa: PLC0415
 

@@ -78,14 +78,19 @@ def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> l
     from chameleon_core.words import did_you_mean  # noqa: PLC0415
 
     names = [winner.task.name for winner in winners]
+    chosen: set[str] = set()
     for name in only:
-        if name not in names:
+        # An operator of a network is called by its module and its sizes; its module will do.
+        found = [name] if name in names else [one for one in names if one.split(" ")[0] == name]
+        if not found:
+            known = dict.fromkeys(part for one in names for part in (one, one.split(" ")[0]))
             raise ConfigError(
-                f"{folder} has no measured operator {name!r}{did_you_mean(name, names)}",
+                f"{folder} has no measured operator {name!r}{did_you_mean(name, known)}",
                 hint=f"It has {', '.join(names) or 'none'}.",
             )
+        chosen.update(found)
     if not winners:
         raise RunFolderError(
             f"no configuration in {folder} has a time", hint="Run `chameleon run` first."
         )
-    return [winner for winner in winners if not only or winner.task.name in only]
+    return [winner for winner in winners if not only or winner.task.name in chosen]

@@ -7,8 +7,8 @@ from typing import Any
 
 from chameleon_core.processor import Processor, this_processor
 
+from chameleon_tvm.linking import architecture
 from chameleon_tvm.quick_tvm import Target, codegen
-from chameleon_tvm.remote.linking import architecture
 
 _X86 = {
     "sse": "sse",

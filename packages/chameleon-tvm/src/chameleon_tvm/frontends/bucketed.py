@@ -19,8 +19,8 @@ from chameleon_tvm.frontends.network_options import (
     TorchOptions,
 )
 from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.frontends.shapes import Bucket, bucket_with, buckets_of, dimensions_of
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_tvm.shapes import Bucket, bucket_with, buckets_of, dimensions_of
 
 Make = Callable[[Any], NetworkFrontend]
 

@@ -7,8 +7,8 @@ from attrs import validators
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.options import NOT_BINDING
 
-from chameleon_tvm.frontends.shapes import Buckets, check_shapes
 from chameleon_tvm.networks.records import NETWORKS
+from chameleon_tvm.shapes import Buckets, check_shapes
 
 AUTO = "auto"
 """The layout that is chosen by measurement."""

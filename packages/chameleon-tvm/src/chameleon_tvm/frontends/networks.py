@@ -14,10 +14,11 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
+from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
-from chameleon_tvm.frontends.running import Network
-from chameleon_tvm.frontends.shapes import buckets_of
+from chameleon_tvm.places import Place
+from chameleon_tvm.shapes import buckets_of
 
 if TYPE_CHECKING:
     from chameleon_tvm.graph.chains import Chain
@@ -49,7 +50,7 @@ class NetworkFrontend(Frontend):
         self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
 
     @abstractmethod
-    def relax_module(self) -> tuple[Any, dict[str, str]]:
+    def relax_module(self) -> tuple[Any, dict[str, Place]]:
         """The network as a Relax ``IRModule`` with constant weights.
 
         Returns:
@@ -110,7 +111,7 @@ class NetworkFrontend(Frontend):
         """
 
     @cached_property
-    def _read(self) -> tuple[Any, dict[str, str]]:
+    def _read(self) -> tuple[Any, dict[str, Place]]:
         from chameleon_tvm.graph.warnings_once import warnings_once  # noqa: PLC0415
 
         with warnings_once():
@@ -125,7 +126,7 @@ class NetworkFrontend(Frontend):
         return self._read[0]
 
     @property
-    def places(self) -> dict[str, str]:
+    def places(self) -> dict[str, Place]:
         """For the name of each variable in ``imported`` the place that it is from."""
         return self._read[1]
 
@@ -240,8 +241,10 @@ class NetworkFrontend(Frontend):
     def _specs(self) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
         from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.owners import owners  # noqa: PLC0415
 
-        return specs_of(self.prepared[1])
+        chains = self.prepared[1]
+        return specs_of(chains, owners(chains, self.imported, self.places))
 
     def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
         from chameleon_tvm.graph.deliver import delivered  # noqa: PLC0415 - needs TVM

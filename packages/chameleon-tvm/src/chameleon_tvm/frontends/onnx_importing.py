@@ -11,12 +11,13 @@ from chameleon_core.errors import ConfigError
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
 from chameleon_tvm.frontends.onnx_lowering import CONVERTERS
-from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.constants import array_of, evaluate
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.places import Place
+from chameleon_tvm.words import WAY_OUT, first_line
 
 
-def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, str]]:
+def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, Place]]:
     """An ONNX model as a Relax module with constant weights.
 
     Args:
@@ -34,7 +35,8 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     # It prints what it is amid where something fails.
     with contextlib.redirect_stdout(io.StringIO()):
-        return importer.from_onnx(model.graph, opset), importer.places
+        module = importer.from_onnx(model.graph, opset)
+    return module, importer.places_in(module)
 
 
 class _Importer(ONNXGraphImporter):
@@ -42,15 +44,27 @@ class _Importer(ONNXGraphImporter):
 
     def __init__(self, *options: Any) -> None:
         super().__init__(*options)
-        self.places: dict[str, str] = {}
+        self._places: dict[Any, Place] = {}
+
+    def places_in(self, module: Any) -> dict[str, Place]:
+        """For names of variables the nodes whose outputs they are."""
+        found = {}
+        for block in module["main"].body.blocks:
+            for binding in block.bindings:
+                # What a node gives gets a variable where another one reads it.
+                place = self._places.get(binding.var) or self._places.get(binding.value)
+                if place is not None:
+                    found[str(binding.var.name)] = place
+        return found
 
     def _construct_nodes(self, graph: Any) -> None:
         super()._construct_nodes(graph)
         for node in graph.node:
+            place = Place(owner=node.name, sentence=_place(node.name, node.op_type))
             for output in node.output:
                 value = self._nodes.get(output)
-                if isinstance(value, relax.Var):
-                    self.places.setdefault(str(value.name), _place(node.name, node.op_type))
+                if isinstance(value, relax.Var | relax.Call):
+                    self._places.setdefault(value, place)
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
         name = attrs.get("tvm_custom", {}).get("name", "")

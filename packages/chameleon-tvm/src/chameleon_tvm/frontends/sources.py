@@ -12,11 +12,8 @@ import structlog
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
-from chameleon_tvm.frontends.precision import half_type, in_float32, in_float64, rounded
-from chameleon_tvm.frontends.running import (
+from chameleon_tvm.frameworks.precision import half_type, in_float32, in_float64, rounded
+from chameleon_tvm.frameworks.running import (
     ONNXRUNTIME,
     OPENVINO,
     TORCH,
@@ -31,6 +28,9 @@ from chameleon_tvm.frontends.running import (
     openvino_network,
     torch_network,
 )
+from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_tvm.frontends.networks import NetworkFrontend
+from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
     example_names,
@@ -39,6 +39,7 @@ from chameleon_tvm.frontends.torch_programs import (
     loaded,
     torch_module,
 )
+from chameleon_tvm.places import Place
 
 log = structlog.get_logger()
 
@@ -77,7 +78,7 @@ class ProgramFrontend(NetworkFrontend):
     def read_ahead(self) -> None:
         _ = self.float_program
 
-    def relax_module(self) -> tuple[Any, dict[str, str]]:
+    def relax_module(self) -> tuple[Any, dict[str, Place]]:
         return torch_module(self.float_program)
 
     def input_names(self) -> list[str]:
@@ -159,7 +160,7 @@ class OnnxFrontend(NetworkFrontend):
     def __init__(self, options: OnnxOptions) -> None:
         super().__init__(options)
 
-    def relax_module(self) -> tuple[Any, dict[str, str]]:
+    def relax_module(self) -> tuple[Any, dict[str, Place]]:
         return onnx_module(self.options.file, self.shapes)
 
     def input_names(self) -> list[str]:

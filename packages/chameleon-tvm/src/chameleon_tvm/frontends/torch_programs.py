@@ -12,9 +12,10 @@ import structlog
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
-from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.networks.records import NETWORKS
+from chameleon_tvm.places import Place
 from chameleon_tvm.sources import named_object
+from chameleon_tvm.words import first_line
 
 log = structlog.get_logger()
 
@@ -196,7 +197,7 @@ def example_names(program: Any) -> list[str]:
     return list(input_tensors(program))
 
 
-def torch_module(program: Any) -> tuple[Any, dict[str, str]]:
+def torch_module(program: Any) -> tuple[Any, dict[str, Place]]:
     """An exported program as a Relax module with constant weights.
 
     Returns:

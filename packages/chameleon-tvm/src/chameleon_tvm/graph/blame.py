@@ -7,13 +7,14 @@ from typing import Any
 
 import attrs
 
-from chameleon_tvm.frontends.words import first_line
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.places import Place
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.words import first_line
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +35,7 @@ def no_kernels(target: str) -> Kernels:
     return Kernels({}, AutoSpace(AutoOptions()), target)
 
 
-def uncompilable(module: Any, target: str, places: Mapping[str, str]) -> Culprit | None:
+def uncompilable(module: Any, target: str, places: Mapping[str, Place]) -> Culprit | None:
     """The first operator of a network that cannot be compiled alone; None where all can.
 
     Args:
@@ -55,8 +56,9 @@ def uncompilable(module: Any, target: str, places: Mapping[str, str]) -> Culprit
             problem = _problem(call, target)
             if problem is not None:
                 name = str(call.op.name).removeprefix("relax.")
-                known = f"an operator {name} that gives {binding.var.ty}"
-                return Culprit(place=places.get(str(binding.var.name), known), problem=problem)
+                known = places.get(str(binding.var.name))
+                unknown = f"an operator {name} that gives {binding.var.ty}"
+                return Culprit(place=known.sentence if known else unknown, problem=problem)
     return None
 
 

@@ -120,6 +120,7 @@ class _Finder:
             or move.op != tvm.ir.Op.get("relax.permute_dims")
             or axes_of(move) != (0, *range(2, spec.rank + 2), 1)
             or len(self._users[data]) != 1
+            or data in self._taken
         ):
             return chain
         return attrs.evolve(

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.processes.child import status_words
+from chameleon_core.processes.conversation import ChildEndedError, Conversation
 
-from chameleon_tvm.frontends.words import WAY_OUT
-from chameleon_tvm.graph.processes import frontend_request
+from chameleon_tvm.graph.processes import DYING_SECONDS, frontend_request, network_child
+from chameleon_tvm.words import WAY_OUT
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
+_MODULE = "chameleon_tvm.graph.examine"
 _LIMIT_SECONDS = 600.0
 """For networks of many gigabytes on a busy machine."""
 
@@ -74,36 +71,19 @@ def _asked(
         "target": target,
         "threads": threads,
     }
-    count = str(threads)
-    threading = {"TVM_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
-    with tempfile.TemporaryFile() as told:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "chameleon_tvm.graph.examine"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=told,
-            env={**os.environ, **threading},
-        )
+    with network_child(_MODULE, threads) as child:
+        conversation = Conversation(child)
         try:
-            given = json.dumps(request).encode() + b"\n"
-            assert process.stdin is not None  # noqa: S101 - it is a pipe
-            process.stdin.write(given)
-            process.stdin.flush()
+            conversation.tell(request)
             frontend.read_ahead()
-            answer, _ = process.communicate(timeout=_LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
+            return conversation.answer(_LIMIT_SECONDS)
+        except TimeoutError:
             return {"crash": f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"}
+        except ChildEndedError:
+            how = status_words(child.reap(DYING_SECONDS))
+            return {"crash": f"the compiler ended with {how}"}
         finally:
-            process.kill()
-            process.wait()
-        told.seek(0)
-        log.debug("network_examined", log=told.read().decode(errors="replace")[-4000:])
-    if answer:
-        found: dict[str, Any] = json.loads(answer)
-        return found
-    status = process.returncode
-    how = signal.Signals(-status).name if status < 0 else f"status {status}"
-    return {"crash": f"the compiler ended with {how}"}
+            log.debug("network_examined", log=child.log)
 
 
 def _summary(found: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import attrs
 import structlog
 
 from chameleon_tvm.graph.chains import Chain
-from chameleon_tvm.graph.defaults import OURS, TUNED, with_default_schedules
+from chameleon_tvm.graph.defaults import OURS, symbol_of, with_default_schedules
 from chameleon_tvm.graph.kernels import ChainKernel, Kernels
 from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.graph.network_pipeline import PIPELINE
@@ -158,7 +158,7 @@ def _named_after_tasks(
 ) -> tuple[CallSequence, dict[str, Any]]:
     """The sequence with tuned functions of loops called as tuned kernels are."""
     names = {name: loops.task_of(one) for name, one in functions.items()}
-    renamed = {name: TUNED + task if task else name for name, task in names.items()}
+    renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
     calls = [
         attrs.evolve(call, kernel=renamed[call.kernel], symbol=renamed[call.kernel])
         for call in sequence.calls

@@ -10,14 +10,24 @@ import structlog
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.targets import target_info
+from chameleon_tvm.words import identifier
 
 log = structlog.get_logger()
 
 TUNED = "tuned_"
-"""What the names of tuned kernels' functions begin with; their task's follows."""
+"""What the names of tuned kernels' functions begin with; see ``symbol_of``."""
 
 OURS = "chameleon.task"
 """Attribute of functions that are scheduled already: the task they were tuned as."""
+
+
+def symbol_of(task: str) -> str:
+    """The name of a tuned kernel's function.
+
+    Args:
+        task: the name of its task.
+    """
+    return TUNED + identifier(task)
 
 
 def with_default_schedules(

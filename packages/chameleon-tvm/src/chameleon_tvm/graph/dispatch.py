@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from chameleon_tvm.frontends.shapes import Dimension
+from chameleon_tvm.shapes import Dimension
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.bucketed import BucketedFrontend

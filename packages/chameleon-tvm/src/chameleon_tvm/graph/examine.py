@@ -8,10 +8,8 @@ along. The request is a line of JSON on standard input, the answer one on standa
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,10 +21,11 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
+from chameleon_core.processes.answering import Answers, requests
 from chameleon_core.stages import Arrays
 
-from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.verify import Expected
+from chameleon_tvm.words import WAY_OUT, first_line
 
 log = structlog.get_logger()
 
@@ -37,10 +36,8 @@ that takes longer is timed once: a disturbance is short beside it."""
 
 def main() -> None:
     """Answer one request."""
-    # What libraries print goes to the log; only the answer goes to the parent.
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    request = json.loads(sys.stdin.readline())
+    answers = Answers()
+    request = next(requests())
     serve = importlib.import_module("chameleon_tvm.graph.serve")
     try:
         frontend = serve.requested_frontend(request)
@@ -53,8 +50,7 @@ def main() -> None:
         }
     except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
-    replies.write(json.dumps(answer) + "\n")
-    replies.flush()
+    answers.send(answer)
     # What is left of a network of this size takes seconds to be freed one by one.
     os._exit(0)
 

@@ -13,8 +13,8 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Delivery
 
-from chameleon_tvm.frontends.precision import ROUNDING
-from chameleon_tvm.frontends.running import TORCH
+from chameleon_tvm.frameworks.precision import ROUNDING
+from chameleon_tvm.frameworks.running import TORCH
 from chameleon_tvm.graph.baselines import Baselines, one_line
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST

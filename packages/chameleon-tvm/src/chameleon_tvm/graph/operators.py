@@ -11,22 +11,34 @@ import attrs
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.specs import OperatorSpec
+from chameleon_tvm.words import identifier
 
 
-def specs_of(chains: Sequence[Chain]) -> list[OperatorSpec]:
+def specs_of(chains: Sequence[Chain], owners: Sequence[str] = ()) -> list[OperatorSpec]:
     """The distinct operators of a network's chains.
 
     Args:
         chains: what ``chains_of`` found in the prepared network.
+        owners: of each chain what ``owners.owners`` found; without any, none is known.
 
     Returns:
-        Named by kind and first place, weighted, in the network's order.
+        Weighted, in the network's order, each named by the owner of its first chain and by its
+        sizes (``layer4.0.conv1 512x512 3x3 @7x7``); where no owner is known, by its kind and place.
     """
     counted = Counter(chain.spec for chain in chains)
-    return [
-        attrs.evolve(spec, name=f"{spec.kind}_{place}", weight=weight)
-        for place, (spec, weight) in enumerate(counted.items())
-    ]
+    first: dict[OperatorSpec, str] = {}
+    for chain, owner in zip(chains, owners or [""] * len(chains), strict=True):
+        first.setdefault(chain.spec, owner)
+    names: Counter[str] = Counter()
+    found = []
+    for place, (spec, weight) in enumerate(counted.items()):
+        name = f"{first[spec] or f'{spec.kind}_{place}'} {spec.sizes}"
+        # A module may be called twice, with another activation behind it.
+        names[identifier(name)] += 1
+        calls = names[identifier(name)]
+        again = f" ({calls})" if calls > 1 else ""
+        found.append(attrs.evolve(spec, name=name + again, weight=weight))
+    return found
 
 
 def left_over(module: Any, chains: Sequence[Chain]) -> dict[str, int]:

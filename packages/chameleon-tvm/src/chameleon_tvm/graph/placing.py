@@ -9,7 +9,7 @@ import numpy as np
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
-from chameleon_tvm.graph.defaults import OURS, TUNED
+from chameleon_tvm.graph.defaults import OURS, symbol_of
 from chameleon_tvm.graph.kernels import ChainKernel
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.network_pipeline import PLAIN
@@ -106,7 +106,7 @@ class _Placer(relax.PyExprMutator):
             function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
             if kernel.plain_loops:
                 function = _in_block(function).with_attr(PLAIN, 1)
-            variable = self.builder_.add_func(function, TUNED + kernel.task)
+            variable = self.builder_.add_func(function, symbol_of(kernel.task))
             self._functions[kernel.task, shapes] = variable
         return self._functions[kernel.task, shapes]
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import selectors
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 from chameleon_core.errors import ChameleonError
+from chameleon_core.processes.child import ChildProcess, status_words
+from chameleon_core.processes.conversation import ChildEndedError, Conversation
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.serve import read_arrays, write_arrays
@@ -23,10 +20,14 @@ from chameleon_tvm.graph.serve import read_arrays, write_arrays
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
 
+_MODULE = "chameleon_tvm.graph.serve"
 _START_SECONDS = 300.0
 """For importing and compiling: torch.compile takes minutes on a large network."""
 
 _RUN_SECONDS = 300.0
+
+DYING_SECONDS = 10.0
+"""For a process that has closed its side to end: one of gigabytes gives them back first."""
 
 
 class NetworkProcess:
@@ -55,22 +56,8 @@ class NetworkProcess:
         self.name = name
         self.compiled_ahead = request["role"] == "delivered"
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
-        self._log = Path(self._folder.name, "log").open("w+b")  # noqa: SIM115 - closed by close
-        count = str(threads)
-        environment = {
-            **os.environ,
-            "TVM_NUM_THREADS": count,
-            "OMP_NUM_THREADS": count,
-            "MKL_NUM_THREADS": count,
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "chameleon_tvm.graph.serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=environment,
-            start_new_session=True,
-        )
+        self._child = network_child(_MODULE, threads)
+        self._conversation = Conversation(self._child)
         try:
             given = {} if warm_up is None else {"inputs": self._written(warm_up)}
             self._tell({"do": "open", "threads": threads, **request, **given})
@@ -125,22 +112,11 @@ class NetworkProcess:
 
     def pause(self) -> None:
         """Stop it until it is asked for something: idle pools of threads spin for a while."""
-        self._signal(signal.SIGSTOP)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+        self._child.signal(signal.SIGSTOP)
 
     def close(self) -> None:
         """End the process and all it started; safe to call twice."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._log):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        self._child.kill()
         self._folder.cleanup()
 
     def __enter__(self) -> Self:
@@ -162,16 +138,23 @@ class NetworkProcess:
         return self._answer(limit)
 
     def _tell(self, request: dict[str, Any]) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - both are pipes
-        self._signal(signal.SIGCONT)
+        self._child.signal(signal.SIGCONT)
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except (OSError, ValueError) as error:  # a closed pipe, or one that this side closed
+            self._conversation.tell(request)
+        except ChildEndedError as error:
             raise self._gone() from error
 
     def _answer(self, limit: float) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._line(limit))
+        try:
+            answer = self._conversation.answer(limit)
+        except TimeoutError:
+            self.close()
+            raise ChameleonError(
+                f"{self.name} did not answer within {limit:.0f} s and was killed",
+                hint="Is the machine busy? Run the command again.",
+            ) from None
+        except ChildEndedError as error:
+            raise self._gone() from error
         if "error" in answer:
             raise ChameleonError(
                 f"{self.name} failed: {answer['error']}",
@@ -179,36 +162,30 @@ class NetworkProcess:
             )
         return answer
 
-    def _line(self, limit: float) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101
-        deadline = time.monotonic() + limit
-        received = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while not received.endswith(b"\n"):
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    self.close()
-                    raise ChameleonError(
-                        f"{self.name} did not answer within {limit:.0f} s and was killed",
-                        hint="Is the machine busy? Run the command again.",
-                    )
-                part = os.read(self._process.stdout.fileno(), 1 << 20)
-                if not part:
-                    raise self._gone()
-                received += part
-        return received
-
     def _gone(self) -> ChameleonError:
-        status = self._process.wait()
-        told: list[str] = []
-        if not self._log.closed:
-            self._log.seek(0)
-            told = self._log.read().decode(errors="replace").strip().splitlines()
-        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        status = self._child.reap(DYING_SECONDS)
+        told = self._child.log.splitlines()
         return ChameleonError(
-            f"the process of {self.name} ended with {how}",
+            f"the process of {self.name} ended with {status_words(status)}",
             hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
         )
+
+
+def network_child(module: str, threads: int) -> ChildProcess:
+    """A child that a network is asked of, in lines of JSON.
+
+    Args:
+        module: that it runs.
+        threads: that it computes with; libraries read their number when they are loaded.
+    """
+    count = str(threads)
+    threading = {"TVM_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+    return ChildProcess(
+        module,
+        environment={**os.environ, **threading},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:

@@ -6,14 +6,14 @@ import json
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
 
-from chameleon_tvm.graph.defaults import TUNED
+from chameleon_tvm.graph.defaults import TUNED, symbol_of
 from chameleon_tvm.graph.load import WEIGHTS, called, weights_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 
@@ -52,7 +52,8 @@ def kernel_seconds(
     run = timed(module, folder, manifest, inputs)
     for _ in range(warm_up):
         run()
-    return summed([run() for _ in range(runs)])
+    tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
+    return summed([run() for _ in range(runs)], tasks)
 
 
 def _called(
@@ -101,11 +102,12 @@ def _interpreted(
     return run
 
 
-def summed(runs: list[Calls]) -> list[dict[str, Any]]:
+def summed(runs: list[Calls], tasks: Mapping[str, str]) -> list[dict[str, Any]]:
     """Calls of some inferences by name, as ``kernel_seconds`` returns them.
 
     Args:
         runs: of each inference the calls in their order.
+        tasks: names of tasks by the names of their kernels' functions.
     """
     count: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
@@ -115,7 +117,7 @@ def summed(runs: list[Calls]) -> list[dict[str, Any]]:
         seconds[name] += statistics.median(run[place][1] for run in runs)
     rows = [
         {
-            "name": name.removeprefix(TUNED),
+            "name": tasks.get(name, name.removeprefix(TUNED)),
             "tuned": name.startswith(TUNED),
             "calls": count[name],
             "seconds": seconds[name],

@@ -6,9 +6,6 @@ Requests and replies are lines of JSON on standard input and output; arrays trav
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.plugins.factory import load_factory
+from chameleon_core.processes.answering import Answers, requests
 from chameleon_core.stages import Arrays
 
-from chameleon_tvm.frontends.shapes import converter
+from chameleon_tvm.shapes import converter
 
 Network = Callable[[Arrays], Arrays]
 
@@ -62,13 +60,10 @@ ROLES: dict[str, Callable[[dict[str, Any]], Network]] = {
 
 def main() -> None:
     """Serve until standard input ends."""
-    # What libraries print goes to the log; only replies go to the parent.
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    answers = Answers()
     network: Network | None = None
     ran = False
-    for line in sys.stdin:
-        request = json.loads(line)
+    for request in requests():
         try:
             if request["do"] == "open":
                 network = ROLES[request["role"]](request)
@@ -91,8 +86,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
             words = str(error).strip().splitlines()
             answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
-        replies.write(json.dumps(answer) + "\n")
-        replies.flush()
+        answers.send(answer)
 
 
 def _outputs(network: Network, request: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchPlan
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.targets import tvm_target
+from chameleon_tvm.words import identifier
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
@@ -156,19 +158,30 @@ def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) 
         ConfigError: a task is built by something else than TVM, or a file is there already.
         InvalidConfigurationError: TVM makes another program of a configuration than it did.
     """
-    _unoccupied(folder, [f"{winner.task.name}.py" for winner in winners])
+    names = [f"{one}.py" for one in _identifiers([winner.task.name for winner in winners])]
+    _unoccupied(folder, names)
     files = []
-    for winner in winners:
+    for name, winner in zip(names, winners, strict=True):
         builder = _builder(space, winner)
         program = builder.program(winner.config)
         text = program.function.with_attr("global_symbol", "main").script()
         # TVM writes its own imports as comments.
         text = text.replace("# from tvm", "from tvm")
-        file = folder / f"{winner.task.name}.py"
+        file = folder / name
         lines = [*_header(winner, program, builder.operator.constants), text, ""]
         file.write_text("\n".join(lines), encoding="utf-8")
         files.append(file)
     return Exported(files=tuple(files), tasks=tuple(winner.task.name for winner in winners))
+
+
+def _identifiers(names: Sequence[str]) -> list[str]:
+    """Names of files for names of tasks; those that only differ in other letters get a number."""
+    known: Counter[str] = Counter()
+    made = []
+    for name in map(identifier, names):
+        made.append(f"{name}_{known[name]}" if known[name] else name)
+        known[name] += 1
+    return made
 
 
 def _header(winner: Winner, program: Program, constants: Collection[int]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.spec import OperatorSpec, helped, only_float32, positive
+from chameleon_tvm.operators.spec import OperatorSpec, helped, only_float32, positive, times
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
 """Orders of batch, heads, tokens and features in memory: heads apart, or as projections leave them,
@@ -158,6 +158,12 @@ class AttentionSpec(OperatorSpec):
     def output(self) -> tuple[int, int, int, int]:
         """Logical shape (batch, heads, queries, value features) of the output."""
         return (*self.query[:3], self.value[3])
+
+    @property
+    def sizes(self) -> str:
+        batch = self.query[:1] if self.query[0] > 1 else ()
+        heads = times(self.query[1], self.query[3])
+        return f"{heads} @{times(*batch, self.query[2], self.key[2])}"
 
     @property
     def flop(self) -> float:

@@ -27,6 +27,7 @@ from chameleon_tvm.operators.spec import (
     on_gpu,
     only_float32,
     positive,
+    times,
 )
 
 PerAxis = int | tuple[int, ...]
@@ -209,6 +210,13 @@ class ConvolutionSpec(FusedSpec):
     def filter_shape(self) -> tuple[int, ...]:
         """The weights' logical (output channels, input channels of a group, spatial axes)."""
         return (self.output_channels, self.input[1] // self.group_count, *self.kernel_size)
+
+    @property
+    def sizes(self) -> str:
+        batch = self.input[:1] if self.input[0] > 1 else ()
+        channels = times(self.input[1], self.output_channels)
+        where = times(*batch, *self.output_shape[2:])
+        return f"{channels} {times(*self.kernel_size)} @{where}"
 
     @property
     def flop(self) -> float:

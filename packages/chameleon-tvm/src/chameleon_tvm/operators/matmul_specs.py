@@ -18,6 +18,7 @@ from chameleon_tvm.operators.spec import (
     helped,
     on_gpu,
     positive,
+    times,
 )
 
 
@@ -54,6 +55,11 @@ class DenseSpec(FusedSpec):
     @property
     def result_shape(self) -> tuple[int, ...]:
         return (self.input[0], self.units)
+
+    @property
+    def sizes(self) -> str:
+        rows = f" @{self.input[0]}" if self.input[0] > 1 else ""
+        return times(self.input[1], self.units) + rows
 
     @property
     def flop(self) -> float:
@@ -101,6 +107,10 @@ class BatchMatmulSpec(OperatorSpec):
     def columns(self) -> int:
         """Columns of the product."""
         return self.b[1] if self.transpose_b else self.b[2]
+
+    @property
+    def sizes(self) -> str:
+        return f"{times(self.a[2], self.columns)} @{times(*self.a[:2])}"
 
     @property
     def flop(self) -> float:

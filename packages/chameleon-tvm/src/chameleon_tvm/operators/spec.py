@@ -13,6 +13,11 @@ from chameleon_core.task import Task
 from chameleon_tvm.gpus import BFLOAT16_SINCE, capability
 
 
+def times(*extents: int) -> str:
+    """Extents as ``3x224x224``."""
+    return "x".join(map(str, extents))
+
+
 def helped(text: str) -> dict[str, str]:
     """Metadata of a field: its line of help."""
     return {"help": text}
@@ -40,6 +45,15 @@ class OperatorSpec(ABC):
     @abstractmethod
     def flop(self) -> float:
         """Floating-point operations of one evaluation, by the mathematical definition."""
+
+    @property
+    def sizes(self) -> str:
+        """The shapes in few words, for names: what is summed and what comes out, then ``@`` where.
+
+        Of a convolution ``512x512 3x3 @7x7`` (input and output channels, kernel, output), of a
+        product ``768x3072 @128`` (sums, columns, rows).
+        """
+        return ""
 
     def arguments(self) -> dict[str, Any]:
         """JSON values that define the operator completely.

@@ -7,6 +7,7 @@ from pathlib import Path
 from chameleon_core.task import Task
 
 from chameleon_tvm.kernel import Program
+from chameleon_tvm.linking import linking_for
 from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.remote.artifact import (
     Recipe,
@@ -15,7 +16,6 @@ from chameleon_tvm.remote.artifact import (
     write_recipe,
 )
 from chameleon_tvm.remote.cuda_host import compiling_for
-from chameleon_tvm.remote.linking import linking_for
 from chameleon_tvm.targets import tvm_target
 
 

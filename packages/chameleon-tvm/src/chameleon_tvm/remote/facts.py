@@ -14,8 +14,8 @@ from chameleon_core.errors import TargetError
 from chameleon_tvm.cpus.features import hidden_features, llvm_target, used_features
 from chameleon_tvm.cpus.naming import CpuName, native_name
 from chameleon_tvm.kernel import device_kind
+from chameleon_tvm.linking import architecture, host_triple
 from chameleon_tvm.quick_tvm import Target, codegen, tvm
-from chameleon_tvm.remote.linking import architecture, host_triple
 from chameleon_tvm.targets import tvm_target
 
 FACTS_FUNCTION = "chameleon.server.facts"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chameleon_core.errors import ChameleonError
+from chameleon_core.processes.child import ChildProcess, status_words
 from chameleon_core.task import Task
 
 from chameleon_tvm.graph.processes import frontend_request
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
+
+
+_TIMING_SECONDS = 600.0
+"""For importing TVM, building one kernel and timing it."""
+
+_OVERRUN_SECONDS = 3600.0
+"""For what a tuner does beyond its own limit: it imports, ends its batch, and compiles."""
+
+_TRIAL_SECONDS = 60.0
+"""Longest trial: MetaSchedule gives up a build, and a run, after 30 s each by default."""
 
 
 def tune_with_metaschedule(
@@ -46,6 +57,9 @@ def tune_with_metaschedule(
         since the start, trials, best seconds so far by its own clock), ``best_seconds`` (its
         own clock), ``trace`` (its best schedule, as JSON) and ``kernel_seconds`` (that
         schedule's kernel by our clock).
+
+    Raises:
+        ChameleonError: it fails, or does not end.
     """
     request = {
         "task": task.to_json(),
@@ -56,7 +70,8 @@ def tune_with_metaschedule(
         "as_shipped": as_shipped,
         "seed": seed,
     }
-    answer = _run("chameleon_tvm.rivals.metaschedule", request, threads)
+    limit = _tuning_seconds(wall_seconds, trials)
+    answer = _run("chameleon_tvm.rivals.metaschedule", request, threads, limit)
     answer["kernel_seconds"] = None
     if answer["trace"] is not None:
         # In a fresh process: the tuner's own has its thread pool on other cores.
@@ -109,7 +124,14 @@ def tune_network_with_metaschedule(
         "as_shipped": as_shipped,
         "seed": seed,
     }
-    return _run("chameleon_tvm.rivals.network", request, threads)
+    limit = _tuning_seconds(wall_seconds)
+    return _run("chameleon_tvm.rivals.network", request, threads, limit)
+
+
+def _tuning_seconds(wall_seconds: float, trials: int = 0) -> float:
+    """After how long a tuner must have ended that heeds the limits it was given."""
+    limits = (wall_seconds or math.inf, trials * _TRIAL_SECONDS or math.inf)
+    return _OVERRUN_SECONDS + min(limits)
 
 
 def time_kernels(
@@ -150,23 +172,35 @@ def time_kernels(
     return seconds
 
 
-def _run(module: str, request: Mapping[str, Any], threads: int) -> dict[str, Any]:
+def _run(
+    module: str, request: Mapping[str, Any], threads: int, limit: float = _TIMING_SECONDS
+) -> dict[str, Any]:
+    """The answer of a module's process.
+
+    Raises:
+        ChameleonError: it failed, or was not done after ``limit`` seconds.
+    """
     with tempfile.TemporaryDirectory(prefix="chameleon-rival-") as folder:
         asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")
         asked.write_text(json.dumps(request), encoding="utf-8")
-        finished = subprocess.run(
-            [sys.executable, "-m", module, str(asked), str(answered)],
-            env={**os.environ, "TVM_NUM_THREADS": str(threads)},
-            cwd=folder,
-            check=False,
+        with ChildProcess(
+            module,
+            [str(asked), str(answered)],
+            environment={**os.environ, "TVM_NUM_THREADS": str(threads)},
+            folder=Path(folder),
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if finished.returncode != 0 or not answered.exists():
-            told = finished.stderr.strip().splitlines()
+        ) as child:
+            done = child.wait(limit)
+            status = child.kill()
+        if not done:
             raise ChameleonError(
-                f"{module} failed: {told[-1] if told else finished.returncode}",
+                f"{module} was not done after {limit:.0f} s and was killed",
+                hint="Is the machine busy? Run it again, or give it less to do.",
+            )
+        if status != 0 or not answered.exists():
+            told = child.log.splitlines()
+            raise ChameleonError(
+                f"{module} failed: {told[-1] if told else status_words(status)}",
                 hint="Run it by hand to see all of its output.",
             )
         answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import statistics
@@ -12,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.cores import CoreWatch, usable_cores
+from chameleon_core.plugins import default_registry
 from chameleon_core.task import Task
 
-from chameleon_tvm.hooks import SPACES
 from chameleon_tvm.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
@@ -94,9 +93,7 @@ def main(asked: str, answered: str) -> None:
     if "trace" in named:
         kernel: Any = TVMKernel(replayed_program(task, named["trace"]), task.target)
     else:
-        record = next(record for record in SPACES if record.name == named["space"])
-        module, _, name = record.factory.partition(":")
-        provider = getattr(importlib.import_module(module), name)(record.options())
+        provider = default_registry().create("spaces", named["space"])
         kernel = provider.builder(task, threads=request["threads"]).build(named["config"])
     # Timed first: NumPy's threads, once started for the reference, spin beside the kernel.
     seconds = median_seconds(kernel, cores)

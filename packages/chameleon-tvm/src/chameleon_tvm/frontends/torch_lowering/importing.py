@@ -10,13 +10,14 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from chameleon_tvm.frontends.torch_lowering import arithmetic, images, indexing
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed
-from chameleon_tvm.frontends.words import WAY_OUT, first_line
 from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.places import Place
+from chameleon_tvm.words import WAY_OUT, first_line
 
 CONVERTERS = {**arithmetic.CONVERTERS, **indexing.CONVERTERS, **images.CONVERTERS}
 
 
-def imported(program: Any) -> tuple[Any, dict[str, str]]:
+def imported(program: Any) -> tuple[Any, dict[str, Place]]:
     """An exported program as a Relax module with constant weights.
 
     Args:
@@ -44,7 +45,7 @@ class _Importer(ExportedProgramImporter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: dict[str, str] = {}
+        self.places: dict[str, Place] = {}
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
@@ -59,10 +60,12 @@ class _Importer(ExportedProgramImporter):
                 raise
             except Exception as error:
                 raise ConfigError(
-                    f"{place_of(node)} cannot be compiled: {first_line(error)}", hint=WAY_OUT
+                    f"{place_of(node).sentence} cannot be compiled: {first_line(error)}",
+                    hint=WAY_OUT,
                 ) from error
-            if isinstance(made, relax.Var):
-                self.places.setdefault(str(made.name), place_of(node))
+            for one in made if isinstance(made, list | tuple) else [made]:
+                if isinstance(one, relax.Var):
+                    self.places.setdefault(str(one.name), place_of(node))
             return made
 
         return noted
@@ -74,20 +77,24 @@ class _Importer(ExportedProgramImporter):
             if node.op == "call_function" and node.target.__name__ not in self.convert_map
         ]
         if lacking:
-            first, *others = {node.target.__name__: place_of(node) for node in lacking}.values()
+            first, *others = {
+                node.target.__name__: place_of(node).sentence for node in lacking
+            }.values()
             more = f"; nor has it {', '.join(others)}" if others else ""
             raise ConfigError(f"the compiler has no {first}{more}", hint=WAY_OUT)
 
 
-def place_of(node: Any) -> str:
-    """The operator of a program's node and where it is: its module, and the line that calls it."""
+def place_of(node: Any) -> Place:
+    """Where a program's node is: its module, and the line that calls it."""
     modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
-    inside = f" in module {modules[-1]}" if modules and modules[-1] else ""
+    owner = modules[-1] if modules else ""
+    inside = f" in module {owner}" if owner else ""
     lines = (node.meta.get("stack_trace") or "").strip().splitlines()
     file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
     where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
     operator = str(getattr(node.target, "__name__", node.target))
-    return f"operator {operator.removesuffix('.default')}{inside}{where}"
+    sentence = f"operator {operator.removesuffix('.default')}{inside}{where}"
+    return Place(owner=owner, sentence=sentence)
 
 
 def _spot(frame: str) -> str:

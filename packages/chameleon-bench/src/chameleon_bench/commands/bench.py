@@ -1,0 +1,180 @@
+"""``chameleon bench``: pipelines x tasks x seeds, and a report that compares them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from chameleon_bench.suites.suite import Cell, Suite
+
+
+@click.command("bench")
+@click.argument("suite", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Overrule the file, as in seeds=3 or data=FOLDER. May be given again.",
+)
+@click.option("--fresh", is_flag=True, help="Move the cells of earlier runs aside.")
+@click.option("--retry", is_flag=True, help="Run cells again that failed.")
+@click.option("--report-only", is_flag=True, help="Run nothing; report what has ended.")
+@click.option("--dry-run", is_flag=True, help="Say which cells there are, and stop.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes for replayed cells.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The suite's folder, instead of the file's.",
+)
+def command(  # noqa: PLR0917 - click passes them by name
+    suite: Path,
+    overrides: tuple[str, ...],
+    fresh: bool,
+    retry: bool,
+    report_only: bool,
+    dry_run: bool,
+    jobs: int | None,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Run every cell of SUITE that has not ended, and compare the pipelines.
+
+    Replayed cells run in parallel, live ones one at a time. Ctrl-C stops in order; the same
+    command again continues. The folder gets report.html, report.json, cells.csv and summary.csv.
+    """
+    # Imported here so that --help needs none of this.
+    from chameleon_bench.cells.execute import move_aside, results  # noqa: PLC0415
+    from chameleon_bench.pages.suite_report import printed, report_of, write_report  # noqa: PLC0415
+    from chameleon_bench.suites.load import load_suite  # noqa: PLC0415
+
+    again = ["chameleon", "bench", str(suite)]
+    again += [word for text in overrides for word in ("--set", text)]
+    if output is not None:
+        again += ["-o", str(output)]
+        overrides = (*overrides, f"output={json.dumps(str(output.absolute()))}")
+    loaded = load_suite(suite, overrides)
+    if dry_run:
+        _dry_run(loaded, as_json=as_json)
+        return
+    if fresh:
+        move_aside(loaded)
+    if not report_only:
+        _run(loaded, jobs=jobs, retry=retry, again=shlex.join(again))
+    ended = results(loaded)
+    report = report_of(loaded, ended)
+    files = write_report(loaded, ended, report)
+    if as_json:
+        click.echo(json.dumps(printed(report)))
+    else:
+        _print(report)
+        click.echo(f"report: {next(file for file in files if file.suffix == '.html')}")
+    from chameleon_core.errors import ExitCode  # noqa: PLC0415
+
+    whole = any(row["seeds"] for row in report["results"])
+    sys.exit(ExitCode.OK if whole else ExitCode.NO_VALID_RESULT)
+
+
+def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
+    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+
+    from chameleon_bench.cells.execute import Execution, results  # noqa: PLC0415
+
+    interruption = Interruption()
+    before = sum(retry is False or r.failure is None for r in results(loaded).values())
+    progress = _Progress(len(list(loaded.cells())), before)
+    execution = Execution(
+        workers=jobs, retry=retry, interruption=interruption, ended=progress.ended
+    )
+    try:
+        with interruption.signals():
+            execution.run(loaded)
+    except RunInterrupted as error:
+        message = "interrupted; every cell that has ended is saved"
+        raise RunInterrupted(message, hint=f"continue with: {again}") from error
+
+
+class _Progress:
+    """A line on stderr every few seconds, and one for every cell that fails."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._done = total, done
+        self._told = float("-inf")
+        if done:
+            click.echo(f"{done} of {total} cells have ended before", err=True)
+
+    def ended(self, cell: Cell, failure: str | None) -> None:
+        self._done += 1
+        if failure is not None:
+            click.echo(f"{cell.name} failed: {failure}", err=True)
+        now = time.monotonic()
+        most_seconds = 5.0
+        if now - self._told > most_seconds or self._done == self._total:
+            self._told = now
+            click.echo(f"{self._done}/{self._total} cells, last {cell.name}", err=True)
+
+
+def _print(report: dict[str, Any]) -> None:
+    from chameleon_core.cli.results_table import duration, print_table  # noqa: PLC0415
+
+    def told(value: dict[str, Any] | None) -> str:
+        if value is None or value["median"] is None:
+            return "-"
+        some = "" if value["reached"] == value["of"] else f" ({value['reached']}/{value['of']})"
+        return f"{value['median']:.3g}{some}"
+
+    rows = [
+        (
+            f"{row['task']}  {row['pipeline']}",
+            told(row["measurements_to"]["95"]),
+            told(row["seconds_to"]["95"]),
+            told(row["final_quality"]),
+            duration(row["best_seconds"]["median"]),
+            told(row["invalid_share"]),
+            str(row["seeds"]),
+        )
+        for row in report["results"]
+        if row["seeds"]
+    ]
+    print_table(
+        ("task and pipeline", "to 95 %", "s to 95 %", "quality", "best", "invalid", "seeds"), rows
+    )
+    for row in report["results"]:
+        for seed, words in row["failed_cells"].items():
+            click.echo(f"{row['task']} / {row['pipeline']} / seed {seed}: {words}", err=True)
+
+
+def _dry_run(loaded: Suite, *, as_json: bool) -> None:
+    from chameleon_core.cli.results_table import print_table  # noqa: PLC0415
+
+    from chameleon_bench.cells.execute import results  # noqa: PLC0415
+
+    ended = {(cell.pipeline, cell.task, cell.seed) for cell in results(loaded)}
+    rows = [
+        {
+            "task": pairing.task,
+            "pipeline": pairing.pipeline,
+            "live": pairing.live,
+            "measurements": pairing.measurements,
+            "cells": len(loaded.seeds),
+            "ended": sum((pairing.pipeline, pairing.task, s) in ended for s in loaded.seeds),
+        }
+        for pairing in loaded.pairings
+    ]
+    if as_json:
+        click.echo(json.dumps({"suite": loaded.title, "folder": str(loaded.output), "cells": rows}))
+        return
+    names = ("task", "pipeline", "live", "measurements", "cells", "ended")
+    print_table(
+        names,
+        [tuple("-" if row[name] is None else str(row[name]) for name in names) for row in rows],
+    )

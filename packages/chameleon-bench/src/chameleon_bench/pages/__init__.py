@@ -1,0 +1,1 @@
+"""Pages of HTML that need nothing else: of a run, and of a suite."""

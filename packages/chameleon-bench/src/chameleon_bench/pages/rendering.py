@@ -1,0 +1,61 @@
+"""Templates become pages here: one environment, in which every text is escaped."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core.words import in_seconds
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+Cell = str | Markup
+"""Plain text, or HTML such as a bar."""
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """A table; its first column is text, the others are numbers.
+
+    Attributes:
+        header: names of the columns.
+        rows: as many cells each.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def rendered(template: str, **values: Any) -> Markup:
+    """Fill in a template.
+
+    Args:
+        template: its file in ``templates``.
+        values: what it names; a name that is missing is an error.
+    """
+    return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped
+
+
+def written(file: Path, text: str) -> Path:
+    """Replace a file as a whole: a reader sees the old text or the new one."""
+    part = file.with_name(f".{file.name}.part")
+    part.write_text(text, encoding="utf-8")
+    return part.replace(file)
+
+
+@functools.cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["seconds"] = in_seconds
+    made.filters["json"] = functools.partial(json.dumps, default=dict)
+    return made

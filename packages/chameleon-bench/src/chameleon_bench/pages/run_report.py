@@ -1,0 +1,27 @@
+"""Writes the report of a run into its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chameleon_bench.pages.rendering import written
+from chameleon_bench.pages.run_page import page_of
+from chameleon_bench.pages.run_record import run_record
+
+REPORT = "report.html"
+
+
+def write_report(folder: Path, output: Path | None = None) -> Path:
+    """Write the report of a run folder.
+
+    Args:
+        folder: the run's; it may be at work.
+        output: the file; the folder's ``report.html`` if None.
+
+    Returns:
+        The file.
+
+    Raises:
+        RunFolderError: there is no run in the folder.
+    """
+    return written(output or folder / REPORT, page_of(run_record(folder)))

@@ -1,0 +1,1 @@
+"""Numbers out of trajectories: what each pipeline needed, and how pipelines compare."""

@@ -1,0 +1,103 @@
+"""What is read off one trajectory: when it reached a goal, how good it was, where its time went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
+
+Floats = NDArray[np.float64]
+
+_COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
+
+
+def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
+    """Measurements and seconds until a cost was reached; infinity where it never was.
+
+    Args:
+        trajectory: the search.
+        cost: in seconds.
+    """
+    # Costs are kept to nine digits: equal ones must stay equal.
+    there = np.flatnonzero(trajectory.costs <= cost * (1 + 1e-8))
+    if not len(there):
+        return math.inf, math.inf
+    first = there[0]
+    return float(trajectory.count[first]), float(trajectory.at[first])
+
+
+def quality(trajectory: Trajectory, measurements: int, best_known: float) -> float:
+    """Best known cost over the lowest cost after so many measurements, 0 where there was none.
+
+    A search that ended earlier keeps what it had.
+    """
+    until = int(np.searchsorted(trajectory.count, measurements, side="right"))
+    best = float(np.min(trajectory.costs[:until], initial=np.inf))
+    return best_known / best if math.isfinite(best) else 0.0
+
+
+def invalid_share(trajectory: Trajectory) -> float:
+    """The share of measurements that gave no time; NaN where nothing was measured."""
+    failed = sum(bool(kind) for kind in trajectory.failures)
+    return failed / len(trajectory.failures) if trajectory.failures else math.nan
+
+
+def seconds(trajectory: Trajectory) -> dict[str, float]:
+    """Where the seconds went: search, model, build, run, and all of it; NaN where nobody knows.
+
+    Workers build in parallel, so the parts can be more than the whole.
+    """
+    total = float(trajectory.at[-1]) if len(trajectory.at) else 0.0
+    parts = ("search", "model", "build", "run")
+    if not len(trajectory.rounds):
+        return {**dict.fromkeys(parts, math.nan), "total": total}
+    last = trajectory.rounds[-1]
+    return {
+        **{name: float(last[_COLUMN[name]]) for name in parts},
+        # Learning from the last batch comes after its last measurement.
+        "total": total,
+    }
+
+
+def steps(trajectory: Trajectory) -> dict[str, float]:
+    """Search steps: in all, until convergence in all, and until convergence in a round (median).
+
+    Convergence as in figures 2 and 7(a) of the paper: the step after which the surrogate score
+    of the best candidate rises no more. Rounds without a trained model have none.
+    """
+    rounds = trajectory.rounds
+    guided = rounds[np.isfinite(rounds[:, _COLUMN["score"]])]
+    if not len(guided):
+        return dict.fromkeys(("total", "converged", "converged_per_round"), math.nan)
+    converged = guided[:, _COLUMN["converged"]]
+    return {
+        "total": float(guided[:, _COLUMN["steps"]].sum()),
+        "converged": float(converged.sum()),
+        "converged_per_round": float(np.median(converged)),
+    }
+
+
+def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
+    """The lowest cost at points of a grid of measurements or seconds, infinity before the first.
+
+    Args:
+        trajectory: the search.
+        grid: rising, shape (g,).
+        over: ``count`` or ``at``.
+    """
+    until = np.searchsorted(getattr(trajectory, over), grid, side="right")
+    best = np.concatenate([[np.inf], trajectory.best_so_far])
+    points: Floats = best[until]
+    return points
+
+
+def band(curves: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
+    """Lower quartile, median and upper quartile over seeds at every point; each shape (g,)."""
+    low, middle, high = np.quantile(
+        np.array(curves), [0.25, 0.5, 0.75], axis=0, method="inverted_cdf"
+    )
+    return low, middle, high

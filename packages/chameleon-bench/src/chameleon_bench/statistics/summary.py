@@ -1,0 +1,189 @@
+"""A suite's results as numbers: what each pipeline needed on each task, and how they compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.estimates import estimate, finite
+
+from chameleon_bench.cells.running import CellResult
+from chameleon_bench.cells.trajectory import Trajectory
+from chameleon_bench.statistics import goals
+from chameleon_bench.suites.suite import Cell, Suite
+
+LEVELS = (90, 95, 99)
+"""Per cent of the best known speed that a search is to reach."""
+
+CHECKPOINTS = (64, 128, 256, 512)
+"""Measurements after which the quality is reported."""
+
+POINTS = 200
+"""Points of a curve."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Group:
+    """One pipeline on one operator, over all seeds.
+
+    Attributes:
+        pipeline: the pipeline's name.
+        task: the task's name, with the operator's where the task has several.
+        budget: measurements that the pipeline may make, or None for any number.
+        best_known: the lowest cost known of the operator, in seconds.
+        exhaustive: whether nothing better exists, because every configuration was recorded.
+        runs: the trajectories by seed.
+        failures: by seed why there is none.
+    """
+
+    pipeline: str
+    task: str
+    budget: int | None
+    best_known: float
+    exhaustive: bool
+    runs: Mapping[int, Trajectory]
+    failures: Mapping[int, str]
+
+    def values(self, metric: str) -> dict[int, float]:
+        """A metric by seed: ``measurements_to_95``, ``seconds_to_95`` and so on, or ``cost``."""
+        if metric == "cost":
+            return {seed: run.best for seed, run in self.runs.items()}
+        kind, _, level = metric.partition("_to_")
+        place = 0 if kind == "measurements" else 1
+        goal = self.best_known * 100 / int(level)
+        return {seed: goals.reached(run, goal)[place] for seed, run in self.runs.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of the report."""
+        runs = list(self.runs.values())
+        row: dict[str, Any] = {
+            "pipeline": self.pipeline,
+            "task": self.task,
+            "best_known_seconds": finite(self.best_known),
+            "best_known_is_exhaustive": self.exhaustive,
+            "seeds": len(runs),
+            "failed_cells": {str(seed): words for seed, words in self.failures.items()},
+        }
+        if not runs:
+            return row
+        for kind in ("measurements", "seconds"):
+            row[f"{kind}_to"] = {
+                str(level): estimate(list(self.values(f"{kind}_to_{level}").values())).to_json()
+                for level in LEVELS
+            }
+        row["quality_at"] = {
+            str(count): estimate(
+                [goals.quality(run, count, self.best_known) for run in runs]
+            ).to_json()
+            if self.budget is None or count <= self.budget
+            else None
+            for count in CHECKPOINTS
+        }
+        row["final_quality"] = estimate(
+            [goals.quality(run, run.measurements, self.best_known) for run in runs]
+        ).to_json()
+        row["best_seconds"] = estimate([run.best for run in runs]).to_json()
+        again = [run.final_seconds for run in runs if run.final_seconds is not None]
+        row["remeasured_seconds"] = estimate(again).to_json() if again else None
+        row["measurements"] = estimate([float(run.measurements) for run in runs]).to_json()
+        row["invalid_share"] = _estimated([goals.invalid_share(run) for run in runs])
+        row["seconds"] = _each([goals.seconds(run) for run in runs])
+        row["search_steps"] = _each([goals.steps(run) for run in runs])
+        return row
+
+    def curves(self, ends: tuple[float, float]) -> dict[str, Any]:
+        """Best-so-far over measurements and over seconds: median and quartiles over seeds.
+
+        Args:
+            ends: where the two grids end: the task's most measurements and most seconds.
+        """
+        made: dict[str, Any] = {"pipeline": self.pipeline, "task": self.task}
+        grids = {
+            "measurements": ("count", np.unique(np.linspace(1, ends[0], POINTS).astype(int))),
+            "seconds": ("at", np.linspace(0.0, ends[1], POINTS)),
+        }
+        for name, (over, grid) in grids.items():
+            curves = [goals.best_at(run, grid.astype(float), over) for run in self.runs.values()]
+            if not curves:
+                continue
+            low, middle, high = goals.band(curves)
+            made[name] = {
+                "at": grid.tolist(),
+                "median_seconds": _plain(middle),
+                "low_seconds": _plain(low),
+                "high_seconds": _plain(high),
+            }
+        return made
+
+
+def groups_of(suite: Suite, results: Mapping[Cell, CellResult]) -> list[Group]:
+    """The results by pipeline and operator, tasks in the suite's order."""
+    ended = [(cell, results[cell]) for cell in results]
+    made = []
+    for task in suite.tasks:
+        mine = [(cell, result) for cell, result in ended if cell.task == task]
+        operators = list(dict.fromkeys(t.operator for _, r in mine for t in r.trajectories))
+        for operator in operators or [task]:
+            name = task if len(operators) < 2 else f"{task}/{operator}"  # noqa: PLR2004 - several
+            made += _groups_of_operator(suite, task, name, operator, mine)
+    return made
+
+
+def _groups_of_operator(
+    suite: Suite, task: str, name: str, operator: str, mine: Sequence[tuple[Cell, CellResult]]
+) -> list[Group]:
+    runs: dict[str, dict[int, Trajectory]] = {pipeline: {} for pipeline in suite.pipelines}
+    failures: dict[str, dict[int, str]] = {pipeline: {} for pipeline in suite.pipelines}
+    for cell, result in mine:
+        if result.failure is not None:
+            failures[cell.pipeline][cell.seed] = result.failure
+        for one in result.trajectories:
+            if one.operator == operator:
+                runs[cell.pipeline][cell.seed] = one
+    everything = [run for by_seed in runs.values() for run in by_seed.values()]
+    known = [run.best_known for run in everything if run.best_known is not None]
+    best = min(known or [run.best for run in everything], default=math.inf)
+    return [
+        Group(
+            pipeline=pairing.pipeline,
+            task=name,
+            budget=pairing.measurements,
+            best_known=best,
+            exhaustive=bool(known),
+            runs=runs[pairing.pipeline],
+            failures=failures[pairing.pipeline],
+        )
+        for pairing in suite.pairings
+        if pairing.task == task and (runs[pairing.pipeline] or failures[pairing.pipeline])
+    ]
+
+
+def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
+    """For each task the most measurements of any search, and the longest in seconds.
+
+    Seconds end where three quarters of the searches have: a straggler would squeeze the rest.
+    """
+    ends = {}
+    for task in dict.fromkeys(group.task for group in groups):
+        runs = [run for group in groups if group.task == task for run in group.runs.values()]
+        counts = [float(run.measurements) for run in runs]
+        lasts = [float(run.at[-1]) for run in runs if len(run.at)]
+        longest = float(np.quantile(lasts, 0.75, method="higher")) if lasts else 1.0
+        ends[task] = (max(counts, default=1.0) or 1.0, longest)
+    return ends
+
+
+def _estimated(values: Sequence[float]) -> dict[str, Any] | None:
+    known = [value for value in values if not math.isnan(value)]
+    return estimate(known).to_json() if known else None
+
+
+def _each(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    return {name: _estimated([row[name] for row in rows]) for name in rows[0]}
+
+
+def _plain(values: Any) -> list[float | None]:
+    return [finite(float(f"{value:.7g}")) for value in values.tolist()]

@@ -1,0 +1,1 @@
+"""What a suite is, and how its file is read."""

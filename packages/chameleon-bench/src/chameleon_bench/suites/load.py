@@ -1,0 +1,153 @@
+"""Reads a suite file: every pairing of pipeline and task checked, or everything that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.pipeline.assemble import Assembler
+from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
+from chameleon_core.pipeline.paths import absolute
+from chameleon_core.pipeline.resolve import STAGES, apply_overrides, merge
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.structure import Structurer
+from chameleon_core.pipeline.yaml import read_yaml
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.words import did_you_mean
+
+from chameleon_bench.suites.entries import Entry, pipelines_of, tasks_of
+from chameleon_bench.suites.suite import Pairing, Suite
+
+SHARED = ("target", *STAGES, "budget", "baselines")
+"""Keys of a pipeline that a suite may give once for all cells; what a pipeline says wins."""
+
+KEYS = ("title", "pipelines", "tasks", "seeds", "compare", "data", *SHARED, "output")
+"""Every key of a suite file."""
+
+
+def load_suite(
+    path: str | Path, overrides: Iterable[str] = (), *, registry: Registry | None = None
+) -> Suite:
+    """Read a suite file.
+
+    Args:
+        path: the file; errors call it as it is given here.
+        overrides: assignments such as ``seeds=3``, stronger than the file.
+        registry: where names are looked up; the installed plugins where None.
+
+    Raises:
+        PipelineError: with everything that is wrong, one line each.
+        ConfigError: the file cannot be read.
+    """
+    file = Path(path)
+    changes = tuple(overrides)
+    root = read_yaml(file, shown=str(path))
+    if not root.is_mapping:
+        message = f"a suite must be a mapping with 'pipelines:' and 'tasks:', not {root.in_words()}"
+        raise PipelineError([Problem(mark=root.mark, message=message)])
+    root, problems = apply_overrides(root, changes)
+    known = registry if registry is not None else default_registry()
+    loader = _Loader(root, known, problems)
+    return loader.load(file.resolve(), file.read_text(encoding="utf-8-sig"), changes)
+
+
+class _Loader:
+    """Checks one suite and collects the problems of all of its parts."""
+
+    def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
+        self._root = root
+        self._registry = registry
+        self._problems = problems
+        self._hints: list[str] = []
+        self._structurer = Structurer()
+
+    def load(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
+        for key, item in self._root.items():
+            if key not in KEYS:
+                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
+        title = self._value("title", str, source.stem)
+        seeds = self._seeds()
+        compare = self._value("compare", bool, default=False)
+        output = self._value("output", str, f"bench/{source.stem}")
+        data = None if (given := self._root.get("data")) is None else absolute(given)
+        pipelines = pipelines_of(self._root, self._registry, self._problems, self._hints)
+        tasks = tasks_of(self._root, data, self._problems)
+        pairings = [
+            pairing
+            for task in tasks
+            for pipeline in pipelines
+            if (pairing := self._pairing(pipeline, task, compare=compare)) is not None
+        ]
+        if self._problems:
+            raise PipelineError(self._problems, hint="\n".join(dict.fromkeys(self._hints)) or None)
+        return Suite(
+            title=title,
+            pairings=tuple(pairings),
+            seeds=seeds,
+            output=Path.cwd() / Path(output).expanduser(),
+            text=text,
+            source=source,
+            overrides=overrides,
+        )
+
+    def _pairing(self, pipeline: Entry, task: Entry, *, compare: bool) -> Pairing | None:
+        resolved = self._resolved(pipeline, task)
+        if resolved is None or self._problems:
+            return None
+        document = dict(resolved.document)
+        if not compare:
+            document["baselines"] = []
+        document.pop("require", None)
+        live = pipeline.rival is not None
+        with Collecting(self._problems):
+            # A rival is a process that measures, whatever the suite's runner is.
+            live = live or bool(getattr(load_factory(resolved.runner.factory), "live", True))
+        return Pairing(
+            pipeline=pipeline.name,
+            task=task.name,
+            document=document,
+            rival=pipeline.rival,
+            live=live,
+        )
+
+    def _resolved(self, pipeline: Entry, task: Entry) -> ResolvedPipeline | None:
+        shared = {key: item for key, item in self._root.items() if key in SHARED}
+        sections = merge(merge(shared, pipeline.sections), task.sections)
+        # Seeds are dealt later; the output's place is the suite's.
+        output = Node(value="bench", mark=self._root.mark)
+        sections["output"] = Item(key_mark=output.mark, node=output)
+        try:
+            root = Node(value=sections, mark=task.mark)
+            return Assembler(root, self._registry, []).assemble(None)
+        except PipelineError as error:
+            self._problems.extend(error.problems)
+            self._hints.append(error.hint or "")
+            return None
+
+    def _seeds(self) -> tuple[int, ...]:
+        node = self._root.get("seeds")
+        if node is None:
+            return (0,)
+        with Collecting(self._problems):
+            if node.is_sequence:
+                seeds = tuple(self._structurer.make(node, list[int], "'seeds'"))
+            else:
+                seeds = tuple(range(self._structurer.make(node, int, "'seeds'")))
+            if not seeds or min(seeds) < 0:
+                self._say(node.mark, "'seeds' must be a number of at least 1, or a list of seeds")
+            if len(set(seeds)) < len(seeds):
+                self._say(node.mark, "'seeds' lists a seed twice; a second run would be the same")
+            return seeds
+        return (0,)
+
+    def _value(self, key: str, kind: type, default: Any) -> Any:
+        node = self._root.get(key)
+        if node is not None:
+            with Collecting(self._problems):
+                return self._structurer.make(node, kind, f"'{key}'")
+        return default
+
+    def _say(self, mark: Any, message: str) -> None:
+        self._problems.append(Problem(mark=mark, message=message))

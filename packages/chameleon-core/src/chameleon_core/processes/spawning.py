@@ -1,0 +1,76 @@
+"""Starting children in a thread that lasts as long as this process."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+
+Process = subprocess.Popen[bytes]
+
+
+def spawn(start: Callable[[], Process]) -> Process:
+    """Start a process from the thread that starts all of them.
+
+    The kernel kills a child with a death signal when the thread that started it ends, which may
+    be earlier than its process does.
+
+    Args:
+        start: starts the process.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    started = _spawner().submit(start)
+    try:
+        return started.result()
+    except BaseException:
+        # An interrupted caller never gets the process that is being started.
+        started.add_done_callback(_end)
+        raise
+
+
+def _end(started: Future[Process]) -> None:
+    if started.exception() is None:
+        process = started.result()
+        process.kill()
+        process.wait()
+
+
+class _Spawner:
+    """Runs functions in one thread, which the interpreter does not wait for when it ends.
+
+    Those of ``concurrent.futures`` end before the functions that are called at exit, which may
+    still have something to say to a child.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[tuple[Callable[[], Process], Future[Process]]] = SimpleQueue()
+        threading.Thread(target=self._run, name="process-starter", daemon=True).start()
+
+    def submit(self, start: Callable[[], Process]) -> Future[Process]:
+        """Have a function called."""
+        future: Future[Process] = Future()
+        self._waiting.put((start, future))
+        return future
+
+    def _run(self) -> None:
+        while True:
+            start, future = self._waiting.get()
+            try:
+                future.set_result(start())
+            except BaseException as error:  # noqa: BLE001 - raised where the caller waits
+                future.set_exception(error)
+
+
+@functools.cache
+def _spawner() -> _Spawner:
+    return _Spawner()
+
+
+# Threads do not survive a fork: a child that has children of its own needs another one.
+os.register_at_fork(after_in_child=_spawner.cache_clear)

@@ -1,0 +1,58 @@
+"""What runners are given, as data: batches to measure, and contenders to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from chameleon_core.task import Task
+
+
+@attrs.frozen(kw_only=True)
+class StageRef:
+    """A stage as data: enough for a worker process to make it again.
+
+    Attributes:
+        factory: ``"module:Class"``.
+        options: JSON values for the class's options.
+    """
+
+    factory: str
+    options: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class MeasureJob:
+    """A batch of configurations of one task.
+
+    Attributes:
+        task: the task.
+        space: the space provider, as data.
+        configs: knob indices of each configuration.
+        best_seconds: the task's best cost so far, infinity where there is none; time-outs and
+            early stopping derive from it.
+    """
+
+    task: Task
+    space: StageRef
+    configs: Sequence[tuple[int, ...]]
+    best_seconds: float = float("inf")
+
+
+@attrs.frozen(kw_only=True)
+class Contender:
+    """One side of a final comparison.
+
+    Attributes:
+        name: ``tuned``, ``untuned``, ``onednn`` and so on.
+        variant: which way of computing; empty for a tuned configuration.
+        stage: the space provider or baseline, as data.
+        config: the configuration of a space; ``()`` for a baseline.
+    """
+
+    name: str
+    variant: str = ""
+    stage: StageRef
+    config: tuple[int, ...] = ()

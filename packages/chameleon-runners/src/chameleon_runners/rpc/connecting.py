@@ -1,0 +1,105 @@
+"""Connecting to a server of TVM's RPC, which TVM itself waits for without end."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+from chameleon_core.errors import DeviceLostError, TargetError
+from chameleon_tvm.remote.failures import meaning
+
+_OTHER_KEY = "cannot find server that matches key"
+_WAITED_FOR = "already have key"
+
+
+class WrongKeyError(TargetError):
+    """A server has another key than the one it was called with."""
+
+
+def hang_up(session: Any) -> None:
+    """Give the device of a session back, if its server still listens."""
+    with contextlib.suppress(Exception):
+        session.get_function("CloseRPCConnection")()
+
+
+def connect(host: str, port: int, key: str, *, lifetime: float, deadline: float) -> Any:
+    """A session of TVM's, made in a thread: TVM waits for ever for a server that says nothing.
+
+    Args:
+        host: of the server.
+        port: of the server.
+        key: that it answers to.
+        lifetime: seconds after which the server ends the session.
+        deadline: seconds to wait.
+
+    Raises:
+        DeviceLostError: no server answers in time.
+        WrongKeyError: it has another key.
+        TargetError: it is no server of TVM's RPC, or speaks another version.
+    """
+    from tvm import rpc  # noqa: PLC0415 - builders need it not
+
+    made: list[Any] = []
+    errors: list[Exception] = []
+    given_up = threading.Event()
+
+    def attempt() -> None:
+        try:
+            session = rpc.connect(host, port, key, session_timeout=lifetime)
+        except Exception as error:  # noqa: BLE001 - said in the thread that waits
+            errors.append(error)
+            return
+        if given_up.is_set():
+            hang_up(session)
+        made.append(session)
+
+    thread = threading.Thread(target=attempt, daemon=True, name=f"connect {host}:{port}")
+    thread.start()
+    thread.join(max(0.1, deadline))
+    if made:
+        return made[0]
+    given_up.set()
+    name = f"{host}:{port}"
+    if not errors:
+        raise DeviceLostError(
+            f"{name} accepts connections and says nothing for {deadline:.0f} s",
+            hint="It is busy with someone else's session, or its listening thread died: see "
+            "`chameleon devices`, or restart the server. Behind a proxy: it is not registered "
+            f"there with the key {key!r}.",
+        )
+    raise _refused(name, errors[0], key) from errors[0]
+
+
+def _refused(name: str, error: Exception, key: str) -> Exception:
+    text = str(error)
+    if "is not TVM RPC server" in text:
+        return TargetError(
+            f"{name} is no server of TVM's RPC",
+            hint="Give the address of `python -m tvm.exec.rpc_server` or of `chameleon serve`; a "
+            "tracker's goes to `tracker:`.",
+        )
+    if _OTHER_KEY in text:
+        return WrongKeyError(
+            f"the server at {name} does not answer to the key {key!r}",
+            hint="Give its own `key:`; a server that belongs to a tracker is reached through it.",
+        )
+    if _WAITED_FOR in text:
+        return DeviceLostError(
+            f"someone waits already at the proxy {name} for a server of the key {key!r}",
+            hint="See that the server runs, and start it again with --through-proxy if not. A "
+            "proxy has one client of a key wait at a time: give each server a key of its own.",
+        )
+    meant = meaning(error, name)
+    if meant is not error:
+        return meant
+    return DeviceLostError(
+        f"{name} cannot be connected to: {brief(error)}",
+        hint="See that the server runs and that its port can be reached from here.",
+    )
+
+
+def brief(error: BaseException) -> str:
+    """The last line of an error, which of TVM's says most."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300]

@@ -1,0 +1,118 @@
+"""The process of a server or a tracker: ``python -m chameleon_runners.rpc.host server ...``.
+
+TVM's server keeps listening in a thread that dies for good when a kernel crashes its session's
+process, and serves a client that is gone until its kernel ends. Here the thread is watched and
+started anew on the same port, and such a kernel is ended. Prints one JSON object, with the port,
+when it listens; ends with its parent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from chameleon_core.processes.answering import Answers
+from chameleon_core.processes.death_signal import die_with
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.remote.facts import FACTS_FUNCTION, own_facts
+
+_WATCH_SECONDS = 0.2
+_DESERTED_SECONDS = 1.0
+"""A session whose client is gone for so long, and that goes on, hangs in a kernel."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until the parent ends or a signal comes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=("server", "tracker"))
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--tracker", default="")
+    parser.add_argument("--key", default="")
+    parser.add_argument("--announce", default=None)
+    parser.add_argument("--register", default="")
+    given = parser.parse_args(arguments)
+    # The process of a session is forked from this one, and must not outlive it either.
+    own = os.getpid()
+    os.register_at_fork(after_in_child=lambda: die_with(own))
+    if given.register:
+        __import__(given.register)
+    (_serve if given.role == "server" else _track)(given, Answers())
+    return 0
+
+
+def _track(given: argparse.Namespace, answers: Answers) -> None:
+    from tvm.rpc.tracker import PopenTrackerServerState  # noqa: PLC0415 - needs tornado
+
+    state = PopenTrackerServerState(given.host, given.port, given.port + 1, silent=True)
+    answers.send({"port": state.port})
+    while state.thread.is_alive():
+        time.sleep(_WATCH_SECONDS)
+
+
+def _serve(given: argparse.Namespace, answers: Answers) -> None:
+    tvm.register_global_func(FACTS_FUNCTION, own_facts, override=True)
+    home = Path.cwd()
+    state = _listen(given)
+    answers.send({"port": state.port})
+    looked = time.monotonic()
+    deserted = False
+    while True:
+        time.sleep(_WATCH_SECONDS)
+        if time.monotonic() - looked > _DESERTED_SECONDS:
+            looked = time.monotonic()
+            still, deserted = deserted, _deserted(given.port)
+            if still and deserted:
+                _end_sessions()
+        if not state.thread.is_alive():
+            # A session ended badly and took the thread along; it had changed the directory.
+            os.chdir(home)
+            with contextlib.suppress(OSError):
+                state.sock.close()
+            state = _listen(given)
+            answers.send({"restarted": True})
+
+
+def _listen(given: argparse.Namespace) -> Any:
+    from tvm.rpc.server import PopenRPCServerState  # noqa: PLC0415 - a tracker needs it not
+
+    tracker = None
+    if given.tracker:
+        host, _, port = given.tracker.rpartition(":")
+        tracker = (host, int(port))
+    return PopenRPCServerState(
+        given.host,
+        given.port,
+        given.port + 1,
+        tracker_addr=tracker,
+        key=given.key,
+        custom_addr=given.announce,
+        silent=True,
+    )
+
+
+def _deserted(port: int) -> bool:
+    """Whether there is a session whose client has hung up."""
+    with contextlib.suppress(psutil.Error):
+        return any(
+            one.status == psutil.CONN_CLOSE_WAIT and one.laddr and one.laddr.port == port
+            for one in psutil.Process().net_connections("tcp")
+        )
+    return False
+
+
+def _end_sessions() -> None:
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""One session on one server of TVM's RPC: opened with a deadline, used, closed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from chameleon_core.errors import DeviceLostError, TargetError
+from chameleon_core.stages import Kernel
+from chameleon_tvm.kernel import CPU_FLUSH, device_kind
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.remote.buffers import DeviceBuffers
+from chameleon_tvm.remote.facts import ServerFacts, ask, check
+from chameleon_tvm.remote.failures import remote_calls, ruins_context
+from chameleon_tvm.remote.kernels import KernelLoader, flush_of
+from chameleon_tvm.remote.trial import is_right, trial_for
+from chameleon_tvm.targets import tvm_target
+
+from chameleon_runners.rpc.connecting import brief, connect, hang_up
+
+_WATCH_SECONDS = 0.5
+_SET_THREADS, _BIG_CORES = "runtime.config_threadpool", 1
+
+_numbers = itertools.count()
+
+
+class RpcSession:
+    """A session: the device is this process's alone until it is closed or expires.
+
+    Args:
+        host: of the server.
+        port: of the server.
+        key: that the server answers to; from a tracker, or its own.
+        lifetime: seconds after which the server ends it, a kernel that hangs included.
+        deadline: seconds to open it in.
+
+    Raises:
+        DeviceLostError: no server answers in time.
+        WrongKeyError: it has another key.
+        TargetError: it is no server of TVM's RPC, or speaks another version.
+    """
+
+    def __init__(self, host: str, port: int, key: str, *, lifetime: float, deadline: float) -> None:
+        self.name = f"{host}:{port}"
+        self.lifetime = lifetime
+        self.over = False
+        self._spoilt = False
+        self._opened = self._used = time.monotonic()
+        # One thread computes; another one may give the device back in between.
+        self._using = threading.RLock()
+        self._session = connect(host, port, key, lifetime=lifetime, deadline=deadline)
+        self._loader: KernelLoader | None = None
+        self._trial: Kernel | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until the server ends it."""
+        return self._opened + self.lifetime - time.monotonic()
+
+    def give_back_when_idle(self, seconds: float) -> None:
+        """Close the session once nothing has used it for so long."""
+        threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
+
+    def keep(self) -> bool:
+        """Count as used now; False where another session is needed."""
+        with self._using:
+            self._used = time.monotonic()
+            return not (self.over or self._spoilt)
+
+    def _watch(self, seconds: float) -> None:
+        while not self.over:
+            time.sleep(min(_WATCH_SECONDS, seconds / 4))
+            # Whoever holds the lock computes.
+            if self._using.acquire(blocking=False):
+                try:
+                    if time.monotonic() - self._used > seconds:
+                        self.close()
+                finally:
+                    self._using.release()
+
+    def prepare(
+        self, target: str, *, index: int, threads: int, cache_bytes: int, cooldown: float
+    ) -> ServerFacts:
+        """See what the server is, that it can run a target's kernels, and that one is right.
+
+        Args:
+            target: the canonical target.
+            index: of the device among those of its kind.
+            threads: that kernels run with on a CPU.
+            cache_bytes: how much of the inputs is kept on the device.
+            cooldown: pause between the repeats of a kernel, in seconds.
+
+        Raises:
+            TargetError: it never can.
+            DeviceLostError: it went away.
+        """
+        kind = device_kind(tvm_target(target))
+        with self.calls():
+            device = self._session.device(kind, index)
+            facts = ask(self._session.get_function, device, kind)
+            check(self.name, facts, target, exists=bool(device.exist))
+            if kind == "cpu":
+                self._set_threads(threads)
+            self._loader = KernelLoader(
+                device=device,
+                buffers=DeviceBuffers(device, cache_bytes),
+                library=self._load_library,
+                guard=self.calls,
+                flush=flush_of(kind, has_preprocessor=self._has(CPU_FLUSH)),
+                cooldown=cooldown,
+            )
+        self.try_out(target)
+        return facts
+
+    def try_out(self, target: str) -> None:
+        """Run a function of two lines, built for a target.
+
+        Raises:
+            TargetError: it cannot be loaded, or the server died of it: it is built for another
+                machine.
+            DeviceLostError: the result is wrong, or the device went away.
+        """
+        try:
+            if self._trial is None:
+                with tempfile.TemporaryDirectory(prefix="chameleon-trial-") as folder:
+                    trial_for(target).write(Path(folder))
+                    self._trial = self.load(Path(folder))
+            (output,) = self._trial.outputs()
+        except (DeviceLostError, MemoryError, TimeoutError):
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"{self.name} cannot run a function of two lines built for {target}: "
+                f"{brief(error)}",
+                hint="See that the target describes the device, and that both sides have the "
+                "same version of apache-tvm (and a compiler there, where none is here).",
+            ) from error
+        if not is_right(output):
+            raise DeviceLostError(
+                f"{self.name} computes wrongly: its self-test gave other numbers",
+                hint="Look at its memory, clocks and driver.",
+            )
+
+    def load(self, artifact: Path) -> Kernel:
+        """A kernel on the device.
+
+        Raises:
+            DeviceLostError: the device went away.
+        """
+        if self._loader is None:
+            raise RuntimeError("a kernel is loaded before the session is prepared")
+        with self.calls():
+            return self._loader.load(artifact)
+
+    def facts(self, kind: str, index: int) -> ServerFacts:
+        """What the server is, without any target."""
+        with self.calls():
+            return ask(self._session.get_function, self._session.device(kind, index), kind)
+
+    def round_trip(self) -> float:
+        """Send an array there and back.
+
+        Returns:
+            What that took, in seconds.
+
+        Raises:
+            DeviceLostError: something else came back, or nothing.
+        """
+        import numpy as np  # noqa: PLC0415 - for this alone
+
+        sent = np.arange(256, dtype=np.float32)
+        with self.calls():
+            started = time.perf_counter()
+            back = tvm.runtime.tensor(sent, device=self._session.cpu(0)).numpy()
+            seconds = time.perf_counter() - started
+        if not np.array_equal(sent, back):
+            raise DeviceLostError(f"{self.name} gave other numbers back than it was sent")
+        return seconds
+
+    @contextlib.contextmanager
+    def calls(self) -> Iterator[None]:
+        """Have the session to oneself, and say what errors mean."""
+        with self._using:
+            if self.over:
+                raise DeviceLostError(f"the session with {self.name} is closed")
+            try:
+                with remote_calls(self.name):
+                    yield
+            except (DeviceLostError, TimeoutError):
+                self.over = True
+                raise
+            except Exception as error:
+                # The server starts a new process, with a new context of the GPU, per session.
+                self._spoilt |= ruins_context(error)
+                raise
+            finally:
+                self._used = time.monotonic()
+
+    def close(self) -> None:
+        """Give the device back. Whatever was loaded cannot be used any more."""
+        broken, self.over = self.over, True
+        self._loader = self._trial = None
+        session, self._session = self._session, None
+        if session is not None and not broken:
+            # Through a thread: a server that hangs does not answer.
+            thread = threading.Thread(target=hang_up, args=(session,), daemon=True)
+            thread.start()
+            thread.join(1.0)
+
+    def _set_threads(self, threads: int) -> None:
+        """Have kernels run with so many threads.
+
+        Raises:
+            TargetError: the server has fewer; the fastest kernels for one thread are not those
+                for two.
+        """
+        if not self._has(_SET_THREADS):
+            return
+        self._session.get_function(_SET_THREADS)(_BIG_CORES, threads)
+        has = int(self._session.get_function("runtime.NumThreads")())
+        if has < threads:
+            raise TargetError(
+                f"{self.name} runs kernels with {has} threads, and {threads} are asked for",
+                hint=f"Start the server with TVM_NUM_THREADS={threads} (`chameleon serve "
+                f"--threads {threads}`), or lower the runner's `threads`.",
+            )
+
+    def _has(self, function: str) -> bool:
+        try:
+            return self._session.get_function(function) is not None
+        except (AttributeError, ValueError):
+            return False
+
+    def _load_library(self, path: Path) -> tvm.runtime.Module:
+        # Of a new name each time: a library of a known path is not loaded again.
+        name = f"{os.getpid()}-{next(_numbers)}{path.suffix}"
+        self._session.upload(bytearray(path.read_bytes()), target=name)
+        module = self._session.load_module(name)
+        # What is loaded needs its file no more, and a board's memory is small.
+        for left in (name, f"{name}.so") if path.suffix == ".tar" else (name,):
+            self._session.remove(left)
+        return module

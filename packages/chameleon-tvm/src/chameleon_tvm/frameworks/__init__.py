@@ -1,0 +1,1 @@
+"""What else runs a network: torch, ONNX Runtime, OpenVINO, and in which precision."""

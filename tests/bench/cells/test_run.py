@@ -1,0 +1,188 @@
+"""Cells: run once, continued, repeated exactly, and failing without harm."""
+
+import json
+from collections import Counter
+
+import pytest
+from chameleon_bench.cells import running
+from chameleon_bench.cells.execute import Execution, move_aside, results
+from chameleon_bench.cells.recorder import Recorder
+from chameleon_bench.cells.running import NOTES, CellResult, run_cell
+from chameleon_core.errors import ChameleonError
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.pipeline import from_dict
+from chameleon_core.plugins import hookimpl
+from chameleon_core.testing.synthetic import synthetic_registry
+
+SUITE = """\
+pipelines:
+  small: {budget: {batch_size: 4}}
+  large: {budget: {batch_size: 8}}
+tasks:
+  - model: {synthetic: {operators: [[9, 11, 7]], failing: 10}}
+seeds: 3
+budget: {measurements: 24}
+"""
+REPLAY = SUITE + "runner: synthetic-replay\n"
+
+
+def live(tmp_path):
+    return SUITE + f"runner: {{name: synthetic, log: {tmp_path / 'log'}}}\n"
+
+
+def measured(tmp_path):
+    lines = (tmp_path / "log").read_text().splitlines()
+    return [line for line in lines if not line.endswith("compare")]
+
+
+def test_replayed_cells_run_once_and_leave_no_run_folder(load, run):
+    suite = load(REPLAY)
+    assert sorted(run(suite)) == sorted(cell.name for cell in suite.cells())
+    assert run(suite) == []
+    files = [path.name for path in (suite.output / "cells").rglob("*") if path.is_file()]
+    assert Counter(files) == {"seed-0.json": 2, "seed-1.json": 2, "seed-2.json": 2}
+
+
+def test_live_cells_run_one_after_the_other_and_keep_their_folders(load, run, tmp_path):
+    suite = load(live(tmp_path))
+    assert run(suite) == [cell.name for cell in suite.cells()]
+    assert all((cell.folder / "records.sqlite").exists() for cell in suite.cells())
+    assert run(suite) == []
+    assert len(measured(tmp_path)) == 6 * 24
+
+
+def test_two_runs_of_a_replayed_suite_measure_the_same(load, run):
+    suite = load(REPLAY)
+    run(suite)
+    first = {cell.name: result for cell, result in results(suite).items()}
+    assert move_aside(suite) is not None
+    assert results(suite) == {}
+    run(suite)
+    for cell, result in results(suite).items():
+        (mine,), (before,) = result.trajectories, first[cell.name].trajectories
+        assert mine.costs.tolist() == before.costs.tolist()
+        assert mine.failures == before.failures
+        assert mine.rounds[:, :3].tolist() == before.rounds[:, :3].tolist()
+
+
+def test_a_trajectory_has_the_clock_of_every_measurement_and_round(load, run):
+    suite = load(REPLAY, "seeds=1")
+    run(suite)
+    for cell, result in results(suite).items():
+        (one,) = result.trajectories
+        batch = cell.document["budget"]["batch_size"]
+        assert len(one.costs) == len(one.at) == 24
+        assert (one.at[1:] >= one.at[:-1] + 1e-3).all()  # the synthetic table's millisecond
+        assert one.rounds[:, 0].tolist() == list(range(batch, 25, batch))
+        assert one.best_known == pytest.approx(1e-3)
+        assert one.best == pytest.approx(one.final_seconds, rel=1e-8)  # kept to nine digits
+
+
+def test_an_interrupted_live_suite_measures_nothing_twice(load, run, tmp_path):
+    suite = load(live(tmp_path))
+    interruption = Interruption()
+    seen = []
+
+    def stop(cell, _failure):
+        seen.append(cell)
+        if len(seen) == 2:
+            interruption.request()
+
+    execution = Execution(registry=synthetic_registry(), interruption=interruption, ended=stop)
+    with pytest.raises(RunInterrupted):
+        execution.run(suite)
+    assert len(results(suite)) == 2
+    assert len(run(suite)) == 4
+    assert len(measured(tmp_path)) == 6 * 24
+
+
+def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_path):
+    suite = load(live(tmp_path), "seeds=1")
+    (cell, _) = suite.cells()
+    interruption = Interruption()
+
+    class StopsInTheThirdRound:
+        count = 0
+
+        @hookimpl
+        def chameleon_measured(self):
+            self.count += 1
+            if self.count == 10:
+                interruption.request()
+
+    pipeline = from_dict(cell.document, registry=synthetic_registry())
+    with Recorder(cell.folder / NOTES) as recorder, pytest.raises(RunInterrupted):
+        run_pipeline(
+            pipeline, listeners=[recorder, StopsInTheThirdRound()], interruption=interruption
+        )
+    before = len(measured(tmp_path))
+    assert 0 < before < 24
+    result = run_cell(cell, registry=synthetic_registry(), interruption=Interruption())
+    (one,) = result.trajectories
+    assert len(measured(tmp_path)) == len(one.costs) == 24
+    assert one.rounds[:, 0].tolist() == [4, 8, 12, 16, 20, 24]
+    assert (one.at[1:] > one.at[:-1]).all()
+
+
+def test_a_result_of_another_budget_does_not_count(load, run):
+    run(load(REPLAY))
+    assert len(run(load(REPLAY, "budget.measurements=16"))) == 6
+
+
+def test_a_cell_that_fails_says_why_and_the_others_go_on(load, run):
+    text = REPLAY.replace("seeds: 3", "seeds: 1") + "baselines: []\n"
+    text = text.replace(
+        "tasks:\n", "tasks:\n  - {name: bad, model: {synthetic: {operators: []}}}\n"
+    )
+    suite = load(text)
+    assert len(run(suite)) == 4
+    told = {(cell.task, result.failure) for cell, result in results(suite).items()}
+    assert ("synthetic", None) in told
+    failure = next(words for task, words in told if task == "bad")
+    assert "no operator to tune" in failure
+    assert run(suite) == []
+    assert len(run(suite, retry=True)) == 2
+
+
+def test_a_runner_that_breaks_is_a_failed_cell(load, run):
+    # The runner's log is a folder, which it cannot write to.
+    suite = load(REPLAY.replace("synthetic-replay", "{name: synthetic-replay, log: /}"))
+    assert len(run(suite)) == 6
+    for result in results(suite).values():
+        assert result.failure is not None
+        assert "runner 'synthetic-replay' failed" in result.failure
+
+
+def test_a_rival_has_a_trajectory_like_any_other(load, run):
+    suite = load(REPLAY.replace("pipelines:\n", "pipelines:\n  other: {rival: synthetic}\n"))
+    run(suite)
+    result = next(r for cell, r in results(suite).items() if cell.pipeline == "other")
+    (one,) = result.trajectories
+    assert one.at.tolist() == [1.0, 2.0]
+    assert one.count.tolist() == [1.0, 24.0]
+    assert result.environment["rival"] == "synthetic"
+
+
+def test_half_a_result_file_does_not_count(load, run):
+    suite = load(REPLAY, "seeds=1")
+    run(suite)
+    cell = next(iter(suite.cells()))
+    text = cell.result.read_text()
+    cell.result.write_text(text[: len(text) // 2])
+    assert CellResult.read(cell) is None
+    assert run(suite) == [cell.name]
+    assert json.loads(cell.result.read_text())["identity"] == cell.identity
+
+
+def test_what_a_signal_ends_is_no_failed_cell(load, tmp_path, monkeypatch):
+    cell = next(iter(load(live(tmp_path)).cells()))
+    interruption = Interruption()
+
+    def killed(*_):
+        interruption.request()
+        raise ChameleonError("its process ended with -15")
+
+    monkeypatch.setattr(running, "_tune", killed)
+    with pytest.raises(RunInterrupted):
+        run_cell(cell, registry=synthetic_registry(), interruption=interruption)
+    assert CellResult.read(cell) is None

@@ -1,0 +1,56 @@
+"""Suites of synthetic stages, which run in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from chameleon_bench.cells.execute import Execution
+from chameleon_bench.suites.load import load_suite
+from chameleon_bench.suites.suite import Suite
+from chameleon_core.testing.synthetic import synthetic_registry
+
+WORKERS = "chameleon_core.testing.synthetic:synthetic_registry"
+
+STAGES = """
+target: nowhere
+space: synthetic
+explorer: synthetic
+cost_model: synthetic
+sampler: synthetic
+synthesizer: synthetic
+scheduler: round-robin
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Suite]:
+    """Loads a suite from its text, with the synthetic stages added."""
+
+    def made(text: str, *overrides: str, stages: str = STAGES) -> Suite:
+        file = tmp_path / "suite.yaml"
+        file.write_text(text + stages, encoding="utf-8")
+        output = f"output={tmp_path / 'out'}"
+        return load_suite(file, [output, *overrides], registry=synthetic_registry())
+
+    return made
+
+
+@pytest.fixture
+def run() -> Callable[..., list[str]]:
+    """Runs a suite; the names of the cells that ended, in order."""
+
+    def made(suite: Suite, **more: object) -> list[str]:
+        names: list[str] = []
+        execution = Execution(
+            registry=synthetic_registry(),
+            worker_registry=WORKERS,
+            workers=2,
+            ended=lambda cell, _failure: names.append(cell.name),
+            **more,
+        )
+        execution.run(suite)
+        return names
+
+    return made

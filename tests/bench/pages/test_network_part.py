@@ -1,0 +1,49 @@
+"""What the page about a run says of its network."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from chameleon_bench.pages.run_page import page_of
+from chameleon_bench.pages.run_record import run_record
+from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.result import NetworkResult
+
+NETWORK = NetworkResult(
+    latency_seconds=0.004,
+    rivals={"torch": 0.02, "onnxruntime": 0.003},
+    left_out={"openvino": "openvino is not <installed>"},
+    unmeasured=[{"name": "op1", "kernel": "first guess", "because": "it was not reached"}],
+    folder="here",
+)
+
+
+@pytest.fixture
+def page(pipeline):
+    record = run_record(run_pipeline(pipeline()).folder)
+    return lambda network: page_of(attrs.evolve(record, network=network))
+
+
+def test_that_it_is_slower_comes_first(page):
+    shown = page(NETWORK)
+    words = "the network is slower than onnxruntime: 4 ms against 3 ms"
+    assert shown.index(words) < shown.index("<h2>")
+    assert "openvino left out: openvino is not &lt;installed&gt;" in shown
+    assert "not measured, delivered with the first guess (it was not reached): op1" in shown
+
+
+def test_each_bucket_has_a_row(page):
+    bucket = {
+        "name": "64",
+        "shapes": {"ids": [1, 64]},
+        "latency_seconds": 0.001,
+        "untuned_seconds": None,
+        "rivals": {"torch": 0.0009, "onnxruntime": 0.003},
+        "ratio": 0.9,
+        "max_relative_error": 2e-7,
+        "seconds": 3.25,
+    }
+    shown = page(attrs.evolve(NETWORK, buckets=[bucket]))
+    row = "<td>64</td><td>ids [1, 64]</td><td>1 ms</td><td>torch 900 µs</td><td>0.90</td>"
+    assert row in shown
+    assert "<td>3.2 s</td>" in shown

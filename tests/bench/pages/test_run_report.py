@@ -1,0 +1,200 @@
+"""The page about a run shows what its folder knows, and needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+from chameleon_bench.pages.run_record import network_seconds, run_record
+from chameleon_bench.pages.run_report import write_report
+from chameleon_core.errors import RunFolderError
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.plugins import hookimpl
+from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """Text of a page, its tags in balance."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.words, self.open, self.seen = [], [], []
+        self.feed(text)
+        self.close()
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def _page(folder):
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert not page.open
+    for tag, attributes in page.seen:
+        assert tag not in {"script", "img", "iframe", "link"}, "nothing else is needed"
+        assert not {"src", "href"} & attributes.keys()
+    return page
+
+
+KERNELS = [
+    {"name": "op0", "tuned": True, "calls": 3, "seconds": 0.006},
+    {"name": "pool<1>", "tuned": False, "calls": 1, "seconds": 0.002},
+]
+
+
+class Networked(SyntheticFrontend):
+    """Delivers a network, profiled."""
+
+    def deliver(self, delivery):
+        return {
+            "latency_seconds": 0.008,
+            "untuned_seconds": 1.8,
+            "rivals": {"torch": 0.016},
+            "max_relative_error": 1e-6,
+            "kernels": KERNELS,
+            "layout": {"layout": "NHWC", "summary": "NHWC, by dice"},
+            "folder": str(delivery.folder),
+        }
+
+
+class Failing(SyntheticFrontend):
+    """Delivers nothing."""
+
+    def deliver(self, delivery):
+        return {
+            "latency_seconds": None,
+            "untuned_seconds": None,
+            "rivals": {},
+            "max_relative_error": None,
+            "failure": "the kernel of op0 is to blame",
+        }
+
+
+class Stopping:
+    """Asks a run to stop after some batches."""
+
+    def __init__(self, interruption, batches):
+        self._interruption, self._left = interruption, batches
+
+    @hookimpl
+    def chameleon_batch_measured(self, event):
+        self._left -= 1
+        if not self._left:
+            self._interruption.request()
+
+
+def test_a_run_ends_with_its_report(pipeline):
+    result = run_pipeline(pipeline(failing=20))
+    page = _page(result.folder)
+    assert "2 operators, 40 measurements" in page.text
+    assert ": finished" in page.text
+    for operator in result.operators:
+        assert page.text.count(operator.name) >= 3
+    assert "plain" in page.text, "a variant of a baseline"
+    assert "10 batches" in page.text
+    assert "Failed measurements" in page.text
+    assert "as scripted" in page.text
+    assert "Network" not in page.text
+    assert "cardinalities" in page.text
+    # A curve per operator, the scheduler's strip and what all of them add up to.
+    assert [tag for tag, _ in page.seen].count("svg") == 4
+
+
+def test_the_network_is_shown_kernel_by_kernel(pipeline, plugin):
+    model = {"odd": {"operators": [[5, 5], [4]]}}
+    networked = pipeline(plugins=[plugin("frontends", Networked, ModelOptions)], model=model)
+    result = run_pipeline(networked)
+    text = _page(result.folder).text
+    assert "Layout: NHWC, by dice." in text
+    assert "torch 16 ms 2.00" in text
+    assert "TVM untuned 1.8 s 225.00" in text
+    tuned = result.operators[0].tuned_seconds
+    assert "8 ms in all, 75.0% of it in tuned kernels" in text
+    assert f"op0 tuned 3 6 ms 75.0% 500 {3e3 * tuned:.4g} ms" in text
+    assert "pool<1> not tuned 1 2 ms 25.0% - - -" in text
+
+
+def test_a_network_that_was_not_delivered_says_why(pipeline, plugin):
+    failing = pipeline(
+        plugins=[plugin("frontends", Failing, ModelOptions)], model={"odd": {"operators": [[5]]}}
+    )
+    assert "the kernel of op0 is to blame" in _page(run_pipeline(failing).folder).text
+
+
+def test_an_unfinished_run_shows_what_it_knows(pipeline):
+    interruption = Interruption()
+    resolved = pipeline()
+    with pytest.raises(RunInterrupted):
+        run_pipeline(
+            resolved, interruption=interruption, listeners=[Stopping(interruption, batches=3)]
+        )
+    assert not (resolved.output / "report.html").exists()
+    write_report(resolved.output)
+    page = _page(resolved.output)
+    assert "12 measurements" in page.text
+    assert "not finished" in page.text
+    record = run_record(resolved.output)
+    assert [turn.measured for turn in record.rounds] == [4, 4, 8]
+    assert all(one.operator.best for one in record.tasks)
+
+
+def test_the_sum_of_best_times_falls(pipeline):
+    record = run_record(run_pipeline(pipeline()).folder)
+    sums = network_seconds(record)
+    assert sums[0] == float("inf"), "the second operator has no time yet"
+    assert sums[1:] == sorted(sums[1:], reverse=True)
+    searched = sum(one.operator.search_seconds for one in record.tasks)
+    assert sums[-1] == pytest.approx(searched)
+
+
+def test_a_damaged_event_log_and_a_missing_pipeline_are_no_obstacle(pipeline, tmp_path):
+    folder = run_pipeline(pipeline()).folder
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / "pipeline.yaml").unlink()
+    with (copy / "events.jsonl").open("a") as log:
+        log.write('{"event": "BatchMeasured", "task": {"na')
+    write_report(copy)
+    assert len(run_record(copy).rounds) == 10
+    (copy / "events.jsonl").unlink()
+    write_report(copy)
+    assert "batches" not in _page(copy).text
+
+
+def test_where_nothing_succeeded_the_page_says_so(pipeline):
+    result = run_pipeline(pipeline(failing=100, baselines=[]))
+    text = _page(result.folder).text
+    assert text.count("Nothing has a time.") == 2
+    assert "- → -" in text
+
+
+def test_no_run_no_report(tmp_path):
+    with pytest.raises(RunFolderError, match="no run folder"):
+        write_report(tmp_path)
+
+
+def test_the_command_writes_where_it_is_told(pipeline, tmp_path, capsys):
+    from chameleon_core.cli.main import run  # noqa: PLC0415
+
+    folder = run_pipeline(pipeline()).folder
+    file = tmp_path / "page.html"
+    assert run(["report", str(folder), "-o", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"] == str(file)
+    assert file.read_text() == (folder / "report.html").read_text()
+    assert run(["report", str(folder), "-o", str(tmp_path / "no" / "page.html")]) == 2
+    assert "cannot be written" in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""The report of a synthetic suite: its numbers, its JSON, its page, its sheets."""
+
+import csv
+import json
+import re
+
+import pytest
+from chameleon_bench.cells.execute import results
+from chameleon_bench.pages.suite_report import printed, report_of, write_report
+
+SUITE = """\
+title: Small & large
+pipelines:
+  small: {budget: {batch_size: 4}}
+  large: {budget: {batch_size: 16}}
+  other: {rival: synthetic}
+tasks:
+  - model: {synthetic: {operators: [[9, 11, 7]], failing: 10}}
+  - {name: two, model: {synthetic: {operators: [[12, 9], [5, 5, 5]]}}}
+  - {name: bad, model: {synthetic: {operators: []}}}
+seeds: 4
+budget: {measurements: 64}
+runner: synthetic-replay
+"""
+
+
+@pytest.fixture
+def suite(load, run):
+    made = load(SUITE)
+    run(made)
+    return made
+
+
+def test_the_whole_report(suite):
+    ended = results(suite)
+    report = report_of(suite, ended)
+    assert report["tasks"] == ["synthetic", "two/op0", "two/op1", "bad"]
+    assert report["cells"] == {"all": 36, "ended": 36, "failed": 12}
+    rows = {(row["pipeline"], row["task"]): row for row in report["results"]}
+    row = rows["small", "synthetic"]
+    assert row["best_known_is_exhaustive"]
+    assert row["best_known_seconds"] == pytest.approx(1e-3)
+    assert set(row["measurements_to"]) == set(row["seconds_to"]) == {"90", "95", "99"}
+    assert set(row["measurements_to"]["95"]) == {"median", "low", "high", "reached", "of"}
+    assert set(row["quality_at"]) == {"64", "128", "256", "512"}
+    assert row["quality_at"]["64"] == row["final_quality"]
+    assert row["quality_at"]["128"] is None  # beyond the budget
+    assert rows["small", "bad"]["seeds"] == 0
+    assert len(rows["small", "bad"]["failed_cells"]) == 4
+    # By hand: the synthetic rival is at 1/4 of the best speed, then at the best, after 64.
+    other = rows["other", "synthetic"]
+    assert other["measurements_to"]["95"]["median"] == 64
+    assert other["seconds_to"]["95"]["median"] == 2.0
+
+    shown = printed(report)
+    assert "curves" not in shown
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+
+    files = {file.name: file.read_text() for file in write_report(suite, ended, report)}
+    assert json.loads(files["report.json"])["curves"]
+    cells = list(csv.DictReader(files["cells.csv"].splitlines()))
+    assert len(cells) == 3 * 4 * 4
+    summary = list(csv.DictReader(files["summary.csv"].splitlines()))
+    assert {(one["pipeline"], one["task"]) for one in summary} == set(rows)
+
+    page = files["report.html"]
+    assert "Small &amp; large" in page
+    assert page.count("<svg") == page.count("</svg>") > 2
+    # Nothing is loaded from elsewhere; names of XML namespaces are no addresses.
+    assert not re.search(r"<(script|link|img|iframe|object)\b|@import", page)
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', page) == []
+    assert "batch_size: 16" in page
+
+
+def test_a_report_of_what_has_ended_so_far(load):
+    suite = load(SUITE)
+    report = report_of(suite, results(suite))
+    assert report["results"] == report["tests"] == []
+    assert report["cells"]["ended"] == 0
+    assert any(file.name == "report.html" for file in write_report(suite, {}, report))
+
+
+def test_pipelines_are_paired_by_seed(suite):
+    report = report_of(suite, results(suite))
+    tests = [t for t in report["tests"] if t["metric"] == "measurements_to_95"]
+    assert {(t["first"], t["second"]) for t in tests} == {
+        ("small", "large"),
+        ("small", "other"),
+        ("large", "other"),
+    }
+    assert all(t["p_holm"] is None or t["p_holm"] >= t["p"] for t in tests)
+    chase = next(
+        one
+        for one in report["catching_up"]
+        if (one["pipeline"], one["reaches"], one["task"]) == ("small", "other", "two/op1")
+    )
+    assert 0 < chase["share_of_measurements"]["median"] <= 1

@@ -1,0 +1,40 @@
+"""Medians and intervals against values worked out by hand."""
+
+import math
+
+from chameleon_core.estimates import estimate
+from hypothesis import given
+from hypothesis import strategies as st
+
+INF = math.inf
+
+
+def test_the_median_is_infinite_where_half_never_got_there():
+    one = estimate([3.0, 5.0, INF])
+    assert (one.median, one.reached, one.of) == (5.0, 2, 3)
+    assert estimate([3.0, 5.0, INF, INF]).median == INF
+    assert estimate([INF, INF]).to_json() == {
+        "median": None,
+        "low": None,
+        "high": None,
+        "reached": 0,
+        "of": 2,
+    }
+
+
+def test_one_value_has_no_interval():
+    one = estimate([2.0])
+    assert one.median == 2.0
+    assert math.isnan(one.low)
+    assert math.isnan(one.high)
+
+
+@given(st.lists(st.floats(0.1, 100) | st.just(INF), min_size=2, max_size=12))
+def test_an_interval_holds_the_median_and_stays_within_the_values(values):
+    one = estimate(values)
+    assert min(values) <= one.low <= one.median <= one.high <= max(values)
+
+
+def test_equal_values_have_an_interval_of_no_width():
+    one = estimate([4.0] * 10)
+    assert (one.low, one.high) == (4.0, 4.0)

@@ -1,0 +1,58 @@
+"""Rivals have processes of their own, with a limit that none outlasts."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_tvm.rivals.launch import _run, _tuning_seconds
+
+PROGRAMS = {
+    "hangs": "import time; time.sleep(600)",
+    "fails": "import sys; print('of no interest'); sys.exit('out of luck')",
+    "dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "answers": """
+import json, os, sys
+asked, answered = sys.argv[1:]
+request = json.load(open(asked))
+answer = {**request, "threads": os.environ["TVM_NUM_THREADS"], "there": os.getcwd()}
+json.dump(answer, open(answered, "w"))
+""",
+}
+
+
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, text in PROGRAMS.items():
+        (tmp_path / f"rival_{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+
+
+def test_one_that_hangs_is_given_up():
+    with pytest.raises(ChameleonError, match="rival_hangs was not done after 0 s and was killed"):
+        _run("rival_hangs", {}, 1, 0.2)
+
+
+def test_one_that_fails_says_why():
+    with pytest.raises(ChameleonError, match="rival_fails failed: out of luck"):
+        _run("rival_fails", {}, 1)
+
+
+def test_one_that_dies_without_a_word():
+    with pytest.raises(ChameleonError, match="rival_dies failed: SIGKILL"):
+        _run("rival_dies", {}, 1)
+
+
+def test_one_that_answers():
+    answer = _run("rival_answers", {"seed": 7}, 3)
+    assert (answer["seed"], answer["threads"]) == (7, "3")
+    assert not Path(answer["there"]).exists()
+
+
+def test_the_limit_is_beyond_what_a_tuner_was_given():
+    assert 100.0 < _tuning_seconds(100.0) < math.inf
+    assert _tuning_seconds(100.0, 5) == _tuning_seconds(100.0)
+    assert _tuning_seconds(0.0, 64) > _tuning_seconds(0.0, 5)
