@@ -33,10 +33,12 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
     """
     free = _free_options(pipeline)
     before, now = (dict(_flat(_bound(one, free))) for one in (old, pipeline.document))
+    names = {f"{key}.name" for key in STAGES}
     told = [
         f"{name} was {before.get(name, 'not set')} and is {now.get(name, 'not set')}"
         for name in sorted(before.keys() | now.keys())
         if before.get(name) != now.get(name)
+        and not (name in names and _same_stage(before.get(name), now.get(name)))
     ]
     more = f" and {len(told) - most} more" if len(told) > most else ""
     return "; ".join(told[:most]) + more or None
@@ -70,6 +72,17 @@ def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:
     if nested:
         return {name: _without(inner, names, nested=False) for name, inner in section.items()}
     return {name: value for name, value in section.items() if name not in names}
+
+
+def _same_stage(one: str | None, other: str | None) -> bool:
+    """Whether two names, as JSON, are one where only one of them says the distribution.
+
+    With a plugin that has a name of this project's, that name is written in full.
+    """
+    if one is None or other is None or (":" in one) == (":" in other):
+        return False
+    short, also = (str(json.loads(name)).rpartition(":")[2] for name in (one, other))
+    return short == also
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
