@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import ClassVar
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError, PluginError, RunFolderError
+from chameleon_core.errors import ChameleonError, ExitCode, PluginError, RunFolderError
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins.options import NOT_BINDING
 from chameleon_core.run_folder import read_store
+from chameleon_core.space import DesignSpace
 from chameleon_core.store import RecordStore
 from chameleon_core.testing.fakes import (
     BASELINE_SECONDS,
@@ -17,6 +19,7 @@ from chameleon_core.testing.fakes import (
     RunnerOptions,
     SyntheticFrontend,
     SyntheticRunner,
+    SyntheticSpace,
 )
 from structlog.testing import capture_logs
 
@@ -147,3 +150,35 @@ def test_a_damaged_database_is_no_full_disk(run, tmp_path, damage):
     assert "continues where" not in caught.value.hint
     assert "free space" not in caught.value.hint
     json.loads((folder / "best.json").read_text())
+
+
+class Narrower(SyntheticSpace):
+    """The space as a later version of its plugin makes it."""
+
+    constraint: ClassVar[str] = ""
+
+    def design_space(self, task):
+        made = super().design_space(task)
+        return DesignSpace(made.knobs, start=made.start, variant=(self.constraint,))
+
+
+def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypatch, log_lines):
+    def run():
+        return run_pipeline(
+            pipeline(plugins=[plugin("spaces", Narrower)], space="odd", operators=[[9, 9]])
+        )
+
+    run()
+    monkeypatch.setattr(Narrower, "constraint", "another version")
+    before = len(log_lines())
+    result = run()
+    assert result.exit_code is ExitCode.OK
+    assert len(log_lines()) == before, "a finished run is only read"
+    with RecordStore(result.folder / "records.sqlite") as store:
+        store.set_fact("finished", None)
+    with capture_logs() as logs:
+        result = run()
+    [told] = [log for log in logs if "design space" in log["event"]]
+    assert (told["task"], told["measurements"]) == ("op0", 20)
+    assert result.operators[0].measurements == 20
+    assert len(log_lines()) == before + 20 + 1

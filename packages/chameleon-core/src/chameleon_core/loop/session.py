@@ -22,6 +22,7 @@ from chameleon_core.loop.comparison import (
     variants,
     winner,
 )
+from chameleon_core.loop.continuing import record_versions, say_what_does_not_apply
 from chameleon_core.loop.delivery import deliver, guesses_of
 from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
@@ -43,12 +44,8 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Contender
 from chameleon_core.store import StoredComparison
 from chameleon_core.task import Task
-from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
 
 log = structlog.get_logger()
-
-_VERSIONS = "versions"
-"""Name of the fact in the run's store."""
 
 
 class Session:
@@ -142,6 +139,8 @@ class Session:
 
     def _task_run(self, task: Task, space: DesignSpace, watch: FallbackWatch) -> TaskRun:
         pipeline = self._pipeline
+        stored = self._store.add_task(task, pipeline.space.name, space.fingerprint)
+        say_what_does_not_apply(stored, self._store)
         return TaskRun(
             task=task,
             space=space,
@@ -154,7 +153,7 @@ class Session:
                 plan_size=pipeline.budget.plan_size,
             ),
             store=self._store,
-            stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
+            stored=stored,
             publish=self._bus.publish,
             watch=watch,
         )
@@ -182,7 +181,7 @@ class Session:
                 total_measurements=self._tuning.total_measurements if self._runs else 0,
                 seconds_left=self._tuning.seconds_left,
                 settled=self._settled,
-                versions=self._record_versions(),
+                versions=record_versions(pipeline, self._runner, self._store),
             )
         )
         try:
@@ -209,7 +208,7 @@ class Session:
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
-            versions=self._record_versions(),
+            versions=record_versions(pipeline, self._runner, self._store),
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
@@ -218,28 +217,6 @@ class Session:
             RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
         )
         return result
-
-    def _record_versions(self) -> Versions:
-        """Keep the versions of what took part until now, and say which ones have changed.
-
-        Stages import libraries when they need them, so there are more of them at the end.
-        """
-        kept: Versions = self._store.fact(_VERSIONS) or {}
-        described = self._runner.get().describe().get("versions")
-        now = {
-            **(described if isinstance(described, dict) else {}),
-            **versions([*distributions_of(self._pipeline), *imported()]),
-        }
-        changed = changes(kept, now)
-        if changed:
-            log.warning(
-                "the run is continued with other versions than it was begun with; it may "
-                "propose and measure otherwise than it would have",
-                versions=changed,
-            )
-        took_part = {**kept, **now}
-        self._store.set_fact(_VERSIONS, took_part)
-        return took_part
 
     def _compare(self, run: TaskRun, rivals: Rivals) -> OperatorResult:
         ours = finalists(run.tuner.measurements, run.space_ref)
