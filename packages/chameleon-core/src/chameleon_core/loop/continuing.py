@@ -7,6 +7,7 @@ import structlog
 from chameleon_core.loop.measuring import LazyRunner
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.store import RecordStore, StoredTask
+from chameleon_core.task import Task
 from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
 
 log = structlog.get_logger()
@@ -66,4 +67,29 @@ def say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
         )
 
 
-__all__ = ["record_versions", "say_what_does_not_apply"]
+def say_what_is_left_over(task: Task, count: int, known: int, ended: str | None) -> None:
+    """Say that a task has earlier measurements which its search did not come to this time.
+
+    Args:
+        task: the task.
+        count: such measurements.
+        known: all measurements of the task.
+        ended: why it ended; None where it goes on, with other proposals than before.
+    """
+    if ended is None:
+        log.warning(
+            "the search proposes other configurations than it did before; "
+            "the earlier measurements are kept",
+            task=task.name,
+            measurements=count,
+        )
+    else:
+        log.warning(
+            "more was measured before than this run goes through; all of it counts",
+            task=task.name,
+            measurements=known,
+            ended=ended,
+        )
+
+
+__all__ = ["record_versions", "say_what_does_not_apply", "say_what_is_left_over"]
