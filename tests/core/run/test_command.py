@@ -51,7 +51,7 @@ def test_run_status_best(write, tmp_path):
 
     again = chameleon("run", file, "--json")
     result = json.loads(again.stdout)
-    assert set(result) == {"run", "seconds", "operators", "network"}
+    assert set(result) == {"run", "seconds", "operators", "network", "versions"}
 
     status = json.loads(chameleon("status", tmp_path / "run", "--json").stdout)
     assert status["state"] == "finished"

@@ -8,10 +8,13 @@ from typing import ClassVar
 
 import pytest
 from chameleon_core.cli.progress import LiveProgress, PlainProgress
-from chameleon_core.errors import PluginError
-from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.errors import ExitCode, PluginError
+from chameleon_core.event_bus import EventBus
+from chameleon_core.loop import Interruption, RunInterrupted, Session, run_pipeline
+from chameleon_core.loop.comparison import stage_ref
+from chameleon_core.loop.measuring import LazyRunner
 from chameleon_core.loop.settling import recalled
-from chameleon_core.run_folder import read_store
+from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.task import Task
 from chameleon_core.testing.fakes import (
     ModelOptions,
@@ -109,6 +112,20 @@ def test_the_choice_is_measured_and_kept(settling, log_lines):
     assert started["settled"] == {"size": size}
     with read_store(result.folder) as store:
         assert [one.task.name for one in store.tasks()] == [f"trial[{size}]"]
+
+
+def test_making_a_session_measures_nothing(settling, log_lines):
+    Choosy.asked.clear()
+    resolved = settling(Choosy, baselines=[])
+    interruption = Interruption()
+    space = stage_ref(resolved.space)
+    runner = LazyRunner(resolved.runner, space, interruption, lambda _: None)
+    with RunFolder(resolved.output) as folder, runner:
+        folder.claim(resolved, "")
+        session = Session(resolved, folder, EventBus(), interruption, runner)
+        assert (Choosy.asked, log_lines(), folder.store.tasks()) == ([], [], [])
+        assert session.run().exit_code is ExitCode.OK
+    assert len(Choosy.asked) == 1
 
 
 def test_a_continued_run_recalls_the_choice(settling):

@@ -215,8 +215,20 @@ class GoodSampler(Sampler):
 
 
 class BlindSampler(GoodSampler):
+    """Leaves it to the synthesizer to replace what was visited, as its contract allows."""
+
     def select(self, candidates, visited, count):
         return candidates.configs[:count]
+
+
+class StaleSampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        return candidates.configs[~visited.fresh(candidates.configs)][:count]
+
+
+class StrayingSampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        return super().select(candidates, visited, count) + 10_000
 
 
 class EmptySampler(GoodSampler):
@@ -234,14 +246,16 @@ class MoodySampler(GoodSampler):
         return np.roll(super().select(candidates, visited, count), next(calls), axis=0)
 
 
-def test_a_good_sampler_passes():
-    check_sampler(GoodSampler)
+@pytest.mark.parametrize("sampler", [GoodSampler, BlindSampler])
+def test_a_good_sampler_passes(sampler):
+    check_sampler(sampler)
 
 
 @pytest.mark.parametrize(
     ("sampler", "words"),
     [
-        (BlindSampler, "visited"),
+        (StaleSampler, "nothing chosen"),
+        (StrayingSampler, "names no choice"),
         (EmptySampler, "nothing chosen"),
         (GreedySampler, "9 configurations instead of 8"),
         (MoodySampler, "differ"),

@@ -150,6 +150,16 @@ def test_the_space_is_the_same_in_every_process(space, task):
     assert json.loads(finished.stdout) == [space.fingerprint, space.start.tolist()]
 
 
+def test_options_that_make_other_programs_make_another_space(task, space):
+    """Records of one are none of the other, though the knobs are the same."""
+    made = {
+        option: SketchSpace(SketchOptions(**{option: False})).design_space(task)
+        for option in ("rewrite_sums", "rewrite_layout")
+    }
+    assert all(one.knobs == space.knobs for one in made.values())
+    assert len({space.fingerprint, *(one.fingerprint for one in made.values())}) == 3
+
+
 def test_weights_are_packed_only_where_asked(task, space):
     packing = SketchBuilder(task, SketchOptions(), threads=1)
     plain = SketchBuilder(task, SketchOptions(rewrite_layout=False), threads=1)

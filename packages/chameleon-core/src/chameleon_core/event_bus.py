@@ -56,7 +56,7 @@ class EventBus:
     def _register(self, listener: object) -> None:
         try:
             self._manager.register(listener)
-        except Exception:  # anyone's code; watching a run must not end it
+        except (Exception, SystemExit):  # anyone's code; watching a run must not end it
             log.exception("a listener cannot be registered and is left out", listener=listener)
 
     def publish(self, event: Event) -> None:
@@ -66,7 +66,7 @@ class EventBus:
         for implementation in caller.get_hookimpls():
             try:
                 implementation.function(*(event for _ in implementation.argnames))
-            except Exception:  # anyone's code; watching a run must not end it
+            except (Exception, SystemExit):  # anyone's code; watching a run must not end it
                 log.exception(
                     "a listener failed and is switched off", listener=implementation.plugin_name
                 )

@@ -1,4 +1,4 @@
-"""The folder of a run: one process at a time, one pipeline for ever."""
+"""The folder of a run: one process at a time, one pipeline from its first measurement on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, Self
 import attrs
 
 from chameleon_core.errors import RunFolderError
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.binding import difference
+from chameleon_core.pipeline.schema import Budget, ResolvedPipeline
 from chameleon_core.store import RecordStore
 
 RECORDS = "records.sqlite"
@@ -68,22 +69,27 @@ class RunFolder:
         return self.path / EVENTS
 
     def claim(self, pipeline: ResolvedPipeline, text: str) -> None:
-        """Make sure the folder belongs to a pipeline, and write its resolved form.
+        """Make sure the folder's records are a pipeline's, and write its resolved form.
+
+        What binds a folder is what its measurements depend on; where there are none yet, nothing
+        does.
 
         Args:
             pipeline: the pipeline about to run here.
             text: the resolved pipeline as YAML.
 
         Raises:
-            RunFolderError: the folder belongs to another pipeline; says what differs.
+            RunFolderError: the measurements are another pipeline's; says what differs.
         """
         owner = self.store.fact("pipeline")
-        if owner is not None and owner["digest"] != pipeline.digest:
-            raise RunFolderError(
-                f"{self.path} belongs to another pipeline: "
-                + _difference(owner["document"], pipeline.document),
-                hint="tune into another folder (--output), or start anew here (--fresh)",
-            )
+        differs = None if owner is None else difference(owner["document"], pipeline)
+        if differs is not None:
+            if self.store.measured:
+                raise RunFolderError(
+                    f"{self.path} belongs to another pipeline: {differs}",
+                    hint="tune into another folder (--output), or start anew here (--fresh)",
+                )
+            self.store.forget()
         self.store.set_fact(
             "pipeline", {"digest": pipeline.digest, "document": dict(pipeline.document)}
         )
@@ -96,17 +102,19 @@ class RunFolder:
             RunFolderError: they are for another one (``native`` on another machine, say).
         """
         owner = self.store.fact("target")
-        if owner is not None and owner != target:
+        if owner is not None and owner != target and self.store.measured:
             raise RunFolderError(
                 f"{self.path} holds records for target '{owner}', not for '{target}'",
                 hint="tune into another folder (--output), or start anew here (--fresh)",
             )
+        if owner is not None and owner != target:
+            self.store.forget(but="pipeline")
         self.store.set_fact("target", target)
 
     def finished(self, pipeline: ResolvedPipeline) -> dict[str, Any] | None:
         """The result of the same pipeline with the same budget, if it ended here, or None."""
         kept = self.store.fact("finished")
-        if kept is None or kept["identity"] != _identity(pipeline):
+        if kept is None or _in_full(kept["identity"]) != _identity(pipeline):
             return None
         result: dict[str, Any] = kept["result"]
         return result
@@ -172,6 +180,12 @@ def _identity(pipeline: ResolvedPipeline) -> Any:
     return json.loads(json.dumps(described))
 
 
+def _in_full(identity: Mapping[str, Any]) -> Any:
+    """What an earlier version kept, with the limits that it did not know at their defaults."""
+    defaults = json.loads(json.dumps(attrs.asdict(Budget())))
+    return {**identity, "budget": {**defaults, **identity["budget"]}}
+
+
 def _locked(path: Path) -> int:
     """A descriptor that holds the lock; the kernel lets go of it when the process ends."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -215,25 +229,3 @@ def _sentences(path: Path) -> Iterator[None]:
             f"cannot write to the run folder {path}: {error.strerror or error}",
             hint="restore access or free space, or choose another folder with --output",
         ) from error
-
-
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The first few values that differ, as ``seed was 0 and is 1``."""
-    before, now = dict(_flat(old)), dict(_flat(new))
-    told = [
-        f"{name} was {before.get(name, 'not set')} and is {now.get(name, 'not set')}"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name)
-        and name.partition(".")[0] not in {"output", "budget", "require", "preset"}
-    ]
-    most = 4
-    more = f" and {len(told) - most} more" if len(told) > most else ""
-    return "; ".join(told[:most]) + more
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, json.dumps(value, default=str)

@@ -11,8 +11,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
-
-OURS = "chameleon-tuner-core"
+from chameleon_core.plugins.first_party import CORE
 
 Versions = dict[str, str | None]
 """By distribution; None where it is in this process without being installed."""
@@ -20,7 +19,7 @@ Versions = dict[str, str | None]
 
 def distributions_of(pipeline: ResolvedPipeline) -> list[str]:
     """The distributions that bring the stages of a pipeline, and this one."""
-    return sorted({OURS, *(stage.distribution for stage in stages_of(pipeline))} - {""})
+    return sorted({CORE, *(stage.distribution for stage in stages_of(pipeline))} - {""})
 
 
 def stages_of(value: Any) -> Iterator[StageSpec]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.timing_options import TimingOptions, before, in_place
 
@@ -24,6 +25,7 @@ class LocalOptions(TimingOptions):
         default=1,
         validator=validators.ge(0),
         metadata={
+            **NOT_BINDING,
             **before("cold_bytes"),
             "help": "a task's first configurations, handed out before others are built",
         },
@@ -31,22 +33,31 @@ class LocalOptions(TimingOptions):
     build_ahead: int = attrs.field(
         default=8,
         validator=validators.ge(1),
-        metadata={"help": "built kernels a worker holds at most before they are timed"},
+        metadata={
+            **NOT_BINDING,
+            "help": "built kernels a worker holds at most before they are timed",
+        },
     )
     recycle_after: int = attrs.field(
         default=500,
         validator=validators.ge(1),
-        metadata={"help": "builds after which a worker is replaced by a fresh one"},
+        metadata={**NOT_BINDING, "help": "builds after which a worker is replaced by a fresh one"},
     )
     recycle_growth_mib: int = attrs.field(
         default=1024,
         validator=validators.ge(1),
-        metadata={"help": "growth of a worker's memory in MiB after which it is replaced"},
+        metadata={
+            **NOT_BINDING,
+            "help": "growth of a worker's memory in MiB after which it is replaced",
+        },
     )
     retries: int = attrs.field(
         default=2,
         validator=validators.ge(0),
-        metadata={"help": "further tries of a candidate whose worker was killed from outside"},
+        metadata={
+            **NOT_BINDING,
+            "help": "further tries of a candidate whose worker was killed from outside",
+        },
     )
     leader_margin: float = attrs.field(
         default=0.05,

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import NOT_BINDING
 
 _BEFORE = "before"
 
@@ -39,47 +40,65 @@ class TimingOptions:
     workers: int | None = attrs.field(
         default=None,
         validator=validators.optional(validators.ge(1)),
-        metadata={"help": "worker processes that build; one per usable core where not given"},
+        metadata={
+            **NOT_BINDING,
+            "help": "worker processes that build; one per usable core where not given",
+        },
     )
     build_timeout: float = attrs.field(
         default=30.0,
         validator=validators.gt(0.0),
-        metadata={"help": "longest build in seconds, counted from its start"},
+        metadata={**NOT_BINDING, "help": "longest build in seconds, counted from its start"},
     )
     build_floor: float = attrs.field(
         default=10.0,
         validator=validators.gt(0.0),
-        metadata={"help": "the deadline derived from earlier builds is never below this"},
+        metadata={
+            **NOT_BINDING,
+            "help": "the deadline derived from earlier builds is never below this",
+        },
     )
     run_timeout: float = attrs.field(
         default=10.0,
         validator=validators.gt(0.0),
-        metadata={"help": "longest check and timing of one candidate in seconds"},
+        metadata={**NOT_BINDING, "help": "longest check and timing of one candidate in seconds"},
     )
     run_floor: float = attrs.field(
         default=2.0,
         validator=validators.gt(0.0),
-        metadata={"help": "the deadline derived from the best time is never below this"},
+        metadata={
+            **NOT_BINDING,
+            "help": "the deadline derived from the best time is never below this",
+        },
     )
     run_factor: float = attrs.field(
         default=100.0,
         validator=validators.gt(1.0),
-        metadata={"help": "kernels slower than the best by this factor run into the deadline"},
+        metadata={
+            **NOT_BINDING,
+            "help": "kernels slower than the best by this factor run into the deadline",
+        },
     )
     start_timeout: float = attrs.field(
         default=120.0,
         validator=validators.gt(0.0),
-        metadata={"help": "longest start of a worker, its imports included, in seconds"},
+        metadata={
+            **NOT_BINDING,
+            "help": "longest start of a worker, its imports included, in seconds",
+        },
     )
     reference_timeout: float = attrs.field(
         default=300.0,
         validator=validators.gt(0.0),
-        metadata={"help": "longest computation of the reference outputs in seconds"},
+        metadata={**NOT_BINDING, "help": "longest computation of the reference outputs in seconds"},
     )
     memory_mib: int | None = attrs.field(
         default=None,
         validator=validators.optional(validators.ge(64)),
-        metadata={"help": "memory limit of a worker in MiB; a share of the machine's if absent"},
+        metadata={
+            **NOT_BINDING,
+            "help": "memory limit of a worker in MiB; a share of the machine's if absent",
+        },
     )
     cold_bytes: int = attrs.field(
         default=0,
@@ -118,7 +137,7 @@ class TimingOptions:
     compare_rounds: int = attrs.field(
         default=20,
         validator=validators.ge(1),
-        metadata={"help": "turns of each contender in the final comparison"},
+        metadata={**NOT_BINDING, "help": "turns of each contender in the final comparison"},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -42,7 +43,9 @@ def _file_module(place: str, who: str) -> ModuleType:
             f"directory, {Path.cwd()}.",
         )
     # Registered under a name of its own: TVMScript reads the source of the module it runs in.
-    name = f"_chameleon_user_{path.stem}"
+    # Two files of one stem are two modules, or the second would take the first one's place.
+    folder = hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]
+    name = f"_chameleon_user_{folder}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{who}: {place} is not a Python file", hint="Name a file ending in .py.")
@@ -50,7 +53,7 @@ def _file_module(place: str, who: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(
             f"{who}: {place} cannot be imported: {type(error).__name__}: {error}",

@@ -10,6 +10,7 @@ import click
 
 from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.words import did_you_mean
 
@@ -94,5 +95,6 @@ class LazyGroup(click.Group):
             return self._built_in[name].factory
         if name.rpartition(":")[2] not in default_registry().names("commands"):
             return None
-        factory: str = default_registry().record("commands", name).factory
+        # The project's own documentation names its commands; others have a name in full.
+        factory: str = default_registry().record("commands", name, author=CORE).factory
         return factory

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chameleon_core.cli.streams import results_alone
+
 if TYPE_CHECKING:
     from chameleon_core.loop import RunResult
     from chameleon_core.pipeline.schema import ResolvedPipeline
@@ -54,11 +56,13 @@ def command(  # noqa: PLR0917 - click passes them by name
     if output is not None:
         again += ["-o", str(output)]
         overrides = (*overrides, f"output={json.dumps(str(output.absolute()))}")
-    resolved = load_pipeline(pipeline, overrides)
+    with results_alone():
+        resolved = load_pipeline(pipeline, overrides)
     if dry_run:
         _dry_run(resolved, as_json=as_json)
         return
-    result = _run(resolved, fresh=fresh, again=shlex.join(again))
+    with results_alone():
+        result = _run(resolved, fresh=fresh, again=shlex.join(again))
     if as_json:
         if result.slower is not None:
             click.echo(result.slower, err=True)
@@ -135,8 +139,9 @@ def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
     from chameleon_core.cli.results_table import print_table  # noqa: PLC0415
     from chameleon_core.loop.assembly import spaces_of, tasks_of  # noqa: PLC0415
 
-    target, tasks = tasks_of(resolved)
-    spaces = spaces_of(resolved, tasks)
+    with results_alone():
+        target, tasks = tasks_of(resolved)
+        spaces = spaces_of(resolved, tasks)
     if as_json:
         described = [
             {"task": task.to_json(), "knobs": [k.name for k in space.knobs], "size": space.size}

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from chameleon_core.cli.streams import results_alone
 from chameleon_core.pipeline import dump_pipeline, load_pipeline
 
 
@@ -15,7 +16,8 @@ from chameleon_core.pipeline import dump_pipeline, load_pipeline
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(pipeline: str, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check PIPELINE and print it with presets expanded and every default written out."""
-    resolved = load_pipeline(pipeline, overrides)
+    with results_alone():
+        resolved = load_pipeline(pipeline, overrides)
     if as_json:
         click.echo(
             json.dumps(

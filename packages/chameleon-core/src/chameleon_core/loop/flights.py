@@ -11,10 +11,11 @@ from typing import Self, TypeVar
 import attrs
 
 from chameleon_core.loop.arrivals import Arrivals
+from chameleon_core.loop.batch import Batch
 from chameleon_core.loop.desk import Desk, SameThread, SearchThread
 from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.measuring import Measuring
-from chameleon_core.loop.task_run import Batch, TaskRun
+from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.loop.timesheet import Timesheet
 from chameleon_core.pipeline.schema import AtOnce
 from chameleon_core.stages import MeasureJob
@@ -131,15 +132,14 @@ class Flights:
             batch: not empty.
             search_seconds: wall-clock that proposing it took.
         """
-        flight = Flight(run=run, batch=batch, began=self._now())
-        if batch.missing:
-            flight.job, flight.missing = run.begin(batch, search_seconds), len(batch.missing)
-            self._of_job[flight.job] = flight
-            self._arrivals.submit(flight.job)
+        began, job = self._now(), run.begin(batch, search_seconds)
+        flight = Flight(run=run, batch=batch, job=job, missing=len(batch.missing), began=began)
+        if job is not None:
+            self._of_job[job] = flight
+            self._arrivals.submit(job)
             self._sheet.start(flight)
         else:
             flight.place = (0, run.last_place(batch))
-        run.in_flight = batch.known + len(batch.missing)
         self._flights.append(flight)
 
     def first(self) -> Flight:
@@ -160,7 +160,6 @@ class Flights:
         """Have the task of a complete batch learn it; its share of the wall-clock in seconds."""
         _, seconds = self.search(lambda: flight.run.learn(flight.batch))
         self._flights.remove(flight)
-        flight.run.in_flight = 0
         return seconds
 
     def drain(self) -> None:

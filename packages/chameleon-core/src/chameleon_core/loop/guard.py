@@ -43,7 +43,7 @@ class Guard:
             yield
         except ChameleonError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin may not end the command
             raise PluginError(
                 f"{self.noun} {self.name!r} failed to {doing}: {type(error).__name__}: {error}",
                 hint=_HINT,

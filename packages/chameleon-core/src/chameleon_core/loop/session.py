@@ -10,8 +10,6 @@ import structlog
 from chameleon_core.event_bus import EventBus
 from chameleon_core.event_log import EventLog
 from chameleon_core.events import ComparisonStarted, RunFinished, RunStarted
-from chameleon_core.loop.assembly import frontend_of, spaces_of, target_of, tasks_of
-from chameleon_core.loop.checking import check
 from chameleon_core.loop.comparison import (
     Rivals,
     alternatives,
@@ -22,37 +20,31 @@ from chameleon_core.loop.comparison import (
     variants,
     winner,
 )
+from chameleon_core.loop.continuing import record_versions
 from chameleon_core.loop.delivery import deliver, guesses_of
 from chameleon_core.loop.flights import flights_of, guesses_at_once, tasks_at_once
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.measuring import LazyRunner, Measuring
-from chameleon_core.loop.origins import FallbackWatch
+from chameleon_core.loop.preparing import Preparation, Prepared
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.same_failure import convincing
-from chameleon_core.loop.settling import settled, settling_seconds
-from chameleon_core.loop.stages import SearchStages, generator
+from chameleon_core.loop.settling import settling_seconds
 from chameleon_core.loop.task_run import TaskRun
-from chameleon_core.loop.tuner import TaskTuner
 from chameleon_core.loop.tuning import Tuning
-from chameleon_core.loop.warm_start import WarmStart
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.run_folder import BEST, NETWORK, RunFolder
-from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Archive, Contender
+from chameleon_core.stages import Contender
 from chameleon_core.store import StoredComparison
-from chameleon_core.task import Task
-from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
 
 log = structlog.get_logger()
-
-_VERSIONS = "versions"
-"""Name of the fact in the run's store."""
 
 
 class Session:
     """Tunes every task of a pipeline in a run folder, then compares the winners.
+
+    Making one asks and measures nothing but how large the runner's batches are; ``run`` does all.
 
     Args:
         pipeline: what to do.
@@ -79,85 +71,6 @@ class Session:
         self._batch_size = pipeline.budget.batch_size or runner.batch_size
         self._started = runner.now()
         self._seconds_before = float(self._store.fact("seconds") or 0.0)
-        self._archive = Archive()
-        self._frontend = frontend_of(pipeline)
-        self._target = target_of(pipeline)
-        folder.claim_target(self._target)
-        self._check()
-        self._settled = settled(
-            pipeline,
-            self._frontend,
-            self._target,
-            store=self._store,
-            measuring=Measuring(runner=runner, interruption=interruption),
-        )
-        _, tasks = tasks_of(pipeline, self._frontend, self._target)
-        watch = FallbackWatch()
-        self._runs = [
-            self._task_run(task, space, watch)
-            for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True)
-        ]
-        earlier = WarmStart(pipeline.warm_start)
-        for run in self._runs:
-            for config in earlier.suggestions(run.task, run.space):
-                run.tuner.suggest(config)
-        # Asked before anything is measured: a broken baseline should not show after an hour.
-        self._rivals = [Rivals.of(task, pipeline.baselines) for task in tasks]
-        self._at_once = tasks_at_once(
-            pipeline.budget.tasks_at_once,
-            lanes=runner.lanes,
-            batch_size=self._batch_size,
-            tasks=len(tasks),
-        )
-        self._tuning = Tuning(
-            self._runs,
-            pipeline,
-            batch_size=self._batch_size,
-            at_once=self._at_once,
-            interruption=interruption,
-            publish=bus.publish,
-            seconds_before=settling_seconds(self._store),
-            # Recorded measurements cost nothing, and statistics of tables are of whole budgets.
-            convincing=convincing(pipeline.budget.same_failure, batch_size=self._batch_size)
-            if runner.get().live
-            else None,
-        )
-
-    def _check(self) -> None:
-        """Refuse what cannot be delivered; recorded times say nothing of what can be, here."""
-        runner = self._runner.get()
-        if not runner.live:
-            return
-        # What it compiles is thrown away, so the first signal ends it.
-        with self._interruption.at_once():
-            check(
-                self._pipeline,
-                self._frontend,
-                self._target,
-                folder=str(self._folder.path),
-                threads=int(runner.describe().get("threads") or 1),
-                store=self._store,
-                publish=self._bus.publish,
-            )
-
-    def _task_run(self, task: Task, space: DesignSpace, watch: FallbackWatch) -> TaskRun:
-        pipeline = self._pipeline
-        return TaskRun(
-            task=task,
-            space=space,
-            space_ref=stage_ref(pipeline.space),
-            tuner=TaskTuner(
-                space,
-                SearchStages.of(pipeline, task, space, self._archive, batch_size=self._batch_size),
-                rng=generator(pipeline.seed, task.key, "tuner"),
-                batch_size=self._batch_size,
-                plan_size=pipeline.budget.plan_size,
-            ),
-            store=self._store,
-            stored=self._store.add_task(task, pipeline.space.name, space.fingerprint),
-            publish=self._bus.publish,
-            watch=watch,
-        )
 
     @property
     def seconds(self) -> float:
@@ -173,34 +86,21 @@ class Session:
             RunFolderError: a measurement cannot be saved.
         """
         pipeline = self._pipeline
-        self._bus.publish(
-            RunStarted(
-                folder=str(self._folder.path),
-                seed=pipeline.seed,
-                tasks=[run.summary(pipeline.budget.measurements) for run in self._runs],
-                batch_size=self._batch_size,
-                total_measurements=self._tuning.total_measurements if self._runs else 0,
-                seconds_left=self._tuning.seconds_left,
-                settled=self._settled,
-                versions=self._record_versions(),
-            )
-        )
+        prepared = Preparation(
+            pipeline=pipeline,
+            folder=self._folder,
+            bus=self._bus,
+            interruption=self._interruption,
+            runner=self._runner,
+            batch_size=self._batch_size,
+        ).prepare()
         try:
-            measuring = Measuring(runner=self._runner, interruption=self._interruption)
-            few = guesses_at_once(pipeline.budget.tasks_at_once, batch_size=self._batch_size)
-            with flights_of(measuring, few, self._store) as flights:
-                for _ in self._tuning.first_guesses(flights, at_once=few):
-                    self._store.set_fact("seconds", self.seconds)
-            with flights_of(measuring, self._at_once, self._store) as flights:
-                for _ in self._tuning.rounds(flights):
-                    self._store.set_fact("seconds", self.seconds)
-            for run in self._runs:
-                run.adopt_leftovers()
+            self._tune(prepared)
             operators = [
                 self._compare(run, rivals)
-                for run, rivals in zip(self._runs, self._rivals, strict=True)
+                for run, rivals in zip(prepared.runs, prepared.rivals, strict=True)
             ]
-            network = self._deliver(operators)
+            network = self._deliver(prepared, operators)
         finally:
             self._store.set_fact("seconds", self.seconds)
         result = RunResult(
@@ -209,7 +109,7 @@ class Session:
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
-            versions=self._record_versions(),
+            versions=record_versions(pipeline, self._runner, self._store),
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
@@ -219,27 +119,49 @@ class Session:
         )
         return result
 
-    def _record_versions(self) -> Versions:
-        """Keep the versions of what took part until now, and say which ones have changed.
-
-        Stages import libraries when they need them, so there are more of them at the end.
-        """
-        kept: Versions = self._store.fact(_VERSIONS) or {}
-        described = self._runner.get().describe().get("versions")
-        now = {
-            **(described if isinstance(described, dict) else {}),
-            **versions([*distributions_of(self._pipeline), *imported()]),
-        }
-        changed = changes(kept, now)
-        if changed:
-            log.warning(
-                "the run is continued with other versions than it was begun with; it may "
-                "propose and measure otherwise than it would have",
-                versions=changed,
+    def _tune(self, prepared: Prepared) -> None:
+        """Measure first guesses, then batches, until every task has ended."""
+        budget, runs = self._pipeline.budget, prepared.runs
+        measuring = Measuring(runner=self._runner, interruption=self._interruption)
+        few = guesses_at_once(budget.tasks_at_once, batch_size=self._batch_size)
+        many = tasks_at_once(
+            budget.tasks_at_once,
+            lanes=self._runner.lanes,
+            batch_size=self._batch_size,
+            tasks=len(runs),
+        )
+        tuning = Tuning(
+            runs,
+            self._pipeline,
+            batch_size=self._batch_size,
+            at_once=many,
+            interruption=self._interruption,
+            seconds_before=settling_seconds(self._store),
+            # Recorded measurements cost nothing, and statistics of tables are of whole budgets.
+            convincing=convincing(budget.same_failure, batch_size=self._batch_size)
+            if measuring.live
+            else None,
+        )
+        self._bus.publish(
+            RunStarted(
+                folder=str(self._folder.path),
+                seed=self._pipeline.seed,
+                tasks=[run.summary(budget.measurements) for run in runs],
+                batch_size=self._batch_size,
+                total_measurements=tuning.total_measurements if runs else 0,
+                seconds_left=tuning.seconds_left,
+                settled=prepared.settled,
+                versions=record_versions(self._pipeline, self._runner, self._store),
             )
-        took_part = {**kept, **now}
-        self._store.set_fact(_VERSIONS, took_part)
-        return took_part
+        )
+        with flights_of(measuring, few, self._store) as flights:
+            for _ in tuning.first_guesses(flights, at_once=few):
+                self._store.set_fact("seconds", self.seconds)
+        with flights_of(measuring, many, self._store) as flights:
+            for _ in tuning.rounds(flights):
+                self._store.set_fact("seconds", self.seconds)
+        for run in runs:
+            run.adopt_leftovers()
 
     def _compare(self, run: TaskRun, rivals: Rivals) -> OperatorResult:
         ours = finalists(run.tuner.measurements, run.space_ref)
@@ -288,7 +210,7 @@ class Session:
         self._store.set_comparison(run.row, made)
         return made
 
-    def _deliver(self, operators: Sequence[OperatorResult]) -> NetworkResult:
+    def _deliver(self, prepared: Prepared, operators: Sequence[OperatorResult]) -> NetworkResult:
         self._interruption.check()
         if not self._runner.get().live:
             return NetworkResult()  # recorded times say nothing of what would be compiled here
@@ -296,8 +218,8 @@ class Session:
         with self._interruption.at_once():
             return deliver(
                 self._pipeline,
-                self._frontend,
-                self._target,
+                prepared.frontend,
+                prepared.target,
                 operators,
                 folder=self._folder.path / NETWORK,
                 threads=int(self._runner.get().describe().get("threads") or 1),

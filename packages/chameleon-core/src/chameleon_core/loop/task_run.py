@@ -6,14 +6,21 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
-import attrs
 import numpy as np
-import structlog
 
-from chameleon_core.events import BatchMeasured, BatchProposed, BestImproved, Measured, TaskSummary
+from chameleon_core.events import (
+    BatchMeasured,
+    BatchProposed,
+    BestImproved,
+    Measured,
+    TaskFinished,
+    TaskSummary,
+)
 from chameleon_core.events.records import Event
+from chameleon_core.loop.batch import Batch
+from chameleon_core.loop.continuing import say_what_is_left_over
 from chameleon_core.loop.measuring import Config, plain
-from chameleon_core.loop.origins import FallbackWatch, Origins
+from chameleon_core.loop.origins import FallbackWatch
 from chameleon_core.loop.tuner import TaskTuner
 from chameleon_core.measurement import Measurement, failures_by_kind, most_frequent_failure
 from chameleon_core.schedulers import TaskState
@@ -21,25 +28,6 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
-
-log = structlog.get_logger()
-
-
-@attrs.frozen(kw_only=True)
-class Batch:
-    """A proposed batch, split by what the store knows.
-
-    Attributes:
-        configs: all of it, in proposal order.
-        missing: what has to be measured of it.
-        known: how many of it the store has.
-        origins: where each came from.
-    """
-
-    configs: tuple[Config, ...]
-    missing: tuple[Config, ...]
-    known: int
-    origins: Origins = attrs.field(factory=dict)
 
 
 class TaskRun:
@@ -57,11 +45,6 @@ class TaskRun:
         stored: the task's row in it.
         publish: tells an event.
         watch: says where random search does a stage's work; one for all tasks of a run.
-
-    Attributes:
-        ended: why it gets no further batch, or None.
-        in_flight: configurations of the batch that was proposed and is not learnt yet, 0 where
-            there is none.
     """
 
     def __init__(
@@ -82,8 +65,8 @@ class TaskRun:
         self.tuner = tuner
         self.row = stored.id
         self.spending = stored.spending
-        self.ended: str | None = None
-        self.in_flight = 0
+        self._ended: str | None = None
+        self._in_flight = 0
         self._store = store
         self._publish = publish
         self._watch = FallbackWatch() if watch is None else watch
@@ -102,6 +85,16 @@ class TaskRun:
         self._best = min((m.cost for m in self._known.values()), default=float("inf"))
 
     # -- what others look at ------------------------------------------------------------------
+
+    @property
+    def ended(self) -> str | None:
+        """Why it gets no further batch, or None."""
+        return self._ended
+
+    @property
+    def in_flight(self) -> int:
+        """Configurations of the batch that was begun and is not learnt yet, 0 where none was."""
+        return self._in_flight
 
     @property
     def state(self) -> TaskState:
@@ -174,16 +167,19 @@ class TaskRun:
             origins=self.tuner.origins,
         )
 
-    def begin(self, batch: Batch, search_seconds: float) -> MeasureJob:
-        """Announce a batch with something missing.
+    def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
+        """Take a batch up, and announce it where something of it is missing.
 
         Args:
             batch: from ``propose``.
             search_seconds: wall-clock that proposing it took.
 
         Returns:
-            What has to be measured.
+            What has to be measured; None where the store knows all of it.
         """
+        self._in_flight = batch.in_flight
+        if not batch.missing:
+            return None
         self._publish(
             BatchProposed(
                 task=self.task.name,
@@ -223,6 +219,7 @@ class TaskRun:
         for measurement in told:
             self._pending.pop(measurement.config, None)
         self.tuner.tell(told)
+        self._in_flight = 0
         self._history.append(self.tuner.best_cost)
 
     def end(self, batch: Batch, *, limit: int | None, seconds: float, learn_seconds: float) -> None:
@@ -246,6 +243,16 @@ class TaskRun:
             )
         )
 
+    def finish(self, reason: str, limit: int | None) -> None:
+        """End the task: it gets no further batch.
+
+        Args:
+            reason: why, as half a sentence.
+            limit: where the budget ends it at the latest, or None.
+        """
+        self._ended = reason
+        self._publish(TaskFinished(task=self.summary(limit), reason=reason))
+
     def last_place(self, batch: Batch) -> int:
         """Where the last measurement of a batch is among all of earlier processes."""
         known = (self._places[config] for config in batch.configs if config in self._places)
@@ -254,8 +261,9 @@ class TaskRun:
     def adopt_leftovers(self, batch: Batch | None = None) -> None:
         """Learn stored measurements that the replay did not propose.
 
-        There are none unless something the proposals depend on has changed since: a library's
-        version, the batch size. They are results all the same.
+        There are none unless something the proposals depend on has changed since (a library's
+        version, the batch size), or the task ended before it came to them, as with a smaller
+        budget. They are results all the same.
 
         Args:
             batch: the first batch with something to measure; its stored part is no leftover.
@@ -264,12 +272,7 @@ class TaskRun:
         leftovers = [m for config, m in self._pending.items() if config not in expected]
         if not leftovers:
             return
-        log.warning(
-            "the search proposes other configurations than it did before; "
-            "the earlier measurements are kept",
-            task=self.task.name,
-            measurements=len(leftovers),
-        )
+        say_what_is_left_over(self.task, len(leftovers), len(self._known), self._ended)
         for measurement in leftovers:
             del self._pending[measurement.config]
         self.tuner.adopt(leftovers)

@@ -9,15 +9,14 @@ from functools import partial
 import attrs
 import structlog
 
-from chameleon_core.events import TaskFinished
-from chameleon_core.events.records import Event
+from chameleon_core.loop.batch import Batch
 from chameleon_core.loop.budget import Allowance, Spent
 from chameleon_core.loop.flights import Flight, Flights
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.same_failure import same_failure
 from chameleon_core.loop.siblings import Siblings
 from chameleon_core.loop.stages import generator, guard_of
-from chameleon_core.loop.task_run import Batch, TaskRun
+from chameleon_core.loop.task_run import TaskRun
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.schedulers import Scheduler, SchedulerContext
@@ -37,7 +36,6 @@ class Tuning:
         batch_size: configurations measured per round.
         at_once: tasks that have a batch in flight at the same time, at most.
         interruption: the request to stop.
-        publish: tells an event.
         seconds_before: ``Allowance.seconds_before``.
         convincing: measurements that have to fail alike before a task, or the run, is given up;
             None for never.
@@ -51,7 +49,6 @@ class Tuning:
         batch_size: int,
         at_once: int,
         interruption: Interruption,
-        publish: Callable[[Event], None],
         seconds_before: float = 0.0,
         convincing: int | None = None,
     ) -> None:
@@ -60,7 +57,6 @@ class Tuning:
         self._allowance = Allowance(budget=pipeline.budget, seconds_before=seconds_before)
         self._at_once = at_once
         self._interruption = interruption
-        self._publish = publish
         self._siblings = Siblings(runs)
         self._guard = guard_of(pipeline.scheduler)
         with self._guard.call("start"):
@@ -258,8 +254,7 @@ class Tuning:
                 self._end(run, reason)
 
     def _end(self, run: TaskRun, reason: str) -> None:
-        run.ended = reason
-        self._publish(TaskFinished(task=run.summary(self._limit(run)), reason=reason))
+        run.finish(reason, self._limit(run))
 
     def _limit(self, run: TaskRun) -> int | None:
         left = self._left(run)

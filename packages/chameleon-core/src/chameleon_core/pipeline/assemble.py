@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, StageSpec, Subject
 from chameleon_core.pipeline.structure import Structurer, first_field
+from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 from chameleon_core.words import did_you_mean
@@ -161,7 +164,7 @@ class Assembler:
                 f" among {', '.join(known)}",
             )
             return made, None
-        chosen = name or Node(value=known[0], mark=node.mark)
+        chosen = name or Node(value=known[0], mark=attrs.evolve(node.mark, author=CORE))
         return made, self._spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
 
     def _stage(self, key: str, kind: str) -> Any:
@@ -226,7 +229,7 @@ class Assembler:
             options = self._structurer.make(section(record.options), record.options, owner)
             return StageSpec(
                 kind=kind,
-                name=name.value,
+                name=self._registry.full_name(entry),
                 record=record,
                 options=options,
                 options_json=to_json(options),
@@ -245,6 +248,10 @@ class Assembler:
     def _requirement(self, baselines: list[Any]) -> Requirement | None:
         require: Requirement | None = self._section("require", Requirement)
         names = [spec.name for spec in baselines if spec is not None]
+        if require is not None and require.against not in names:
+            # Listed in full, for another distribution has a baseline of that name.
+            full = [name for name in names if name.rpartition(":")[2] == require.against]
+            require = attrs.evolve(require, against=full[0]) if len(full) == 1 else require
         if require is not None and require.against and require.against not in names:
             node = self._root.get("require")
             mark = ((node and node.get("against")) or self._root).mark
@@ -280,7 +287,7 @@ class Assembler:
     def _find(self, kind: str, name: Node) -> Any:
         """The entry of a name; what the registry says becomes a problem at its place."""
         try:
-            return self._registry.find(kind, name.value)
+            return self._registry.find(kind, name.value, author=name.mark.author)
         except UnknownNameError as error:
             self._hints.append(error.hint or "")
             # With a broken plugin about, the name may well be right.

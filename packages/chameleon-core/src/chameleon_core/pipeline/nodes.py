@@ -20,12 +20,14 @@ class Mark:
         line: counted from 1; 0 where the source is no file.
         column: counted from 1; 0 where the source is no file.
         folder: what relative paths written there are relative to; None is the working folder.
+        author: the distribution that wrote it, in a preset or a default; None for the user.
     """
 
     source: str
     line: int = 0
     column: int = 0
     folder: Path | None = None
+    author: str | None = None
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
@@ -150,31 +152,39 @@ class Item:
     node: Node
 
 
-def node_of(value: Any, source: str, *, folder: Path | None = None, path: str = "") -> Node:
+def node_of(
+    value: Any,
+    source: str,
+    *,
+    folder: Path | None = None,
+    author: str | None = None,
+    path: str = "",
+) -> Node:
     """Turn Python values into nodes.
 
     Args:
         value: JSON values; tuples count as lists.
         source: what errors are said to be in, such as ``preset 'paper'``.
         folder: what relative paths are relative to.
+        author: as ``Mark`` has it.
         path: the keys that led here, for errors.
 
     Raises:
         PipelineError: a key is no text, or a value is none that YAML has.
     """
-    mark = Mark(source=f"{source}, {path}" if path else source, folder=folder)
+    mark = Mark(source=f"{source}, {path}" if path else source, folder=folder, author=author)
     if isinstance(value, Mapping):
         items = {}
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise PipelineError([Problem(mark=mark, message=f"key {key!r} is no text")])
             below = f"{path}.{key}" if path else key
-            node = node_of(inner, source, folder=folder, path=below)
+            node = node_of(inner, source, folder=folder, author=author, path=below)
             items[key] = Item(key_mark=node.mark, node=node)
         return Node(value=items, mark=mark)
     if isinstance(value, list | tuple):
         nodes = tuple(
-            node_of(inner, source, folder=folder, path=f"{path}[{index}]")
+            node_of(inner, source, folder=folder, author=author, path=f"{path}[{index}]")
             for index, inner in enumerate(value)
         )
         return Node(value=nodes, mark=mark)

@@ -12,6 +12,7 @@ from typing import Any
 from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
 from chameleon_core.pipeline.schema import LIMITS, ResolvedPipeline
 from chameleon_core.pipeline.yaml import dump_yaml, parse_value
+from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import Registry
 
 STAGES: dict[str, str] = {
@@ -78,9 +79,10 @@ def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
     if not named and DEFAULT_PRESET in registry.names("presets"):
         layers.insert(0, DEFAULT_PRESET)
     for name in layers:
-        record = registry.record("presets", name)
+        # What nobody named is the project's own, whoever has a preset of that name.
+        entry = registry.find("presets", name, author=None if name == preset else CORE)
         # A whole section replaces the default's: a preset means what it says and no more.
-        weak |= node_of(record.pipeline, f"preset '{name}'").value
+        weak |= node_of(entry.record.pipeline, f"preset '{name}'", author=entry.distribution).value
     return Node(value=merge(weak, dict(root.items())), mark=root.mark)
 
 

@@ -250,9 +250,10 @@ class ResolvedPipeline(Subject):
 
     @property
     def digest(self) -> str:
-        """Identity of the search: of everything but where it is written and how long it may run.
+        """Identity of everything but output, budget and requirements.
 
-        A run folder belongs to one digest; a larger budget may resume it.
+        A finished run of the same digest and budget is only read. What a folder is bound to is less
+        (``pipeline.binding``).
         """
         skipped = {"output", "budget", "require", "preset"}
         kept = {key: value for key, value in self.document.items() if key not in skipped}

@@ -232,7 +232,7 @@ class Structurer(Scalars):
             return kind(**values)
         except ChameleonError as error:
             raise self._failed(node.mark, with_hint(error)) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             problems = self._refused(node, kind, values)
             raise (
                 PipelineError(problems) if problems else self._failed(node.mark, _words(error))
@@ -253,7 +253,7 @@ class Structurer(Scalars):
                 field.validator(half_made, field, values[field.alias])
             except AttributeError:
                 continue  # it compares with an option that is itself missing
-            except Exception as error:  # noqa: BLE001 - a plugin's validator may raise anything
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's may raise anything
                 with self._inside(field.alias):
                     problems += self._failed(given.mark, _words(error)).problems
         return problems
@@ -298,6 +298,6 @@ def _name_of(kind: Any) -> str:
     return "a list" if _is_sequence(kind) else "a mapping"
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     # attrs' validators carry the attribute and the value beside the message.
     return str(error.args[0]) if error.args else type(error).__name__

@@ -73,7 +73,7 @@ def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = No
         made = factory(options, context) if kind.takes_context else factory(options)
     except ChameleonError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(
             f"{kind.noun} '{record.name}' cannot be made: {type(error).__name__}: {error}",
             hint=f"{record.factory!r} raised this; tell the plugin's authors",

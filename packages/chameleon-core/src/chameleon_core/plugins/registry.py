@@ -11,6 +11,7 @@ import pluggy
 
 from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import make_stage
+from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import (
     Candidate,
@@ -104,12 +105,14 @@ class Registry:
         """The distinct names of a kind, sorted."""
         return tuple(sorted(self._entries[kind]))
 
-    def find(self, kind: str, name: str) -> Entry:
+    def find(self, kind: str, name: str, *, author: str | None = None) -> Entry:
         """The entry of a name.
 
         Args:
             kind: a key of ``KINDS``.
             name: ``name``, or ``distribution:name`` where two distributions use the same.
+            author: the distribution that wrote the name down, in a preset say: of several it means
+                its own, or else the first-party one. None where a user wrote it, who may mean any.
 
         Raises:
             UnknownNameError: there is none; says which names are alike, what is installed and
@@ -122,6 +125,8 @@ class Registry:
             found = [one for one in found if _same(one.distribution, distribution)]
         if not found:
             raise self._unknown(kind, name)
+        if len(found) > 1 and author is not None:
+            found = _meant(found, author)
         if len(found) > 1:
             owners = [entry.distribution for entry in found]
             raise AmbiguousNameError(
@@ -131,9 +136,14 @@ class Registry:
             )
         return found[0]
 
-    def record(self, kind: str, name: str) -> Any:
-        """The record of a name; raises as ``find`` does."""
-        return self.find(kind, name).record
+    def record(self, kind: str, name: str, *, author: str | None = None) -> Any:
+        """The record of a name; see ``find``."""
+        return self.find(kind, name, author=author).record
+
+    def full_name(self, entry: Entry) -> str:
+        """The shortest name that finds an entry, whoever writes it."""
+        alone = len(self._entries[entry.kind][entry.name]) == 1
+        return entry.name if alone else f"{entry.distribution}:{entry.name}"
 
     def space_of(self, operator: str) -> PluginRecord | None:
         """The space provider that alone knows a kind of operator, or None where none claims it."""
@@ -173,6 +183,13 @@ class Registry:
             hints.append(f"`pip install {about.distribution}` brings some")
         hints += [str(error) for error in self.errors]
         return UnknownNameError(message, hint="; ".join(hints))
+
+
+def _meant(found: Sequence[Entry], author: str) -> list[Entry]:
+    """Which of several entries of one name its author means; all of them where that is open."""
+    own = [entry for entry in found if _same(entry.distribution, author)]
+    ours = [entry for entry in found if _canonical(entry.distribution) in FIRST_PARTY]
+    return next((some for some in (own, ours) if len(some) == 1), list(found))
 
 
 def _same(one: str, other: str) -> bool:

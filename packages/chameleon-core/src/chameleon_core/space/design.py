@@ -37,6 +37,8 @@ class DesignSpace:
             that are not legal are left out.
         only: the only configurations that can be legal, shape (m, knobs), where they are known
             one by one (those of a recorded table); None where constraints alone decide.
+        variant: what else makes a configuration another program than knobs and constraints tell,
+            such as an option of the space; part of the fingerprint.
 
     Raises:
         ValueError: no knob, a name twice, or a ``when`` that names no earlier knob or choice.
@@ -50,10 +52,12 @@ class DesignSpace:
         features: FeatureBlock | None = None,
         start: Configs | None = None,
         only: Configs | None = None,
+        variant: Sequence[str] = (),
     ) -> None:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
         self.features_block = features
+        self.variant = tuple(variant)
         if not self.knobs:
             raise ValueError("a design space needs at least one knob")
         self.index = {knob.name: column for column, knob in enumerate(self.knobs)}
@@ -90,13 +94,14 @@ class DesignSpace:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of knobs and constraints; records of another fingerprint do not apply."""
+        """A digest of knobs, constraints and variant; records of another one do not apply."""
         described = [
             [type(k).__name__, k.name, k.when, np.asarray(k.values).tolist()] for k in self.knobs
         ]
         reasons = [constraint.reason for constraint in self.constraints]
         if self._listed is not None:
             reasons.append(self._listed.digest)
+        reasons += [f"variant: {name}" for name in self.variant]
         return hashlib.sha256(json.dumps([described, reasons]).encode()).hexdigest()[:16]
 
     # -- identity ---------------------------------------------------------------------------

@@ -52,6 +52,15 @@ CREATE TABLE IF NOT EXISTS comparisons (
 );
 """
 
+_CONTINUE = (
+    "what was committed before is safe; free space or restore access and give the same command "
+    "again: it continues where this run stopped"
+)
+_DAMAGED = (
+    "restore the file from a copy, save what can be read of it with `sqlite3 FILE .recover`, or "
+    "start anew: `chameleon run --fresh` moves it aside"
+)
+
 ORIGIN = "origin"
 """The column of ``measurements`` that files of earlier versions lack until they are written."""
 
@@ -183,8 +192,7 @@ class Database:
         except sqlite3.Error as error:
             raise RunFolderError(
                 f"cannot {doing} {self.path}: {_reason(error, self.path)}",
-                hint="what was committed before is safe; free space or restore access and give the "
-                "same command again: it continues where this run stopped",
+                hint=_DAMAGED if _damaged(error) else _CONTINUE,
             ) from error
 
 
@@ -192,16 +200,21 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
     return {name for _, name, *_ in connection.execute("PRAGMA table_info(measurements)")}
 
 
+def _damaged(error: sqlite3.Error) -> bool:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
+
+
 def _reason(error: sqlite3.Error, path: Path) -> str:
     name = getattr(error, "sqlite_errorname", None) or ""
     if name.startswith("SQLITE_NOTADB"):
         return "it is not a SQLite file"
+    if _damaged(error):
+        return f"the file is damaged ({error})"
     if name.startswith("SQLITE_READONLY") or not os.access(path.parent, os.W_OK):
         return "the folder is read-only"
     if name.startswith("SQLITE_CANTOPEN"):
         return "there is no such file" if not path.exists() else os.strerror(errno.EACCES)
-    if name.startswith("SQLITE_FULL"):
-        return "the disk is full"
-    if name.startswith("SQLITE_IOERR"):
-        return f"{error} (the disk may be full, or a size limit reached)"
-    return str(error)
+    full = "the disk may be full, or a size limit reached"
+    reasons = {"SQLITE_FULL": "the disk is full", "SQLITE_IOERR": f"{error} ({full})"}
+    return next((said for code, said in reasons.items() if name.startswith(code)), str(error))

@@ -91,6 +91,19 @@ class RecordStore:
         """Keep a JSON value under a name."""
         self._database.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, _dump(value)))
 
+    @property
+    def measured(self) -> int:
+        """Measurements of all tasks."""
+        [(count,)] = self._database.read("SELECT COUNT(*) FROM measurements")
+        return int(count)
+
+    def forget(self, *, but: str | None = None) -> None:
+        """Delete everything, except for one fact."""
+        with self._database.transaction() as execute:
+            for table in ("comparisons", "measurements", "tasks"):
+                execute(f"DELETE FROM {table}", ())  # noqa: S608 - constants
+            execute("DELETE FROM facts WHERE name IS NOT ?", (but,))
+
     # -- tasks --------------------------------------------------------------------------------
 
     def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:

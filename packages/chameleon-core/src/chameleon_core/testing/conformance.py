@@ -60,14 +60,21 @@ def require_batch(
         count: how many it was asked for.
         where: said first in the sentence of a failure.
     """
+    require_rows(space, configs, count, where=where)
+    require(space.legal(configs).all(), f"{where}: an illegal configuration")
+    require(len(space.distinct(configs)) == len(configs), f"{where}: a configuration twice")
+    require(visited.fresh(configs).all(), f"{where}: a configuration that was visited")
+
+
+def require_rows(space: DesignSpace, configs: Configs, count: int, *, where: str) -> None:
+    """Require rows of knob indices, at most ``count`` of them; as for ``require_batch``."""
     require(isinstance(configs, np.ndarray), f"{where}: configurations are not an array")
     shape = (len(configs), len(space.knobs))
     require(configs.shape == shape, f"{where}: shape {configs.shape} instead of {shape}")
     require(configs.dtype.kind == "i", f"{where}: dtype {configs.dtype} instead of integers")
     require(len(configs) <= count, f"{where}: {len(configs)} configurations instead of {count}")
-    require(space.legal(configs).all(), f"{where}: an illegal configuration")
-    require(len(space.distinct(configs)) == len(configs), f"{where}: a configuration twice")
-    require(visited.fresh(configs).all(), f"{where}: a configuration that was visited")
+    in_range = ((configs >= 0) & (configs < space.cardinalities)).all()
+    require(in_range, f"{where}: an index that names no choice")
 
 
 def check_explorer(make: Callable[[StageContext], Explorer]) -> None:
@@ -188,7 +195,10 @@ def _check_learning(make: Callable[[StageContext], CostModel]) -> None:
 
 
 def check_sampler(make: Callable[[StageContext], Sampler]) -> None:
-    """Check a sampler: legality, distinctness, determinism, plans too small and repetitive.
+    """Check a sampler: determinism, something to measure, plans too small and repetitive.
+
+    As its contract says, a row may be illegal, repeated or visited: it is the synthesizer's to
+    replace.
 
     Args:
         make: makes the sampler from its context.
@@ -200,10 +210,11 @@ def check_sampler(make: Callable[[StageContext], Sampler]) -> None:
             once, again = (
                 make(context_of(space)).select(candidates, visited, _COUNT) for _ in range(2)
             )
-            require_batch(space, once, visited, _COUNT, where=where)
+            require_rows(space, once, _COUNT, where=where)
             require(np.array_equal(once, again), f"{where}: two runs of one seed differ")
             fresh = int(visited.fresh(candidates.configs).sum())
-            require(fresh == 0 or len(once), f"{where}: nothing chosen from {fresh} candidates")
+            usable = bool((space.legal(once) & visited.fresh(once)).any())
+            require(fresh == 0 or usable, f"{where}: nothing chosen from {fresh} candidates")
 
 
 def check_synthesizer(make: Callable[[StageContext], Synthesizer]) -> None:

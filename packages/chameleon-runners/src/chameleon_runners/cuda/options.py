@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.timing_options import in_place
@@ -28,7 +29,7 @@ class CudaOptions(FleetOptions):
     cache_mib: int = attrs.field(
         default=1024,
         validator=validators.ge(1),
-        metadata={"help": "inputs kept on a device between candidates, in MiB"},
+        metadata={**NOT_BINDING, "help": "inputs kept on a device between candidates, in MiB"},
     )
     cooldown: float = attrs.field(
         default=0.0,

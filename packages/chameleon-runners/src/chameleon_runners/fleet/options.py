@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.timing_options import TimingOptions, before, in_place
 
@@ -31,17 +32,24 @@ class FleetOptions(TimingOptions):
     run_timeout: float = attrs.field(
         default=10.0,
         validator=validators.gt(0.0),
-        metadata={"help": "longest load, check and timing of one candidate on a device in seconds"},
+        metadata={
+            **NOT_BINDING,
+            "help": "longest load, check and timing of one candidate on a device in seconds",
+        },
     )
     run_floor: float = attrs.field(
         default=4.0,
         validator=validators.gt(0.0),
-        metadata={"help": "the deadline derived from the best time is never below this"},
+        metadata={
+            **NOT_BINDING,
+            "help": "the deadline derived from the best time is never below this",
+        },
     )
     connect_timeout: float = attrs.field(
         default=30.0,
         validator=validators.gt(0.0),
         metadata={
+            **NOT_BINDING,
             **before("reference_timeout"),
             "help": "longest connection to a device, or self-test of one, in seconds",
         },
@@ -50,6 +58,7 @@ class FleetOptions(TimingOptions):
         default=500,
         validator=validators.ge(1),
         metadata={
+            **NOT_BINDING,
             **before("cold_bytes"),
             "help": "builds after which a worker is replaced by a fresh one",
         },
@@ -57,29 +66,39 @@ class FleetOptions(TimingOptions):
     build_ahead: int = attrs.field(
         default=2,
         validator=validators.ge(1),
-        metadata={"help": "built candidates per device that may wait for one"},
+        metadata={**NOT_BINDING, "help": "built candidates per device that may wait for one"},
     )
     retries: int = attrs.field(
         default=2,
         validator=validators.ge(0),
-        metadata={"help": "further tries, elsewhere, of a candidate that a device failed on"},
+        metadata={
+            **NOT_BINDING,
+            "help": "further tries, elsewhere, of a candidate that a device failed on",
+        },
     )
     set_aside_after: int = attrs.field(
         default=3,
         validator=validators.ge(1),
         metadata={
-            "help": "a device that fails so often in a row where others succeed is set aside"
+            **NOT_BINDING,
+            "help": "a device that fails so often in a row where others succeed is set aside",
         },
     )
     probe_after: float = attrs.field(
         default=1.0,
         validator=validators.gt(0.0),
-        metadata={"help": "pause before a lost device is tried again, doubled each time"},
+        metadata={
+            **NOT_BINDING,
+            "help": "pause before a lost device is tried again, doubled each time",
+        },
     )
     patience: float | None = attrs.field(
         default=_PATIENCE,
         validator=_not_negative,
-        metadata={"help": "how long to wait for a device when none is left; null for ever"},
+        metadata={
+            **NOT_BINDING,
+            "help": "how long to wait for a device when none is left; null for ever",
+        },
     )
     pace_tolerance: float | None = attrs.field(
         default=_PACE_TOLERANCE,
@@ -96,7 +115,10 @@ class FleetOptions(TimingOptions):
     turn_seconds: float = attrs.field(
         default=0.006,
         validator=validators.gt(0.0),
-        metadata={"help": "repeats of a contender's turn in the comparison fill this many seconds"},
+        metadata={
+            **NOT_BINDING,
+            "help": "repeats of a contender's turn in the comparison fill this many seconds",
+        },
     )
 
 

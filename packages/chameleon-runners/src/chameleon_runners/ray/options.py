@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.timing_options import in_place
@@ -31,8 +32,9 @@ class RayOptions(FleetOptions):
         default="auto",
         validator=validators.min_len(1),
         metadata={
+            **NOT_BINDING,
             "help": "host:port of the cluster; auto for the one that this machine belongs to, "
-            "local to start one here for the run"
+            "local to start one here for the run",
         },
     )
     gpus_per_device: int | None = attrs.field(
@@ -55,7 +57,10 @@ class RayOptions(FleetOptions):
     devices: int | None = attrs.field(
         default=None,
         validator=validators.optional(validators.ge(1)),
-        metadata={"help": "devices used at most; all that the cluster has where not given"},
+        metadata={
+            **NOT_BINDING,
+            "help": "devices used at most; all that the cluster has where not given",
+        },
     )
     device: str = attrs.field(
         default="chameleon_runners.cuda.device:CudaDevice",
@@ -66,7 +71,10 @@ class RayOptions(FleetOptions):
     )
     runtime_env: dict[str, Any] = attrs.field(
         factory=dict,
-        metadata={"help": "Ray's runtime environment, for nodes that lack your modules"},
+        metadata={
+            **NOT_BINDING,
+            "help": "Ray's runtime environment, for nodes that lack your modules",
+        },
     )
 
     @property

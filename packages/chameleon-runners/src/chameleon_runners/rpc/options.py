@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
+from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.timing_options import in_place
@@ -15,7 +16,7 @@ class RpcOptions(FleetOptions):
 
     tracker: str | None = attrs.field(
         default=None,
-        metadata={"help": "host:port of the tracker that the devices belong to"},
+        metadata={**NOT_BINDING, "help": "host:port of the tracker that the devices belong to"},
     )
     key: str | None = attrs.field(
         default=None,
@@ -23,12 +24,18 @@ class RpcOptions(FleetOptions):
     )
     address: str | tuple[str, ...] = attrs.field(
         default=(),
-        metadata={"help": "host:port of a server, or a list of them, instead of a tracker"},
+        metadata={
+            **NOT_BINDING,
+            "help": "host:port of a server, or a list of them, instead of a tracker",
+        },
     )
     devices: int | None = attrs.field(
         default=None,
         validator=validators.optional(validators.ge(1)),
-        metadata={"help": "devices used at most; all that the tracker has where not given"},
+        metadata={
+            **NOT_BINDING,
+            "help": "devices used at most; all that the tracker has where not given",
+        },
     )
     device_index: int = attrs.field(
         default=0,
@@ -37,25 +44,29 @@ class RpcOptions(FleetOptions):
     )
     priority: int = attrs.field(
         default=1,
-        metadata={"help": "requests of a higher priority get the tracker's devices first"},
+        metadata={
+            **NOT_BINDING,
+            "help": "requests of a higher priority get the tracker's devices first",
+        },
     )
     session_timeout: float = attrs.field(
         default=60.0,
         validator=validators.ge(1.0),
         metadata={
+            **NOT_BINDING,
             "help": "seconds after which a server ends a session, and whatever hangs in it; "
-            "sessions are renewed in time"
+            "sessions are renewed in time",
         },
     )
     idle_timeout: float = attrs.field(
         default=10.0,
         validator=validators.gt(0.0),
-        metadata={"help": "seconds without work after which a device is given back"},
+        metadata={**NOT_BINDING, "help": "seconds without work after which a device is given back"},
     )
     cache_mib: int = attrs.field(
         default=1024,
         validator=validators.ge(1),
-        metadata={"help": "inputs kept on a device between candidates, in MiB"},
+        metadata={**NOT_BINDING, "help": "inputs kept on a device between candidates, in MiB"},
     )
     cooldown: float = attrs.field(
         default=0.0,

@@ -38,35 +38,37 @@ def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> Non
     buckets of shapes is timed in each.
     """
     import numpy as np  # noqa: PLC0415 - --help is quick
+    from chameleon_core.cli.streams import results_alone  # noqa: PLC0415
     from chameleon_core.errors import RunFolderError  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
 
-    with read_store(folder) as store:
-        frontend = network_of(pipeline_of(store, folder), store)
-        threads = threads_of(store)
-    delivered = folder / NETWORK
-    if not delivered.is_dir():
-        raise RunFolderError(
-            f"no network was delivered in {folder}",
-            hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
-        )
-    if isinstance(frontend, BucketedFrontend):
-        networks = {bucket.name: network for bucket, network in frontend.networks}
-    else:
-        networks = {"": frontend}
-    summaries = {}
-    for bucket, network in networks.items():
-        given = None if rivals is None else [one.strip() for one in rivals.split(",")]
-        names = network.rivals if given is None else tuple(given)
-        _check(names, network)
-        inputs = network.samples(np.random.default_rng(0))
-        times = _timed(network, delivered, names, inputs, threads=threads, rounds=rounds)
-        absent = {} if rivals is not None else dict(network.left_out)
-        failed = {name: _FAILED for name in names if not times.get(name)}
-        summaries[bucket] = {**_summary(times), "left_out": absent | failed}
+    with results_alone():
+        with read_store(folder) as store:
+            frontend = network_of(pipeline_of(store, folder), store)
+            threads = threads_of(store)
+        delivered = folder / NETWORK
+        if not delivered.is_dir():
+            raise RunFolderError(
+                f"no network was delivered in {folder}",
+                hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
+            )
+        if isinstance(frontend, BucketedFrontend):
+            networks = {bucket.name: network for bucket, network in frontend.networks}
+        else:
+            networks = {"": frontend}
+        summaries = {}
+        for bucket, network in networks.items():
+            given = None if rivals is None else [one.strip() for one in rivals.split(",")]
+            names = network.rivals if given is None else tuple(given)
+            _check(names, network)
+            inputs = network.samples(np.random.default_rng(0))
+            times = _timed(network, delivered, names, inputs, threads=threads, rounds=rounds)
+            absent = {} if rivals is not None else dict(network.left_out)
+            failed = {name: _FAILED for name in names if not times.get(name)}
+            summaries[bucket] = {**_summary(times), "left_out": absent | failed}
     about = {"run": str(folder.absolute()), "threads": threads}
     if as_json:
         alone = summaries.get("")

@@ -40,7 +40,8 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     A MetaSchedule database holds what was tuned in the `sketch` space. The functions of any
     space can be written as TVMScript.
     """
-    from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415 - --help is quick
+    from chameleon_core.cli.streams import results_alone  # noqa: PLC0415 - --help is quick
+    from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
     from chameleon_core.loop.settling import recalled  # noqa: PLC0415
     from chameleon_core.run_folder import read_store  # noqa: PLC0415
 
@@ -49,17 +50,18 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     from chameleon_tvm.frontends.networks import NetworkFrontend  # noqa: PLC0415
     from chameleon_tvm.metaschedule.export import to_metaschedule, to_tvmscript  # noqa: PLC0415
 
-    with read_store(folder) as store:
-        pipeline = pipeline_of(store, folder)
-        winners = _chosen(winners_of(store), only, folder)
-        frontend = frontend_of(pipeline)
-        recalled(pipeline, frontend, store)
-    space = pipeline.space
-    if form == METASCHEDULE:
-        network = frontend if isinstance(frontend, NetworkFrontend) else None
-        made = to_metaschedule(winners, space.create(), space.options, output, network=network)
-    else:
-        made = to_tvmscript(winners, space.create(), output)
+    with results_alone():
+        with read_store(folder) as store:
+            pipeline = pipeline_of(store, folder)
+            winners = _chosen(winners_of(store), only, folder)
+            frontend = frontend_of(pipeline)
+            recalled(pipeline, frontend, store)
+        space = pipeline.space
+        if form == METASCHEDULE:
+            network = frontend if isinstance(frontend, NetworkFrontend) else None
+            made = to_metaschedule(winners, space.create(), space.options, output, network=network)
+        else:
+            made = to_tvmscript(winners, space.create(), output)
     if as_json:
         files = [str(file.absolute()) for file in made.files]
         click.echo(json.dumps({"run": str(folder.absolute()), "tasks": made.tasks, "files": files}))

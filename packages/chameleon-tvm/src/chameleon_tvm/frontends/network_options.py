@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 from chameleon_core.errors import ConfigError
+from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.shapes import Buckets, check_shapes
@@ -27,7 +28,10 @@ class NetworkOptions:
     )
     compare: bool = attrs.field(
         default=True,
-        metadata={"help": "time the compiled network against what else can run it here"},
+        metadata={
+            **NOT_BINDING,
+            "help": "time the compiled network against what else can run it here",
+        },
     )
     check: bool = attrs.field(
         default=True,
@@ -39,8 +43,9 @@ class NetworkOptions:
     in_place: bool = attrs.field(
         default=False,
         metadata={
+            **NOT_BINDING,
             "help": "time kernels that were nearly as fast as the winners inside the network, and "
-            "take the fastest there"
+            "take the fastest there",
         },
     )
     shapes: dict[str, tuple[int | Buckets, ...]] = attrs.field(

@@ -107,6 +107,7 @@ class SketchPlan:
                 constraints=space.constraints,
                 features=features,
                 start=guesses,
+                variant=self._variant,
             )
         return space
 
@@ -126,7 +127,20 @@ class SketchPlan:
     def _assemble(
         self, constraints: list[Constraint], features: FeatureBlock | None
     ) -> DesignSpace:
-        return DesignSpace(self._knobs, constraints=constraints, features=features)
+        return DesignSpace(
+            self._knobs, constraints=constraints, features=features, variant=self._variant
+        )
+
+    @property
+    def _variant(self) -> tuple[str, ...]:
+        """Options that make other programs of the same knobs, where they are not the defaults.
+
+        Named like that, records of runs with the defaults are those of versions before this.
+        """
+        rewritten = {"rewrite_layout": self._options.rewrite_layout}
+        if self._target.kind.name == "llvm":
+            rewritten["rewrite_sums"] = self._options.rewrite_sums
+        return tuple(f"{name}: false" for name, kept in rewritten.items() if not kept)
 
     def _pruning(self, required: list[Constraint]) -> list[Constraint]:
         """The pruning constraints that leave something to choose, together with the others."""

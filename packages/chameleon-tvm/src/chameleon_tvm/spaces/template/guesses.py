@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -23,6 +24,8 @@ LOOP_CYCLES = 4.0
 """Cycles of leaving the innermost loop and entering it for the next tap."""
 TILE_KNOBS = ("tile_rows", "tile_columns", "tile_vectors", "input")
 """Configurations that differ in none of these run the same inner loops."""
+_RANKED = 60_000
+"""Configurations that are estimated and ranked, which takes a fraction of a second."""
 GUESS_ERROR = 0.02
 """Relative error that guesses of good tiles have."""
 
@@ -90,6 +93,19 @@ class CostGuess:
         return overhead
 
 
+def spread(space: DesignSpace, count: int) -> NDArray[np.int32]:
+    """About ``count`` index vectors spread over a whole space, legal or not; all of a smaller one.
+
+    Every so many-th in lexicographic order. The stride shares no factor with the number of choices
+    of any knob: one that does meets some choices of that knob only, and those of the last knob with
+    three choices are always the same at a stride of three.
+    """
+    step = max(1, space.size // count)
+    while math.gcd(step, space.size) > 1:
+        step += 1
+    return space.from_keys(np.arange(0, space.size, step))
+
+
 def first_guesses(
     space: DesignSpace,
     guessed_cost: Callable[[Values], Numbers],
@@ -101,10 +117,7 @@ def first_guesses(
     A further variant of a tile that is already among them comes later, by about as much as
     estimates are wrong; variants that differ only in how far the loop is unrolled do not.
     """
-    total = space.size
-    # A stride that shares no factor with the radices spreads a subset over the whole space.
-    step = max(1, total // 60_000) | 1
-    configs = space.from_keys(np.arange(0, total, step))
+    configs = spread(space, _RANKED)
     configs = configs[space.legal(configs)]
     cost = guessed_cost(space.values(configs))
     order = np.argsort(cost, kind="stable")

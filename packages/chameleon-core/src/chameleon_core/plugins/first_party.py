@@ -1,0 +1,19 @@
+"""The project's own distributions; imports nothing."""
+
+from __future__ import annotations
+
+CORE = "chameleon-tuner-core"
+
+FIRST_PARTY = frozenset(
+    {
+        CORE,
+        "chameleon-tuner",
+        "chameleon-tuner-bench",
+        "chameleon-tuner-cost-models",
+        "chameleon-tuner-explorers",
+        "chameleon-tuner-runners",
+        "chameleon-tuner-samplers",
+        "chameleon-tuner-tvm",
+    }
+)
+"""Whose implementations are meant by a name that this project wrote, whoever registers it too."""

@@ -1,0 +1,11 @@
+"""What the metadata of an option may say of it, beside ``help``; imports nothing."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+BINDS = "binds"
+
+NOT_BINDING = MappingProxyType({BINDS: False})
+"""Of an option that no measurement depends on, such as a deadline or where a tracker is: a run may
+be continued with another one. ``attrs.field(metadata={**NOT_BINDING, "help": ...})``."""

@@ -1,0 +1,184 @@
+"""A run folder is bound by what its measurements depend on, and by nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import attrs
+import pytest
+from chameleon_core.errors import ChameleonError, ExitCode, PluginError, RunFolderError
+from chameleon_core.loop import run_pipeline
+from chameleon_core.plugins.options import NOT_BINDING
+from chameleon_core.run_folder import read_store
+from chameleon_core.space import DesignSpace
+from chameleon_core.store import RecordStore
+from chameleon_core.testing.fakes import (
+    BASELINE_SECONDS,
+    ModelOptions,
+    RunnerOptions,
+    SyntheticFrontend,
+    SyntheticRunner,
+    SyntheticSpace,
+)
+from structlog.testing import capture_logs
+
+
+@attrs.frozen(kw_only=True)
+class Patient(RunnerOptions):
+    """Options of a runner of which some decide nothing about times."""
+
+    patience: float = attrs.field(default=600.0, metadata={**NOT_BINDING})
+    repeats: int = 3
+
+
+@attrs.frozen(kw_only=True)
+class Checked(ModelOptions):
+    """Options of a frontend of which one decides nothing about times."""
+
+    compare: bool = attrs.field(default=True, metadata={**NOT_BINDING})
+
+
+class Broken(SyntheticRunner):
+    """Fails before its first measurement."""
+
+    def measure(self, job):
+        raise ZeroDivisionError
+
+
+@pytest.fixture
+def run(pipeline, plugin, log_lines):
+    """Runs, and says how many measurements and comparisons that took."""
+
+    def made(*, runner=None, model=None, kind=SyntheticRunner, **more):
+        before = len(log_lines())
+        plugins = [
+            plugin("runners", kind, Patient),
+            plugin("frontends", SyntheticFrontend, Checked),
+        ]
+        resolved = pipeline(
+            plugins=plugins,
+            runner={"name": "odd", **(runner or {})},
+            model={"odd": {"operators": [[9, 9]], **(model or {})}},
+            **{"budget": {"measurements": 8, "batch_size": 4}, **more},
+        )
+        return run_pipeline(resolved), len(log_lines()) - before
+
+    return made
+
+
+@pytest.mark.parametrize("other", [{"runner": {"patience": 5.0}}, {"model": {"compare": False}}])
+def test_what_no_measurement_depends_on_may_change(run, other):
+    first, _ = run()
+    again, asked = run(**other)
+    assert asked == 0, "the comparison of before stands as well"
+    assert again.operators[0].config == first.operators[0].config
+    with read_store(again.folder) as store:
+        [(key, changed)] = other.items()
+        [(name, value)] = changed.items()
+        written = store.fact("pipeline")["document"][key]
+        assert (written.get("odd") or written)[name] == value
+
+
+def test_what_they_depend_on_may_not(run):
+    run()
+    with pytest.raises(RunFolderError, match=r"another pipeline: runner\.repeats was 3 and is 4$"):
+        run(runner={"repeats": 4, "patience": 5.0})
+
+
+def test_winners_may_be_compared_with_something_else(run):
+    first, _ = run(baselines=[])
+    assert first.operators[0].vendor_seconds is None
+    again, asked = run(baselines=["synthetic"])
+    assert asked == 1, "one comparison and no measurement"
+    assert again.operators[0].vendor_seconds == BASELINE_SECONDS
+
+
+def test_a_folder_of_an_earlier_version_is_bound_by_the_same(run):
+    folder = run()[0].folder
+    with RecordStore(folder / "records.sqlite") as store:
+        kept = store.fact("finished")
+        del kept["identity"]["budget"]["same_failure"]
+        store.set_fact("finished", kept)
+        store.set_fact("pipeline", {**store.fact("pipeline"), "digest": "of another version"})
+    assert run()[1] == 0
+    with pytest.raises(RunFolderError, match="seed was 0 and is 3"):
+        run(seed=3)
+
+
+def test_a_run_that_ended_before_its_first_measurement_binds_nothing(run):
+    with pytest.raises(PluginError, match="ZeroDivisionError"):
+        run(kind=Broken, seed=3)
+    result, asked = run(model={"operators": [[7, 7]]})
+    assert asked == 8 + 1
+    assert result.operators[0].task["arguments"]["cardinalities"] == [7, 7]
+    with read_store(result.folder) as store:
+        assert len(store.tasks()) == 1, "nothing is left of the other pipeline"
+    with pytest.raises(RunFolderError):
+        run(seed=3)
+
+
+def test_a_smaller_budget_says_so_and_keeps_what_there_is(run):
+    run()
+    with capture_logs() as logs:
+        result, asked = run(budget={"measurements": 5, "batch_size": 4})
+    assert asked == 0
+    assert result.operators[0].measurements == 8
+    told = [log for log in logs if log["log_level"] == "warning"]
+    assert [log["event"] for log in told] == [
+        "more was measured before than this run goes through; all of it counts"
+    ]
+    assert (told[0]["measurements"], told[0]["ended"]) == (8, "the measurement budget is spent")
+
+
+DAMAGES = {
+    "no database": lambda _: b"this was a database",
+    "amid its pages": lambda content: content[:4096] + b"\xff" * 8192 + content[12288:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_database_is_no_full_disk(run, tmp_path, damage):
+    folder = run()[0].folder
+    file = folder / "records.sqlite"
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    with pytest.raises(ChameleonError) as caught:
+        run()
+    assert isinstance(caught.value, RunFolderError)
+    assert str(file) in str(caught.value)
+    assert "--fresh" in caught.value.hint
+    assert "continues where" not in caught.value.hint
+    assert "free space" not in caught.value.hint
+    json.loads((folder / "best.json").read_text())
+
+
+class Narrower(SyntheticSpace):
+    """The space as a later version of its plugin makes it."""
+
+    constraint: ClassVar[str] = ""
+
+    def design_space(self, task):
+        made = super().design_space(task)
+        return DesignSpace(made.knobs, start=made.start, variant=(self.constraint,))
+
+
+def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypatch, log_lines):
+    def run():
+        return run_pipeline(
+            pipeline(plugins=[plugin("spaces", Narrower)], space="odd", operators=[[9, 9]])
+        )
+
+    run()
+    monkeypatch.setattr(Narrower, "constraint", "another version")
+    before = len(log_lines())
+    result = run()
+    assert result.exit_code is ExitCode.OK
+    assert len(log_lines()) == before, "a finished run is only read"
+    with RecordStore(result.folder / "records.sqlite") as store:
+        store.set_fact("finished", None)
+    with capture_logs() as logs:
+        result = run()
+    [told] = [log for log in logs if "design space" in log["event"]]
+    assert (told["task"], told["measurements"]) == ("op0", 20)
+    assert result.operators[0].measurements == 20
+    assert len(log_lines()) == before + 20 + 1
