@@ -37,7 +37,8 @@ class Assembler:
     def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
         self._registry = registry
         self._structurer = Structurer(
-            lambda kind, node: self._chosen(f"a {KINDS[kind].noun} in a list", kind, node)
+            lambda kind, node: self._chosen(f"a {KINDS[kind].noun} in a list", kind, node),
+            registry.classes,
         )
         self._problems = problems
         self._hints: list[str] = []
@@ -229,7 +230,7 @@ class Assembler:
                 name=name.value,
                 record=record,
                 options=options,
-                options_json=to_json(options),
+                options_json=to_json(options, classes=self._registry.classes),
                 distribution=entry.distribution,
             )
         return None

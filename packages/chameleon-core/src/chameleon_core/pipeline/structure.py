@@ -19,6 +19,7 @@ from cattrs import BaseConverter, StructureHandlerNotFoundError
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
 from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute, missing_sources
 from chameleon_core.pipeline.scalars import NAMES, Scalars
@@ -30,16 +31,23 @@ class Structurer(Scalars):
 
     A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
     ``source`` (relative file names become absolute), and ``tagged`` (a mapping of names to attrs
-    classes: the value, or each entry of a list, is a mapping whose only key picks the class), or
-    ``stages`` (a kind of plugin: the value is a list of stages, each written as in a pipeline).
+    classes, or a kind of plugin whose records name such classes: the value, or each entry of a
+    list, is a mapping whose only key picks the class), or ``stages`` (a kind of plugin: the value
+    is a list of stages, each written as in a pipeline).
 
     Args:
         stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.
+        classes: gives the names and classes of a kind of plugin; the installed ones by default.
     """
 
-    def __init__(self, stage: Callable[[str, Node], Any] | None = None) -> None:
+    def __init__(
+        self,
+        stage: Callable[[str, Node], Any] | None = None,
+        classes: Callable[[str], Tags] = registered_classes,
+    ) -> None:
         super().__init__()
         self._stage = stage
+        self._classes = classes
         converter = BaseConverter(detailed_validation=False)
         by_type: dict[Any, Callable[[Any, Any], Any]] = {
             int: self.integer,
@@ -194,7 +202,7 @@ class Structurer(Scalars):
                 raise PipelineError([problem for error in said for problem in error.problems])
         if self._stage is not None and "stages" in field.metadata:
             return self._stages(node, partial(self._stage, field.metadata["stages"]))
-        tags = field.metadata.get("tagged")
+        tags = tags_of(field, self._classes)
         if tags is None:
             return self._structure(node, Any if field.type is None else field.type)
         if not node.is_sequence:
@@ -214,7 +222,7 @@ class Structurer(Scalars):
             raise PipelineError([])
         return made
 
-    def _tagged(self, node: Node, tags: Mapping[str, type]) -> Any:
+    def _tagged(self, node: Node, tags: Tags) -> Any:
         known = listing(list(tags))
         if not node.is_mapping or len(node.value) != 1:
             raise self._wrong(node, f"a mapping with one key, {known}")

@@ -135,6 +135,15 @@ class Registry:
         """The record of a name; raises as ``find`` does."""
         return self.find(kind, name).record
 
+    def classes(self, kind: str) -> dict[str, type]:
+        """The classes that texts of a pipeline file become, by name: ``arguments`` of a kind.
+
+        Args:
+            kind: one whose records have arguments, such as ``operators``.
+        """
+        found = {entry.name: entry.record.arguments for entry in self.entries(kind)}
+        return {name: arguments for name, arguments in found.items() if arguments is not None}
+
     def space_of(self, operator: str) -> PluginRecord | None:
         """The space provider that alone knows a kind of operator, or None where none claims it."""
         for entry in self.entries("spaces"):
