@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from chameleon_core.pipeline.jsonable import to_json
+from chameleon_core.pipeline.members import with_members
 from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, StageSpec, Subject
 from chameleon_core.pipeline.structure import Structurer, first_field
 from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.manager import Entry
 from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 from chameleon_core.words import did_you_mean
 
@@ -225,6 +228,9 @@ class Assembler:
             record = entry.record
             owner = f"{KINDS[kind].noun} '{name.value}'"
             options = self._structurer.make(section(record.options), record.options, owner)
+            options = with_members(
+                options, entry.distribution, self._registry, partial(self._member, mark=name.mark)
+            )
             return StageSpec(
                 kind=kind,
                 name=name.value,
@@ -234,6 +240,13 @@ class Assembler:
                 distribution=entry.distribution,
             )
         return None
+
+    def _member(self, kind: str, name: str, mark: Mark) -> Any:
+        """A stage with its defaults, which the default of another one's option names."""
+        made = self._spec(kind, Node(value=name, mark=mark), lambda _: Node(value={}, mark=mark))
+        if made is None:
+            raise PipelineError([])
+        return made
 
     def _section(self, key: str, kind: Any) -> Any:
         node = self._root.get(key)
@@ -278,7 +291,7 @@ class Assembler:
                     self._say(node.mark, "'output' is empty; name a folder for the run")
         return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
 
-    def _find(self, kind: str, name: Node) -> Any:
+    def _find(self, kind: str, name: Node) -> Entry:
         """The entry of a name; what the registry says becomes a problem at its place."""
         try:
             return self._registry.find(kind, name.value)

@@ -135,6 +135,11 @@ class Registry:
         """The record of a name; raises as ``find`` does."""
         return self.find(kind, name).record
 
+    def brings(self, distribution: str, kind: str, name: str) -> bool:
+        """Whether a distribution registers a name."""
+        found = self._entries[kind].get(name, [])
+        return any(_same(entry.distribution, distribution) for entry in found)
+
     def classes(self, kind: str) -> dict[str, type]:
         """The classes that texts of a pipeline file become, by name: ``arguments`` of a kind.
 
