@@ -8,46 +8,29 @@ from typing import Any
 import attrs
 
 from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.plugins.registry import default_registry
 
 
-def with_members(
-    options: Any, distribution: str, registry: Registry, choose: Callable[[str, str], StageSpec]
-) -> Any:
+def with_members(options: Any, choose: Callable[[str, str], StageSpec]) -> Any:
     """Options in which names of stages are stages, chosen like all others of the run.
 
-    What a pipeline writes is a stage already; names alone come from the defaults of options. These
-    mean their own distribution's, whatever else uses them.
+    What a pipeline writes is a stage already; names alone come from the defaults of options.
 
     Args:
         options: of one stage.
-        distribution: the one that brings the stage.
-        registry: the run's.
         choose: makes the stage of a kind and a name, with its defaults.
     """
-    chosen: dict[str, tuple[StageSpec, ...]] = {}
-    for field in attrs.fields(type(options)):
-        kind = field.metadata.get("stages")
-        if kind is not None:
-            chosen[field.alias] = tuple(
-                _by_default(member, kind, distribution, registry, choose)
-                if isinstance(member, str)
-                else member
-                for member in getattr(options, field.name)
-            )
+    chosen = {
+        field.alias: tuple(
+            attrs.evolve(choose(field.metadata["stages"], member), by_default=True)
+            if isinstance(member, str)
+            else member
+            for member in getattr(options, field.name)
+        )
+        for field in attrs.fields(type(options))
+        if "stages" in field.metadata
+    }
     return attrs.evolve(options, **chosen)
-
-
-def _by_default(
-    name: str,
-    kind: str,
-    distribution: str,
-    registry: Registry,
-    choose: Callable[[str, str], StageSpec],
-) -> StageSpec:
-    owned = registry.brings(distribution, kind, name)
-    made = choose(kind, f"{distribution}:{name}" if owned else name)
-    return attrs.evolve(made, name=name, by_default=True)
 
 
 def create_member(kind: str, member: StageSpec | str, context: Any) -> Any:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from chameleon_core.events.records import (
-    BatchMeasured,
-    BatchProposed,
-    BestImproved,
-    CheckFinished,
-    CheckStarted,
-    ComparisonStarted,
-    Measured,
-    RunFinished,
-    RunStarted,
-    TaskFinished,
-)
+from typing import TYPE_CHECKING
+
 from chameleon_core.plugins.registration import hookspec
+
+if TYPE_CHECKING:  # workers import the hooks, and hear of no event
+    from chameleon_core.events.records import (
+        BatchMeasured,
+        BatchProposed,
+        BestImproved,
+        CheckFinished,
+        CheckStarted,
+        ComparisonStarted,
+        Measured,
+        RunFinished,
+        RunStarted,
+        TaskFinished,
+    )
 
 
 class EventHooks:

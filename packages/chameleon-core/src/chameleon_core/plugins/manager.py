@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from typing import Any
 
 import attrs
@@ -86,6 +85,9 @@ class Loaded:
 
 def installed() -> Iterator[Candidate]:
     """The plugins that installed distributions announce in the entry-point group."""
+    # Takes as long to import as all the rest here; workers, which look nothing up, do without.
+    from importlib import metadata  # noqa: PLC0415
+
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
         yield Candidate(name=point.name, distribution=distribution, load=point.load)

@@ -135,10 +135,20 @@ class Registry:
         """The record of a name; raises as ``find`` does."""
         return self.find(kind, name).record
 
-    def brings(self, distribution: str, kind: str, name: str) -> bool:
-        """Whether a distribution registers a name."""
-        found = self._entries[kind].get(name, [])
-        return any(_same(entry.distribution, distribution) for entry in found)
+    def name_of(self, kind: str, name: str, distribution: str) -> str:
+        """What to call a stage that a distribution names: its own one, whoever else uses the name.
+
+        Args:
+            kind: a key of ``KINDS``.
+            name: as the distribution writes it.
+            distribution: the one that names it, in a preset or in a default.
+
+        Returns:
+            ``distribution:name`` where several use the name and it is one of them, else ``name``.
+        """
+        owners = [entry.distribution for entry in self._entries[kind].get(name, [])]
+        owned = any(_same(owner, distribution) for owner in owners)
+        return f"{distribution}:{name}" if owned and len(owners) > 1 else name
 
     def classes(self, kind: str) -> dict[str, type]:
         """The classes that texts of a pipeline file become, by name: ``arguments`` of a kind.
