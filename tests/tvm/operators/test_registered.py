@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError, PluginError
+from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import OperatorRecord, Registry, TemplateRecord, hookimpl
 from chameleon_core.task import Task
@@ -132,6 +132,20 @@ def test_arguments_of_a_plugin_s_operator_are_read_and_written(install, tmp_path
     assert again.digest == pipeline.digest
     with pytest.raises(ConfigError, match=r"unknown entry 'sqare' .* did you mean 'square'"):
         from_dict({**document, "model": {"operators": [{"sqare": {}}]}}, registry=registry)
+
+
+def test_an_operator_of_a_broken_plugin_is_answered_with_what_broke():
+    class Broken:
+        @hookimpl
+        def chameleon_operators(self):
+            raise OSError("no libsquare")
+
+    registry = Registry.from_plugins([("square-dist", Broken())], with_installed=True)
+    document = {"model": {"operators": [{"square": {"size": 8}}]}, "target": "llvm"}
+    with pytest.raises(ConfigError, match="unknown entry 'square'") as caught:
+        from_dict(document, registry=registry)
+    assert "of 'square-dist' failed in chameleon_operators: OSError" in caught.value.hint
+    assert caught.value.exit_code == ExitCode.PLUGIN
 
 
 def test_two_templates_of_an_operator_are_told_apart_by_the_pipeline(install):

@@ -38,16 +38,19 @@ class Structurer(Scalars):
     Args:
         stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.
         classes: gives the names and classes of a kind of plugin; the installed ones by default.
+        unknown: hears of a kind and a name that no class has; whether a plugin is to blame.
     """
 
     def __init__(
         self,
         stage: Callable[[str, Node], Any] | None = None,
         classes: Callable[[str], Tags] = registered_classes,
+        unknown: Callable[[str, str], bool] = lambda _kind, _name: False,
     ) -> None:
         super().__init__()
         self._stage = stage
         self._classes = classes
+        self._unknown = unknown
         converter = BaseConverter(detailed_validation=False)
         by_type: dict[Any, Callable[[Any, Any], Any]] = {
             int: self.integer,
@@ -205,10 +208,12 @@ class Structurer(Scalars):
         tags = tags_of(field, self._classes)
         if tags is None:
             return self._structure(node, Any if field.type is None else field.type)
+        of = field.metadata["tagged"]
         if not node.is_sequence:
-            return self._tagged(node, tags)
+            return self._tagged(node, tags, of)
         made = self._all(
-            (f"[{index}]", partial(self._tagged, one, tags)) for index, one in enumerate(node.value)
+            (f"[{index}]", partial(self._tagged, one, tags, of))
+            for index, one in enumerate(node.value)
         )
         return made if get_origin(field.type) is list else tuple(made)
 
@@ -222,7 +227,7 @@ class Structurer(Scalars):
             raise PipelineError([])
         return made
 
-    def _tagged(self, node: Node, tags: Tags) -> Any:
+    def _tagged(self, node: Node, tags: Tags, of: Any) -> Any:
         known = listing(list(tags))
         if not node.is_mapping or len(node.value) != 1:
             raise self._wrong(node, f"a mapping with one key, {known}")
@@ -231,7 +236,8 @@ class Structurer(Scalars):
         if kind is None:
             guess = did_you_mean(tag, tags) or f"; there is {known}"
             message = f"unknown entry '{tag}' for {self._place()}{guess}"
-            raise PipelineError([Problem(mark=item.key_mark, message=message)])
+            blamed = isinstance(of, str) and self._unknown(of, tag)
+            raise PipelineError([Problem(mark=item.key_mark, message=message, plugin=blamed)])
         with self._inside(tag):
             return self._attrs(first_field(item.node, kind), kind)
 
