@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core.stages import Arrays
+from chameleon_core.stages import Arrays, Builder
 from chameleon_core.task import Task
 from chameleon_core.testing.conformance import require
 from chameleon_core.testing.conformance_hardware import check_space_provider
 
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
@@ -68,7 +67,7 @@ def check_template(task: Task, options: TemplateOptions | None = None, *, count:
     _check_outputs(builder, configs.tolist(), f"template of operator '{task.operator}'")
 
 
-def _check_outputs(builder: TVMBuilder, configs: Sequence[Sequence[int]], where: str) -> None:
+def _check_outputs(builder: Builder, configs: Sequence[Sequence[int]], where: str) -> None:
     expected, tolerance = builder.reference()
     for config in configs:
         outputs = builder.build(config).outputs()
