@@ -32,7 +32,7 @@ class StageReader:
         self._registry = registry
         self._problems = problems
         self.hints: list[str] = []
-        self.structurer = Structurer(self.listed, registry.classes, self._unknown)
+        self.structurer = Structurer(self.listed, registry.classes, self._plugins_failed)
 
     def listed(self, kind: str, node: Node) -> Any:
         """A stage that another one's options name."""
@@ -93,21 +93,19 @@ class StageReader:
         try:
             return self._registry.find(kind, name.value)
         except UnknownNameError as error:
-            blamed = self._unknown(kind, name.value)
-            problem = Problem(mark=name.mark, message=str(error), plugin=blamed)
+            self.hints.append(error.hint or "")
+            # With a broken plugin about, the name may well be right.
+            broken = bool(self._registry.errors)
+            problem = Problem(mark=name.mark, message=str(error), plugin=broken)
             raise PipelineError([problem]) from error
         except AmbiguousNameError as error:
             message = f"{error}; {error.hint}"
             problem = Problem(mark=name.mark, message=message, plugin=True)
             raise PipelineError([problem]) from error
 
-    def _unknown(self, kind: str, name: str) -> bool:
-        """Note what to do about an unknown name; whether a plugin may be to blame."""
-        try:
-            self._registry.find(kind, name)
-        except UnknownNameError as error:
-            self.hints.append(error.hint or "")
-        # With a broken plugin about, the name may well be right.
+    def _plugins_failed(self) -> bool:
+        """Whether plugins failed to load, one of which an unknown name may be; the hint says so."""
+        self.hints += map(str, self._registry.errors)
         return bool(self._registry.errors)
 
     def _say(self, mark: Mark, message: str) -> None:

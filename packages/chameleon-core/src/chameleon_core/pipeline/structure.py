@@ -38,19 +38,19 @@ class Structurer(Scalars):
     Args:
         stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.
         classes: gives the names and classes of a kind of plugin; the installed ones by default.
-        unknown: hears of a kind and a name that no class has; whether a plugin is to blame.
+        blamed: whether a plugin may be to blame for a name that no class of a kind has.
     """
 
     def __init__(
         self,
         stage: Callable[[str, Node], Any] | None = None,
         classes: Callable[[str], Tags] = registered_classes,
-        unknown: Callable[[str, str], bool] = lambda _kind, _name: False,
+        blamed: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__()
         self._stage = stage
         self._classes = classes
-        self._unknown = unknown
+        self._blamed = blamed
         converter = BaseConverter(detailed_validation=False)
         by_type: dict[Any, Callable[[Any, Any], Any]] = {
             int: self.integer,
@@ -236,7 +236,7 @@ class Structurer(Scalars):
         if kind is None:
             guess = did_you_mean(tag, tags) or f"; there is {known}"
             message = f"unknown entry '{tag}' for {self._place()}{guess}"
-            blamed = isinstance(of, str) and self._unknown(of, tag)
+            blamed = isinstance(of, str) and self._blamed()
             raise PipelineError([Problem(mark=item.key_mark, message=message, plugin=blamed)])
         with self._inside(tag):
             return self._attrs(first_field(item.node, kind), kind)
