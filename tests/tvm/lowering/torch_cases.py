@@ -404,6 +404,14 @@ INDEXING: dict[str, Callable[[], Case]] = {
     "index add": lambda: _of(lambda x, i, y: x.index_add(0, i, y), r(5, 3), ids(5, 4), r(4, 3)),
     "take along": lambda: _of(lambda x: torch.take_along_dim(x, x.argsort(1), 1), r(3, 5)),
     "embedding": lambda: _net(WithEmbedding(), ids(11, 2, 6)),
+    "bags of one size": lambda: _net(nn.EmbeddingBag(9, 4, mode="mean"), ids(9, 3, 5)),
+    "largest of bags": lambda: _net(nn.EmbeddingBag(9, 4, mode="max"), ids(9, 3, 5)),
+    "bags with a padding": lambda: _net(
+        nn.EmbeddingBag(9, 4, mode="mean", padding_idx=0), ids(9, 3, 5)
+    ),
+    "sums of bags": lambda: _net(Bags(mode="sum"), ids(9, 5), r(5)),
+    "means of bags": lambda: _net(Bags(mode="mean", include_last_offset=True), ids(9, 5)),
+    "largest of any bags": lambda: _net(Bags(mode="max"), ids(9, 5)),
     "one hot": lambda: _of(lambda i: F.one_hot(i, 6), ids(6, 2, 3)),
     "one hot float": lambda: _of(
         lambda i: F.one_hot(i, 6).float() @ torch.ones(6, 2), ids(6, 2, 3)
@@ -727,6 +735,81 @@ PRODUCTS: dict[str, Callable[[], Case]] = {
     "trace": lambda: _of(torch.trace, r(3, 3)),
 }
 
+
+class Bags(nn.Module):
+    """Bags of embeddings that begin where an input says; the second one is empty."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(9, 4, **options)
+
+    def forward(self, indices: torch.Tensor, *factors: torch.Tensor) -> torch.Tensor:
+        begins = torch.tensor([0, 2, 2, 5] if self.bags.include_last_offset else [0, 2, 2])
+        return self.bags(indices, begins, *factors)
+
+
+class Rotary(nn.Module):
+    """Rotary position embeddings with complex numbers, as in Llama's first implementation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(5.0), 1.0 / 10.0 ** (torch.arange(0, 6, 2) / 6))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * self.turns[None, :, None]).flatten(3)
+
+
+class SpectralConvolution(nn.Module):
+    """The layer of Fourier neural operators (Li et al. 2021, figure 2)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(3, 4, 4, dtype=torch.cfloat))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        spectrum = torch.fft.rfft(x)
+        made = torch.zeros(1, 4, spectrum.shape[-1], dtype=torch.cfloat)
+        made[:, :, :4] = torch.einsum("bix,iox->box", spectrum[:, :, :4], self.weights)
+        return torch.fft.irfft(made, n=x.shape[-1])
+
+
+def _complex(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """Arithmetic of complex numbers."""
+    one, two = torch.complex(x, y), torch.complex(y, x * 2)
+    both = torch.cat([one, two.conj(), x.to(torch.complex64)], 0)
+    product = (one @ two.T) / (3 + 2j) - 1j * one[:, :3]
+    parts = [both, product, one / two, torch.exp(one), one**3, torch.where(x > 0, one, two)]
+    sizes = [one.abs(), two.angle(), torch.stack([one, two]).sum(0).real, one.reciprocal().imag]
+    return [torch.view_as_real(part.resolve_conj()) for part in parts] + sizes
+
+
+def _spectrogram(x: torch.Tensor) -> torch.Tensor:
+    return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs()
+
+
+COMPLEX: dict[str, Callable[[], Case]] = {
+    "rotary": lambda: _net(Rotary(), r(2, 5, 2, 6)),
+    "arithmetic": lambda: _of(_complex, r(3, 3), r(3, 3)),
+    "fft2": lambda: _of(lambda x: torch.fft.fft2(x, dim=(1, 2)).real, r(2, 6, 8)),
+    "ifft": lambda: _of(
+        lambda x: torch.view_as_real(torch.fft.ifft(torch.view_as_complex(x), dim=0)), r(5, 3, 2)
+    ),
+    "rfft orthonormal": lambda: _of(
+        lambda x: torch.view_as_real(torch.fft.rfft2(x, norm="ortho")), r(2, 6, 7)
+    ),
+    "irfft even": lambda: _of(
+        lambda x: torch.fft.irfft(torch.view_as_complex(x), norm="forward"), r(3, 5, 2)
+    ),
+    "irfft odd": lambda: _of(lambda x: torch.fft.irfft(torch.view_as_complex(x), n=7), r(3, 4, 2)),
+    "filter": lambda: _of(
+        lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 0.5, s=(6, 7)), r(2, 6, 7)
+    ),
+    "spectrogram": lambda: _of(_spectrogram, r(1, 40)),
+    "spectral convolution": lambda: _net(SpectralConvolution(), r(1, 3, 11)),
+}
+
 FAMILIES: dict[str, dict[str, Callable[[], Case]]] = {
     "convolutions": CONVOLUTIONS,
     "normalisations": NORMALISATIONS,
@@ -737,11 +820,14 @@ FAMILIES: dict[str, dict[str, Callable[[], Case]]] = {
     "images": IMAGES,
     "sequences": SEQUENCES,
     "products": PRODUCTS,
+    "complex": COMPLEX,
 }
 
 REFUSED: dict[str, Callable[[], Case]] = {
     "cummax": lambda: _of(lambda x: x.cummax(1).values, r(2, 6)),
-    "_embedding_bag": lambda: _net(nn.EmbeddingBag(9, 4, mode="mean"), ids(9, 3, 5)),
+    "cumprod": lambda: _of(
+        lambda x: torch.view_as_real(torch.view_as_complex(x).cumprod(0)), r(3, 2)
+    ),
     "repeat_interleave": lambda: _of(
         lambda x: torch.repeat_interleave(x, torch.tensor([1, 2, 1]), dim=0, output_size=4), r(3, 2)
     ),

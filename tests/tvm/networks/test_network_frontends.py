@@ -84,6 +84,13 @@ NET = """
     def double():
         return Net().double(), (torch.zeros(2, 8, 10, 12).double(),)
 
+    class Drawing(nn.Module):
+        def forward(self, x):
+            return nn.functional.dropout(x, training=True) + torch.randn_like(x)
+
+    def drawing():
+        return nn.Sequential(Drawing()), (torch.ones(4),)
+
     def random():
         return nn.Linear(3, 5), (torch.zeros(1, 3),)
 """
@@ -143,6 +150,7 @@ def test_a_saved_program_gives_the_same_tasks(file: Path, tmp_path: Path):
         ("no_module", "returned a int instead of a torch module"),
         ("raises", "failed: RuntimeError: no weights today"),
         ("dynamic", "torch cannot export"),
+        ("drawing", r"operator randn_like in module 0 .* draws random numbers"),
         ("absent", "has no 'absent'"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.frontends.torch_lowering.origins import place_of
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.places import Place
@@ -73,7 +74,8 @@ def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
             f"{source} returned a {type(network).__name__} instead of a torch module",
             hint="Return the torch module and a tuple of example inputs.",
         )
-    return _without_dropout(_shaped(network.eval(), *_arguments(inputs), shapes, source))
+    program = _shaped(network.eval(), *_arguments(inputs), shapes, source)
+    return _without_chance(_without_dropout(program))
 
 
 def _shaped(
@@ -145,6 +147,36 @@ def _without_dropout(program: Any) -> Any:
     return program
 
 
+def _without_chance(program: Any) -> Any:
+    """The program, if it computes the same each time.
+
+    Raises:
+        ConfigError: it draws random numbers; says where.
+    """
+    for node in program.graph.nodes:
+        if node.op == "call_function" and _draws(node):
+            raise ConfigError(
+                f"{place_of(node).sentence} draws random numbers, so that the network gives other "
+                "answers each time and none can be checked",
+                hint="Make them an input of the network, or leave them out.",
+            )
+    return program
+
+
+def _draws(node: Any) -> bool:
+    """Whether an operator draws random numbers, as dropout does not unless it is for training."""
+    if _torch().Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    schema = node.target._schema.arguments  # noqa: SLF001 - there is no other way to ask
+    values = {one.name: one.default_value for one in schema}
+    values |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
+    chances = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
+    training = [values[name] for name in ("train", "training") if name in values]
+    if training:
+        return any(training) and (not chances or any(chances))
+    return not chances or any(chances)
+
+
 def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
     """A program saved by ``torch.export.save``.
 
@@ -177,12 +209,13 @@ def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
 def _loaded(file: str) -> Any:
     torch = _torch()
     try:
-        return _without_dropout(torch.export.load(file))
+        program = torch.export.load(file)
     except Exception as error:
         raise ConfigError(
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
+    return _without_chance(_without_dropout(program))
 
 
 def example_tensors(program: Any) -> list[Any]:

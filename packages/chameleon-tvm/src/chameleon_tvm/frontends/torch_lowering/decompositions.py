@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from chameleon_tvm.frontends.torch_lowering.complex_numbers import has_complex, without_complex
+
 _ATEN = torch.ops.aten
 
 
@@ -21,7 +23,8 @@ def decomposed(program: Any) -> Any:
         return program  # torch cannot decompose it; TVM reads some operators as they are
     table = torch.export.default_decompositions()
     table.update(DECOMPOSITIONS)
-    return program.run_decompositions(table)
+    made = program.run_decompositions(table)
+    return without_complex(made).run_decompositions(table) if has_complex(made) else made
 
 
 def _sparse(program: Any) -> bool:

@@ -8,13 +8,19 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from chameleon_tvm.frontends.torch_lowering import arithmetic, images, indexing
+from chameleon_tvm.frontends.torch_lowering import arithmetic, embedding_bags, images, indexing
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed
+from chameleon_tvm.frontends.torch_lowering.origins import place_of
 from chameleon_tvm.graph.relaxed import relax
 from chameleon_tvm.places import Place
 from chameleon_tvm.words import WAY_OUT, first_line
 
-CONVERTERS = {**arithmetic.CONVERTERS, **indexing.CONVERTERS, **images.CONVERTERS}
+CONVERTERS = {
+    **arithmetic.CONVERTERS,
+    **embedding_bags.CONVERTERS,
+    **images.CONVERTERS,
+    **indexing.CONVERTERS,
+}
 
 
 def imported(program: Any) -> tuple[Any, dict[str, Place]]:
@@ -82,22 +88,3 @@ class _Importer(ExportedProgramImporter):
             }.values()
             more = f"; nor has it {', '.join(others)}" if others else ""
             raise ConfigError(f"the compiler has no {first}{more}", hint=WAY_OUT)
-
-
-def place_of(node: Any) -> Place:
-    """Where a program's node is: its module, and the line that calls it."""
-    modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
-    owner = modules[-1] if modules else ""
-    inside = f" in module {owner}" if owner else ""
-    lines = (node.meta.get("stack_trace") or "").strip().splitlines()
-    file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
-    where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
-    operator = str(getattr(node.target, "__name__", node.target))
-    sentence = f"operator {operator.removesuffix('.default')}{inside}{where}"
-    return Place(owner=owner, sentence=sentence)
-
-
-def _spot(frame: str) -> str:
-    """``File "/a/net.py", line 3, in forward`` as ``net.py:3``."""
-    file, _, rest = frame.removeprefix('File "').partition('", line ')
-    return f"{file.rpartition('/')[2]}:{rest.partition(',')[0]}"

@@ -1,0 +1,30 @@
+"""Where in a user's network the nodes of an exported program come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chameleon_tvm.places import Place
+
+
+def place_of(node: Any) -> Place:
+    """Where a program's node is: its module, and the line that calls it.
+
+    Args:
+        node: of a ``torch.export.ExportedProgram``.
+    """
+    modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    owner = modules[-1] if modules else ""
+    inside = f" in module {owner}" if owner else ""
+    lines = (node.meta.get("stack_trace") or "").strip().splitlines()
+    file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
+    where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
+    operator = str(getattr(node.target, "__name__", node.target))
+    sentence = f"operator {operator.removesuffix('.default')}{inside}{where}"
+    return Place(owner=owner, sentence=sentence)
+
+
+def _spot(frame: str) -> str:
+    """``File "/a/net.py", line 3, in forward`` as ``net.py:3``."""
+    file, _, rest = frame.removeprefix('File "').partition('", line ')
+    return f"{file.rpartition('/')[2]}:{rest.partition(',')[0]}"
