@@ -24,7 +24,7 @@ from chameleon_core.task import Task
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.fleet.simulated import SimulatedFleetRunner
-from chameleon_runners.testing.devices import fault_place
+from chameleon_runners.testing.devices import fault_device_ref
 from chameleon_runners.testing.faults import FAULTS, Fault, config
 
 TASK = Task(name="fleet", operator="fault", arguments={}, target="none", flop=1.0)
@@ -70,7 +70,7 @@ def schedule(devices: int, *, per_device: int, build_seconds: float, run_seconds
         measured = sum(measurement.ok for measurement in runner.measure(job))
         spent = time.process_time() - before
         assert measured == count
-        busy, took = runner.switchboard.busy_seconds, runner.now()
+        busy, took = runner.pool.busy_seconds, runner.now()
     return {
         "devices": devices,
         "candidates": count,
@@ -99,8 +99,10 @@ def misbehave(count: int, *, seed: int, rate: float, devices: int, run_timeout: 
     )
     own = psutil.Process()
     with tempfile.TemporaryDirectory() as folder:
-        places = [fault_place(f"device-{n}", Path(folder), seed=n) for n in range(devices)]
-        with FleetRunner(options, lambda: places, kind="fake") as runner:
+        device_refs = [
+            fault_device_ref(f"device-{n}", Path(folder), seed=n) for n in range(devices)
+        ]
+        with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
             job = MeasureJob(task=TASK, space=SPACE, configs=[config(Fault.NONE, 4000)])
             list(runner.measure(job))
             before = _footprint(own)

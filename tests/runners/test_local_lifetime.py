@@ -24,8 +24,8 @@ from chameleon_runners import local
 from chameleon_runners.comparison import Comparison
 from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.process import WorkerProcess
 from chameleon_runners.testing.faults import Fault, config
+from chameleon_runners.worker_process import WorkerProcess
 
 from .conftest import (
     QUICK,
@@ -92,10 +92,10 @@ def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
         def kill_at_work() -> None:
             while not killing.wait(0.01):
                 for pid in carriers():
-                    crew = runner._crew
-                    busy = crew is not None and any(
+                    pool = runner._pool
+                    busy = pool is not None and any(
                         w.pid == pid and w.work is not None and not isinstance(w.work.tag, str)
-                        for w in crew.workers
+                        for w in pool.workers
                     )
                     if busy:
                         with contextlib.suppress(ProcessLookupError):
@@ -116,10 +116,7 @@ _CHILD = """
     import sys
     from chameleon_core.stages import MeasureJob, StageRef
     from chameleon_core.task import Task
-    from chameleon_core.stages import Contender
-from chameleon_runners import local
-from chameleon_runners.comparison import Comparison
-from chameleon_runners.local import LocalRunner
+    from chameleon_runners.local import LocalRunner
     from chameleon_runners.options import LocalOptions
     from chameleon_runners.testing.faults import Fault, config
     task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)

@@ -3,11 +3,12 @@
 import json
 from collections import Counter
 
+import attrs
 import pytest
 from chameleon_bench.cells import running
 from chameleon_bench.cells.execute import Execution, move_aside, results
 from chameleon_bench.cells.recorder import Recorder
-from chameleon_bench.cells.running import NOTES, CellResult, run_cell
+from chameleon_bench.cells.running import NOTES, CellResult, begin, run_cell
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline import from_dict
@@ -111,6 +112,7 @@ def test_a_cell_interrupted_half_way_continues_with_its_clock(load, run, tmp_pat
                 interruption.request()
 
     pipeline = from_dict(cell.document, registry=synthetic_registry())
+    begin(cell)
     with Recorder(cell.folder / NOTES) as recorder, pytest.raises(RunInterrupted):
         run_pipeline(
             pipeline, listeners=[recorder, StopsInTheThirdRound()], interruption=interruption
@@ -186,3 +188,19 @@ def test_what_a_signal_ends_is_no_failed_cell(load, tmp_path, monkeypatch):
     with pytest.raises(RunInterrupted):
         run_cell(cell, registry=synthetic_registry(), interruption=interruption)
     assert CellResult.read(cell) is None
+
+
+def test_a_live_cell_of_another_version_measures_anew_and_keeps_the_old_run(load, run, tmp_path):
+    suite = load(live(tmp_path), "seeds=1")
+    run(suite)
+    before = len(measured(tmp_path))
+    newer = attrs.evolve(
+        suite,
+        pairings=tuple(attrs.evolve(one, versions={"mine": "2.0"}) for one in suite.pairings),
+    )
+    assert results(newer) == {}
+    assert len(run(newer)) == 2
+    assert len(measured(tmp_path)) == 2 * before
+    for cell in newer.cells():
+        assert (cell.folder.with_name("earlier-1-seed-0") / "records.sqlite").exists()
+    assert run(newer) == []

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from chameleon_bench import hooks
+from chameleon_bench.suites import versions
 from chameleon_core.cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import Registry
@@ -71,3 +72,34 @@ def test_errors_are_those_of_a_compiler(file, capsys):
     file.write_text(file.read_text() + "sedes: 3\n")
     assert chameleon(["bench", str(file)]) == ExitCode.USAGE
     assert "unknown key 'sedes'; did you mean 'seeds'?" in capsys.readouterr().err
+
+
+def test_failed_cells_are_no_success_and_their_pipeline_is_shown(file, tmp_path, capsys):
+    broken = "\n  broken: {runner: {name: synthetic-replay, log: /}}\ntasks:"
+    file.write_text(file.read_text().replace("\ntasks:", broken))
+    arguments = ["bench", str(file), "-o", str(tmp_path / "out")]
+    assert chameleon(arguments) == ExitCode.NO_VALID_RESULT
+    told = capsys.readouterr()
+    [row] = [line.split() for line in told.out.splitlines() if "synthetic  broken" in line]
+    assert row == ["synthetic", "broken", *"-----", "0/2"]
+    assert "2 of 4 cells failed" in told.err
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<tr><td>broken</td><td>-</td>") == 4
+    assert chameleon([*arguments, "--report-only"]) == ExitCode.NO_VALID_RESULT
+
+
+def test_cells_of_other_versions_run_again_and_say_so(file, tmp_path, capsys, monkeypatch):
+    arguments = ["bench", str(file), "-o", str(tmp_path / "out")]
+    monkeypatch.setattr(versions, "version_of", lambda *_: "1.0")
+    assert chameleon(arguments) == ExitCode.OK
+    monkeypatch.setattr(versions, "version_of", lambda *_: "1.1")
+    capsys.readouterr()
+    assert chameleon([*arguments, "--report-only"]) == ExitCode.NO_VALID_RESULT
+    told = "chameleon-tuner-core was 1.0 and is 1.1"
+    assert f"2 cells of other versions do not count: {told}" in capsys.readouterr().err
+    assert chameleon(arguments) == ExitCode.OK
+    err = capsys.readouterr().err
+    assert f"2 cells of other versions run again: {told}" in err
+    assert "2/2 cells" in err
+    assert chameleon(arguments) == ExitCode.OK
+    assert "2 of 2 cells have ended before" in capsys.readouterr().err

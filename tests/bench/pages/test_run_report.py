@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
@@ -11,7 +12,9 @@ from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_bench.pages.run_report import write_report
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.origins import Origin
 from chameleon_core.plugins import hookimpl
+from chameleon_core.run_folder import read_store
 from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
 
 VOID = {"meta", "link", "br"}
@@ -110,6 +113,10 @@ def test_a_run_ends_with_its_report(pipeline):
     assert "Failed measurements" in page.text
     assert "as scripted" in page.text
     assert "Network" not in page.text
+    for operator in result.operators:
+        counts = [operator.origins.get(origin, 0) for origin in Origin]
+        assert sum(counts) == operator.measurements
+        assert f"{operator.name} {' '.join(map(str, counts))}" in page.text
     assert "cardinalities" in page.text
     # A curve per operator, the scheduler's strip and what all of them add up to.
     assert [tag for tag, _ in page.seen].count("svg") == 4
@@ -151,6 +158,23 @@ def test_an_unfinished_run_shows_what_it_knows(pipeline):
     record = run_record(resolved.output)
     assert [turn.measured for turn in record.rounds] == [4, 4, 8]
     assert all(one.operator.best for one in record.tasks)
+
+
+def test_the_example_of_a_failure_is_the_first_of_the_most_frequent_kind(pipeline):
+    interruption = Interruption()
+    resolved = pipeline(operators=[[30, 30]], failing=60, seed=6)
+    with pytest.raises(RunInterrupted):
+        run_pipeline(
+            resolved, interruption=interruption, listeners=[Stopping(interruption, batches=4)]
+        )
+    [unfinished] = run_record(resolved.output).tasks
+    with read_store(resolved.output) as store:
+        [stored] = store.tasks()
+        failed = [m for m in store.measurements(stored.id) if not m.ok]
+    kind, count = Counter(m.failure.value for m in failed).most_common(1)[0]
+    assert failed[0].failure.value != kind, "else this proves nothing"
+    assert unfinished.operator.failure.startswith(f"{kind}: ")
+    assert unfinished.operator.failed[kind] == count
 
 
 def test_the_sum_of_best_times_falls(pipeline):

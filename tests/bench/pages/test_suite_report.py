@@ -7,6 +7,7 @@ import re
 import pytest
 from chameleon_bench.cells.execute import results
 from chameleon_bench.pages.suite_report import printed, report_of, write_report
+from chameleon_core.loop.origins import Origin
 
 SUITE = """\
 title: Small & large
@@ -60,6 +61,13 @@ def test_the_whole_report(suite):
     assert json.loads(files["report.json"])["curves"]
     cells = list(csv.DictReader(files["cells.csv"].splitlines()))
     assert len(cells) == 3 * 4 * 4
+    mine = next(one for one in cells if (one["pipeline"], one["task"]) == ("small", "synthetic"))
+    counts = {origin: int(mine[f"from_{origin}"]) for origin in Origin}
+    assert sum(counts.values()) == int(mine["measurements"]) == 64
+    assert {one["from_fallback"] for one in cells if one["pipeline"] == "other"} == {""}
+    share = row["fallback_share"]
+    assert share["low"] <= counts["fallback"] / 64 <= 1
+    assert other["fallback_share"] is None, "a rival has no stages"
     summary = list(csv.DictReader(files["summary.csv"].splitlines()))
     assert {(one["pipeline"], one["task"]) for one in summary} == set(rows)
 

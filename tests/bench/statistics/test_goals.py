@@ -2,10 +2,14 @@
 
 import math
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_bench.cells.trajectory import Trajectory
 from chameleon_bench.statistics import goals
+from chameleon_core.estimates import estimate
+from hypothesis import given
+from hypothesis import strategies as st
 
 INF = math.inf
 
@@ -63,7 +67,7 @@ def test_a_curve_is_infinite_before_the_first_time(trajectory):
 
 def test_a_band_of_four_curves_is_made_of_their_values():
     low, middle, high = goals.band([np.array([x]) for x in (1.0, 2.0, 3.0, INF)])
-    assert (low[0], middle[0], high[0]) == (1.0, 2.0, 3.0)
+    assert (low[0], middle[0], high[0]) == (1.0, 2.5, 3.0)
 
 
 def test_invalid_share(trajectory):
@@ -76,3 +80,15 @@ def test_a_trajectory_survives_json(trajectory):
     assert again.failures == trajectory.failures
     assert again.costs[0] == INF
     assert math.isnan(again.rounds[0, 3])
+
+
+def test_where_nothing_was_valid_no_goal_was_reached(trajectory):
+    failed = attrs.evolve(trajectory, costs=np.full(4, INF), failures=("crash",) * 4)
+    assert goals.reached(failed, failed.best * 100 / 95) == (INF, INF)
+
+
+@given(st.lists(st.floats(0.1, 10) | st.just(INF), min_size=1, max_size=9))
+def test_the_middle_of_a_band_is_the_median_that_tables_show(values):
+    low, middle, high = goals.band([np.array([value]) for value in values])
+    assert middle[0] == estimate(values).median
+    assert low[0] <= middle[0] <= high[0]

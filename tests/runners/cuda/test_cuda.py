@@ -13,7 +13,7 @@ from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.cuda.monitor import driver_lists, state_of
 from chameleon_runners.cuda.options import CudaOptions
-from chameleon_runners.cuda.runner import CudaRunner, places_of
+from chameleon_runners.cuda.runner import CudaRunner, device_refs_of
 from chameleon_tvm.remote.testing import Deed, config
 
 EXPECTED = {
@@ -64,9 +64,9 @@ def test_a_fault_costs_one_worker():
 def test_gpus_are_those_of_the_driver(smi):
     smi("echo GPU-1; echo GPU-2")
     assert driver_lists() == (2, "")
-    listed = places_of(CudaOptions())()
-    assert [place.name for place in listed] == ["cuda:0", "cuda:1"]
-    assert [place.name for place in places_of(CudaOptions(devices=(3,)))()] == ["cuda:3"]
+    listed = device_refs_of(CudaOptions())()
+    assert [ref.name for ref in listed] == ["cuda:0", "cuda:1"]
+    assert [ref.name for ref in device_refs_of(CudaOptions(devices=(3,)))()] == ["cuda:3"]
 
 
 @pytest.mark.parametrize(("visible", "count"), [("1", 1), ("GPU-2,GPU-1", 2), ("", 0), ("-1", 0)])
@@ -92,13 +92,13 @@ def test_clocks_are_those_of_the_gpu_meant(smi, monkeypatch):
 def test_a_driver_without_a_gpu(smi, script, words):
     smi(script)
     with pytest.raises(TargetError, match=words) as raised:
-        places_of(CudaOptions())()
+        device_refs_of(CudaOptions())()
     assert "rpc" in raised.value.hint
 
 
 def test_no_driver(smi):
     with pytest.raises(TargetError, match="no nvidia-smi here"):
-        places_of(CudaOptions())()
+        device_refs_of(CudaOptions())()
     assert "not watched" in state_of(0).to_json()["clocks"]
 
 

@@ -17,7 +17,7 @@ from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.testing.devices import fault_place
+from chameleon_runners.testing.devices import fault_device_ref
 from chameleon_runners.testing.faults import Fault
 
 from ..conftest import QUICK, carriers, folders  # noqa: TID252 - tests are no package
@@ -82,11 +82,12 @@ def make_local(_folder: Path, **options: Any) -> Runner:
 
 def make_fleet(folder: Path, *, devices: int = 3, **options: Any) -> FleetRunner:
     rates = options.pop("rates", {})
-    places = [
-        fault_place(f"device-{seed}", folder, seed=seed, rates=rates) for seed in range(devices)
+    device_refs = [
+        fault_device_ref(f"device-{seed}", folder, seed=seed, rates=rates)
+        for seed in range(devices)
     ]
     made = FleetOptions(**{**SHARED, "workers": 2, "probe_after": 0.1, "patience": 60.0, **options})
-    return FleetRunner(made, lambda: places, kind="fake")
+    return FleetRunner(made, lambda: device_refs, kind="fake")
 
 
 HARNESSES = {

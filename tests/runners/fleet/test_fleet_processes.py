@@ -19,10 +19,10 @@ from chameleon_core.errors import PluginError, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender, StageRef
 from chameleon_runners.fleet.comparison import FleetComparison
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_place
+from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions, fault_device_ref
 from chameleon_runners.testing.faults import Fault, config
 
 from ..conftest import (  # noqa: TID252 - tests are no package
@@ -50,9 +50,9 @@ Make = Callable[..., FleetRunner]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    def runner(*places: Place, **options: object) -> FleetRunner:
+    def runner(*device_refs: DeviceRef, **options: object) -> FleetRunner:
         made = FleetOptions(**{**OPTIONS, **options})
-        return FleetRunner(made, lambda: places, kind="fake")
+        return FleetRunner(made, lambda: device_refs, kind="fake")
 
     yield runner
     assert carriers() == []
@@ -68,14 +68,14 @@ def given(folder: Path, name: str) -> int:
 
 
 def test_a_device_that_disconnects_comes_back(make: Make, tmp_path: Path):
-    place = fault_place("only", tmp_path, rates={"disconnects": 0.2}, down=2)
-    with make(place, retries=10) as runner:
+    ref = fault_device_ref("only", tmp_path, rates={"disconnects": 0.2}, down=2)
+    with make(ref, retries=10) as runner:
         assert all(m.ok for m in by_config(list(runner.measure(job(good(12))))).values())
     assert given(tmp_path, "only") > 12
 
 
 def test_devices_are_let_go_when_the_runner_closes(make: Make, tmp_path: Path):
-    with make(*(fault_place(name, tmp_path) for name in "ab")) as runner:
+    with make(*(fault_device_ref(name, tmp_path) for name in "ab")) as runner:
         assert all(m.ok for m in runner.measure(job(good(8))))
         assert (tmp_path / "a" / "held").exists()
     assert not (tmp_path / "a" / "held").exists()
@@ -83,11 +83,11 @@ def test_devices_are_let_go_when_the_runner_closes(make: Make, tmp_path: Path):
 
 
 def test_files_cut_off_on_their_way_are_sent_again(make: Make, tmp_path: Path):
-    places = [
-        fault_place("bad line", tmp_path, rates={"corrupts": 1.0}),
-        fault_place("good line", tmp_path),
+    device_refs = [
+        fault_device_ref("bad line", tmp_path, rates={"corrupts": 1.0}),
+        fault_device_ref("good line", tmp_path),
     ]
-    with make(*places) as runner:
+    with make(*device_refs) as runner:
         found = by_config(list(runner.measure(job(good(30)))))
         devices = {device["name"]: device for device in runner.describe()["devices"]}
     assert all(m.ok for m in found.values())
@@ -96,8 +96,8 @@ def test_files_cut_off_on_their_way_are_sent_again(make: Make, tmp_path: Path):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_out_of_device_memory(make: Make, tmp_path: Path, devices: int):
-    places = [fault_place(str(number), tmp_path) for number in range(devices)]
-    with make(*places) as runner:
+    device_refs = [fault_device_ref(str(number), tmp_path) for number in range(devices)]
+    with make(*device_refs) as runner:
         configs = [config(Fault.EXHAUSTS_DEVICE), *good(2)]
         found = by_config(list(runner.measure(job(configs))))
     assert found[configs[0]].failure is FailureKind.OUT_OF_MEMORY
@@ -105,26 +105,26 @@ def test_out_of_device_memory(make: Make, tmp_path: Path, devices: int):
 
 
 def test_all_devices_of_another_target(make: Make, tmp_path: Path):
-    places = [fault_place(name, tmp_path, target="cuda -arch=sm_75") for name in "ab"]
-    with make(*places) as runner, pytest.raises(TargetError, match="sm_75") as caught:
+    device_refs = [fault_device_ref(name, tmp_path, target="cuda -arch=sm_75") for name in "ab"]
+    with make(*device_refs) as runner, pytest.raises(TargetError, match="sm_75") as caught:
         list(runner.measure(job(good(4))))
     assert "sm_75" in str(caught.value.hint)
     assert given(tmp_path, "a") == given(tmp_path, "b") == 0
 
 
 def test_a_device_that_does_not_exist(make: Make):
-    place = Place(name="a", device=StageRef(factory="no_such_module:Device"))
-    with make(place) as runner, pytest.raises(PluginError, match="no_such_module"):
+    ref = DeviceRef(name="a", device=StageRef(factory="no_such_module:Device"))
+    with make(ref) as runner, pytest.raises(PluginError, match="no_such_module"):
         list(runner.measure(job(good(1))))
 
 
 def test_devices_that_cannot_be_listed():
-    def places() -> list[Place]:
+    def device_refs() -> list[DeviceRef]:
         raise TargetError("there is no tracker")
 
     with (
         pytest.raises(TargetError, match="no tracker"),
-        FleetRunner(FleetOptions(**OPTIONS), places, kind="fake"),
+        FleetRunner(FleetOptions(**OPTIONS), device_refs, kind="fake"),
     ):
         pass
     assert carriers() == []
@@ -158,7 +158,7 @@ def test_candidates_that_cannot_be_sent_anywhere(make: Make, tmp_path: Path, hom
     home = job(good(3))
     home = type(home)(task=home.task, space=home_space, configs=home.configs)
     with (
-        make(fault_place("a", tmp_path)) as runner,
+        make(fault_device_ref("a", tmp_path)) as runner,
         pytest.raises(PluginError, match="HomeBuilder cannot build for other devices"),
     ):
         list(runner.measure(home))
@@ -171,13 +171,13 @@ def contender(fault: Fault, name: str = "tuned", **options: object) -> Contender
 def test_contenders_meet_on_one_device(make: Make, tmp_path: Path, home_space: StageRef):
     contenders = [
         contender(Fault.NONE, seconds=0.0002),
-        contender(Fault.NONE, "slower", seconds=0.002),
+        contender(Fault.NONE, "slower", seconds=0.1),
         Contender(name="home", stage=home_space, config=config(Fault.NONE)),
         contender(Fault.WRONG),
         contender(Fault.BUILD_RAISES),
     ]
-    places = [fault_place(name, tmp_path) for name in "ab"]
-    with make(*places, retries=1) as runner:
+    device_refs = [fault_device_ref(name, tmp_path) for name in "ab"]
+    with make(*device_refs, retries=1) as runner:
         fast, slow, home, wrong, broken = runner.compare(TASK, contenders)
         assert all(m.ok for m in runner.measure(job(good(3))))
     assert fast.ok
@@ -190,11 +190,11 @@ def test_contenders_meet_on_one_device(make: Make, tmp_path: Path, home_space: S
 
 
 def test_a_comparison_moves_on_when_its_device_is_lost(make: Make, tmp_path: Path):
-    places = [
-        fault_place("dying", tmp_path, gone_after=2, rates={}),
-        fault_place("solid", tmp_path, seed=1),
+    device_refs = [
+        fault_device_ref("dying", tmp_path, gone_after=2, rates={}),
+        fault_device_ref("solid", tmp_path, seed=1),
     ]
-    with make(*places) as runner:
+    with make(*device_refs) as runner:
         contenders = [contender(Fault.NONE, str(n), seconds=0.0002) for n in range(4)]
         found = runner.compare(TASK, contenders)
     assert [m.message for m in found if not m.ok] == []
@@ -202,9 +202,9 @@ def test_a_comparison_moves_on_when_its_device_is_lost(make: Make, tmp_path: Pat
 
 @pytest.mark.parametrize("fault", [Fault.SEGFAULTS, Fault.DISCONNECTS, Fault.HANGS])
 def test_a_contender_that_takes_devices_with_it_loses(make: Make, tmp_path: Path, fault: Fault):
-    places = [fault_place(name, tmp_path) for name in "ab"]
+    device_refs = [fault_device_ref(name, tmp_path) for name in "ab"]
     options = {"reference_timeout": 1.0} if fault is Fault.HANGS else {}
-    with make(*places, **options) as runner:
+    with make(*device_refs, **options) as runner:
         good_one, bad_one = runner.compare(TASK, [contender(Fault.NONE), contender(fault)])
     assert good_one.ok
     hung = fault is Fault.HANGS
@@ -212,7 +212,7 @@ def test_a_contender_that_takes_devices_with_it_loses(make: Make, tmp_path: Path
 
 
 def test_nobody_to_compare(make: Make, tmp_path: Path):
-    with make(fault_place("a", tmp_path)) as runner:
+    with make(fault_device_ref("a", tmp_path)) as runner:
         assert runner.compare(TASK, []) == []
 
 
@@ -228,8 +228,8 @@ def test_killed_workers_cost_no_result(make: Make, tmp_path: Path):
                     os.kill(drawn.choice(found), signal.SIGKILL)
                     kills += 1
 
-    places = [fault_place(str(number), tmp_path, seconds=0.02) for number in range(3)]
-    with make(*places, retries=20, run_timeout=60.0, run_floor=60.0) as runner:
+    device_refs = [fault_device_ref(str(number), tmp_path, seconds=0.02) for number in range(3)]
+    with make(*device_refs, retries=20, run_timeout=60.0, run_floor=60.0) as runner:
         thread = threading.Thread(target=kill)
         thread.start()
         try:
@@ -243,7 +243,7 @@ def test_killed_workers_cost_no_result(make: Make, tmp_path: Path):
 
 
 def test_workers_killed_between_two_batches_are_replaced(make: Make, tmp_path: Path):
-    with make(*(fault_place(name, tmp_path) for name in "ab")) as runner:
+    with make(*(fault_device_ref(name, tmp_path) for name in "ab")) as runner:
         assert all(m.ok for m in runner.measure(job(good(8))))
         for process in carriers():
             os.kill(process, signal.SIGKILL)
@@ -257,14 +257,14 @@ _CHILD = """
     from chameleon_core.task import Task
     from chameleon_runners.fleet.options import FleetOptions
     from chameleon_runners.fleet.runner import FleetRunner
-    from chameleon_runners.testing.devices import fault_place
+    from chameleon_runners.testing.devices import fault_device_ref
     from chameleon_runners.testing.faults import Fault, config
     task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
     space = StageRef(factory="chameleon_runners.testing.faults:FaultSpace", options={})
     configs = [config(Fault.NONE), config(Fault.HANGS), config(Fault.HANGS, 1)]
-    places = [fault_place(name, Path(sys.argv[1])) for name in "ab"]
+    device_refs = [fault_device_ref(name, Path(sys.argv[1])) for name in "ab"]
     options = FleetOptions(run_timeout=100.0, run_floor=100.0, workers=1)
-    with FleetRunner(options, lambda: places, kind="fake") as runner:
+    with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
         for measurement in runner.measure(MeasureJob(task=task, space=space, configs=configs)):
             print("measured", flush=True)
 """
@@ -283,21 +283,21 @@ def test_a_runner_that_is_ended_leaves_nothing(make: Make, tmp_path: Path, numbe
             child.wait(60)
         finally:
             child.kill()
-    with make(fault_place("c", tmp_path)) as runner:
+    with make(fault_device_ref("c", tmp_path)) as runner:
         assert all(m.ok for m in runner.measure(job(good(1))))
         assert eventually(lambda: carriers(stamp) == [])
         assert folders(stamp) == []
 
 
 def test_a_stage_that_fails_does_not_fail_the_next_one(make: Make, tmp_path: Path):
-    with make(fault_place("a", tmp_path)) as runner:
+    with make(fault_device_ref("a", tmp_path)) as runner:
         with pytest.raises(PluginError, match="cannot be made"):
             list(runner.measure(job(good(8), opening="raises")))
         assert all(m.ok for m in runner.measure(job(good(8))))
 
 
 def test_a_comparison_that_is_closed_ends(make: Make, tmp_path: Path):
-    with make(fault_place("a", tmp_path), reference_timeout=300.0) as runner:
+    with make(fault_device_ref("a", tmp_path), reference_timeout=300.0) as runner:
         threading.Timer(1.0, runner.close).start()
         [measurement] = runner.compare(TASK, [contender(Fault.HANGS)])
     assert "interrupted" in measurement.message
@@ -306,7 +306,7 @@ def test_a_comparison_that_is_closed_ends(make: Make, tmp_path: Path):
 def test_an_interrupt_while_a_comparison_begins(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with make(fault_place("a", tmp_path)) as runner:
+    with make(fault_device_ref("a", tmp_path)) as runner:
 
         def interrupted(*arguments: Any, **more: Any) -> FleetComparison:
             comparison = FleetComparison(*arguments, **more)
@@ -319,10 +319,10 @@ def test_an_interrupt_while_a_comparison_begins(
 
 
 def test_a_device_that_hangs_while_it_is_reached_is_waited_for(make: Make, tmp_path: Path):
-    places = [
-        fault_place("deaf", tmp_path, deaf=1),
-        fault_place("good", tmp_path, seed=1),
+    device_refs = [
+        fault_device_ref("deaf", tmp_path, deaf=1),
+        fault_device_ref("good", tmp_path, seed=1),
     ]
-    with make(*places, connect_timeout=0.5) as runner:
+    with make(*device_refs, connect_timeout=0.5) as runner:
         assert all(m.ok for m in runner.measure(job(good(60), seconds=0.01)))
     assert given(tmp_path, "deaf") > 0

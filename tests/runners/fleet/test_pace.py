@@ -14,7 +14,7 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.fleet.simulated import SimulatedFleetRunner
-from chameleon_runners.testing.devices import fault_place
+from chameleon_runners.testing.devices import fault_device_ref
 from chameleon_runners.testing.faults import Fault, config
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -187,13 +187,13 @@ def test_a_device_that_fails_on_what_others_ran_is_struck_and_waited_for():
 
 
 def test_a_slow_device_of_real_processes(tmp_path: Path):
-    places = [
-        fault_place("slow", tmp_path, pace=4.0),
-        *(fault_place(name, tmp_path) for name in "ab"),
+    device_refs = [
+        fault_device_ref("slow", tmp_path, pace=4.0),
+        *(fault_device_ref(name, tmp_path) for name in "ab"),
     ]
     options = FleetOptions(**{**PROCESS_OPTIONS, "pace_tolerance": 2.0})
     configs = [config(Fault.NONE, number) for number in range(30)]
-    with FleetRunner(options, lambda: places, kind="fake") as runner:
+    with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
         found = list(runner.measure(fault_job(configs, seconds=0.002)))
         devices = {one["name"]: one for one in runner.describe()["devices"]}
     assert len(found) == 30

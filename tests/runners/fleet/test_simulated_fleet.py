@@ -335,7 +335,7 @@ def test_a_device_that_was_idle_for_long_is_tested_first():
         connected = len(seen)
         list(runner.measure(job(2)))
         assert len(seen) == connected
-        runner.switchboard.wait(runner.now() + 60.0)
+        runner.pool.wait(runner.now() + 60.0)
         assert all(m.ok for m in runner.measure(job(2)))
         assert len(seen) == connected + 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_runners.fleet.verdicts import Opinion, Verdict, Witness, convincing, judge
+from chameleon_runners.fleet.verdicts import FailureReport, Reliability, Verdict, conclusive, judge
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +12,9 @@ WRONG, ERROR, MEMORY = FailureKind.WRONG_OUTPUT, FailureKind.RUN_ERROR, FailureK
 LOST, CRASH, HANG = FailureKind.DEVICE_LOST, FailureKind.CRASH, FailureKind.RUN_TIMEOUT
 
 
-def opinion(kind: FailureKind, device: str = "a", **more: object) -> Opinion:
+def report(kind: FailureKind, device: str = "a", **more: object) -> FailureReport:
     failure = Measurement(config=(1,), failure=kind, message=f"{kind} (on {device})")
-    return Opinion(device=device, failure=failure, **more)
+    return FailureReport(device=device, failure=failure, **more)
 
 
 def kind_of(verdict: Measurement | Verdict) -> FailureKind | None:
@@ -24,81 +24,81 @@ def kind_of(verdict: Measurement | Verdict) -> FailureKind | None:
 
 @pytest.mark.parametrize("kind", [WRONG, ERROR, MEMORY])
 def test_one_device_alone_is_believed_where_there_is_no_other(kind: FailureKind):
-    assert kind_of(judge([opinion(kind)], tries=2, elsewhere=False)) is kind
-    assert judge([opinion(kind)], tries=2, elsewhere=True) is Verdict.AGAIN
+    assert kind_of(judge([report(kind)], tries=2, elsewhere=False)) is kind
+    assert judge([report(kind)], tries=2, elsewhere=True) is Verdict.AGAIN
 
 
 @pytest.mark.parametrize("kind", [WRONG, ERROR, MEMORY, HANG])
 def test_two_devices_that_agree_settle_it(kind: FailureKind):
-    both = [opinion(kind, "a"), opinion(kind, "b")]
+    both = [report(kind, "a"), report(kind, "b")]
     assert kind_of(judge(both, tries=1, elsewhere=True)) is kind
 
 
 def test_three_are_needed_where_one_is_known_to_fail_by_itself():
-    poor = Witness(faults=3, successes=7)
-    two = [opinion(WRONG, "a", witness=poor), opinion(WRONG, "b")]
+    poor = Reliability(faults=3, successes=7)
+    two = [report(WRONG, "a", reliability=poor), report(WRONG, "b")]
     assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
-    assert kind_of(judge([*two, opinion(WRONG, "c")], tries=0, elsewhere=True)) is WRONG
+    assert kind_of(judge([*two, report(WRONG, "c")], tries=0, elsewhere=True)) is WRONG
 
 
 def test_history_counts_as_it_is_when_the_verdict_is_found():
-    first = Witness()
-    two = [opinion(WRONG, "a", witness=first), opinion(WRONG, "b")]
+    first = Reliability()
+    two = [report(WRONG, "a", reliability=first), report(WRONG, "b")]
     first.faults += 1
     assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
 
 
 def test_a_device_alone_that_is_known_to_fail_is_asked_again():
-    once = [opinion(WRONG, witness=Witness(faults=3, successes=7))]
+    once = [report(WRONG, reliability=Reliability(faults=3, successes=7))]
     assert judge(once, tries=1, elsewhere=False) is Verdict.AGAIN
     assert kind_of(judge(once * 2, tries=0, elsewhere=False)) is WRONG
 
 
 @pytest.mark.parametrize("kind", [WRONG, CRASH])
 def test_two_names_of_one_device_are_one_witness(kind: FailureKind):
-    two = [opinion(kind, name, identity="10.0.0.5:9091") for name in "ab"]
+    two = [report(kind, name, identity="10.0.0.5:9091") for name in "ab"]
     assert judge(two, tries=1, elsewhere=True) is Verdict.AGAIN
-    other = opinion(kind, "c", identity="10.0.0.6:9091")
+    other = report(kind, "c", identity="10.0.0.6:9091")
     assert kind_of(judge([*two, other], tries=1, elsewhere=True)) is kind
 
 
 def test_a_device_is_like_its_fleet_until_it_has_shown_that_it_is_not():
-    fleet = Witness()
-    known, unknown = Witness(fleet=fleet), Witness(fleet=fleet)
-    before = unknown.doubt
+    fleet = Reliability()
+    known, unknown = Reliability(fleet=fleet), Reliability(fleet=fleet)
+    before = unknown.fault_rate
     for _ in range(5):
         known.failed()
-    assert before < unknown.doubt < known.doubt
+    assert before < unknown.fault_rate < known.fault_rate
     for _ in range(200):
         unknown.succeeded()
-    assert unknown.doubt < before
+    assert unknown.fault_rate < before
     assert (fleet.faults, fleet.successes) == (5, 200)
 
 
-HISTORIES = st.builds(Witness, faults=st.integers(0, 50), successes=st.integers(0, 500))
+HISTORIES = st.builds(Reliability, faults=st.integers(0, 50), successes=st.integers(0, 500))
 
 
 @given(HISTORIES)
-def test_a_fault_makes_a_worse_witness_and_a_success_a_better_one(history: Witness):
+def test_a_fault_makes_a_worse_witness_and_a_success_a_better_one(history: Reliability):
     faults, successes = history.faults, history.successes
-    assert 0.0 < history.doubt < 1.0
-    assert Witness(faults=faults + 1, successes=successes).doubt > history.doubt
-    assert Witness(faults=faults, successes=successes + 1).doubt < history.doubt
+    assert 0.0 < history.fault_rate < 1.0
+    assert Reliability(faults=faults + 1, successes=successes).fault_rate > history.fault_rate
+    assert Reliability(faults=faults, successes=successes + 1).fault_rate < history.fault_rate
 
 
 @given(st.lists(HISTORIES, min_size=1, max_size=5), HISTORIES, st.booleans())
 def test_another_that_agrees_never_makes_it_less_certain(
-    histories: list[Witness], other: Witness, elsewhere: bool
+    histories: list[Reliability], other: Reliability, elsewhere: bool
 ):
-    agreeing = [opinion(WRONG, str(n), witness=one) for n, one in enumerate(histories)]
-    more = [*agreeing, opinion(WRONG, "other", witness=other)]
-    assert convincing(more, elsewhere=elsewhere) >= convincing(agreeing, elsewhere=elsewhere)
-    assert convincing(agreeing, elsewhere=False) >= convincing(agreeing, elsewhere=True)
+    agreeing = [report(WRONG, str(n), reliability=one) for n, one in enumerate(histories)]
+    more = [*agreeing, report(WRONG, "other", reliability=other)]
+    assert conclusive(more, elsewhere=elsewhere) >= conclusive(agreeing, elsewhere=elsewhere)
+    assert conclusive(agreeing, elsewhere=False) >= conclusive(agreeing, elsewhere=True)
 
 
 @pytest.mark.parametrize("kinds", [(LOST, LOST), (CRASH, LOST), (LOST, CRASH), (CRASH, CRASH)])
 def test_devices_lost_twice_that_work_again_are_a_crash(kinds: tuple[FailureKind, FailureKind]):
-    first, second = opinion(kinds[0], "a", back=False), opinion(kinds[1], "b", back=True)
+    first, second = report(kinds[0], "a", back=False), report(kinds[1], "b", back=True)
     verdict = judge([first, second], tries=1, elsewhere=True)
     assert kind_of(verdict) is CRASH
     assert isinstance(verdict, Measurement)
@@ -106,14 +106,14 @@ def test_devices_lost_twice_that_work_again_are_a_crash(kinds: tuple[FailureKind
 
 
 def test_it_is_awaited_whether_lost_devices_come_back():
-    both = [opinion(LOST, "a", back=False), opinion(LOST, "b", back=None)]
+    both = [report(LOST, "a", back=False), report(LOST, "b", back=None)]
     assert judge(both, tries=1, elsewhere=True) is Verdict.WAIT
     both[1].back = False
     assert judge(both, tries=1, elsewhere=False) is Verdict.AGAIN
 
 
 def test_devices_that_never_come_back_are_not_the_candidates_fault():
-    both = [opinion(LOST, "a", back=False), opinion(LOST, "b", back=False)]
+    both = [report(LOST, "a", back=False), report(LOST, "b", back=False)]
     verdict = judge(both, tries=0, elsewhere=False)
     assert kind_of(verdict) is LOST
     assert isinstance(verdict, Measurement)
@@ -121,25 +121,25 @@ def test_devices_that_never_come_back_are_not_the_candidates_fault():
 
 
 def test_the_only_device_decides_on_its_second_loss():
-    assert judge([opinion(LOST, back=None)], tries=2, elsewhere=False) is Verdict.AGAIN
-    twice = [opinion(LOST, back=True), opinion(LOST, back=True)]
+    assert judge([report(LOST, back=None)], tries=2, elsewhere=False) is Verdict.AGAIN
+    twice = [report(LOST, back=True), report(LOST, back=True)]
     assert kind_of(judge(twice, tries=1, elsewhere=False)) is CRASH
 
 
 def test_a_disconnection_before_a_hang_is_still_a_hang():
-    mixed = [opinion(LOST, "a", back=True), opinion(HANG, "b", back=None)]
+    mixed = [report(LOST, "a", back=True), report(HANG, "b", back=None)]
     assert judge(mixed, tries=1, elsewhere=True) is Verdict.AGAIN
-    assert kind_of(judge([*mixed, opinion(HANG, "c")], tries=0, elsewhere=True)) is HANG
+    assert kind_of(judge([*mixed, report(HANG, "c")], tries=0, elsewhere=True)) is HANG
 
 
 def test_somebody_who_kills_workers_is_not_the_candidate():
-    killed = [opinion(CRASH, "a", outside=True), opinion(CRASH, "b", outside=True)]
+    killed = [report(CRASH, "a", outside=True), report(CRASH, "b", outside=True)]
     assert judge(killed, tries=1, elsewhere=True) is Verdict.AGAIN
     assert kind_of(judge(killed, tries=0, elsewhere=True)) is CRASH
 
 
 def test_a_configuration_that_is_none_is_final():
-    assert kind_of(judge([opinion(FailureKind.INVALID)], tries=2, elsewhere=True)) is (
+    assert kind_of(judge([report(FailureKind.INVALID)], tries=2, elsewhere=True)) is (
         FailureKind.INVALID
     )
 
@@ -154,11 +154,11 @@ KINDS = st.sampled_from([WRONG, ERROR, MEMORY, LOST, CRASH, HANG])
     elsewhere=st.booleans(),
 )
 def test_without_tries_left_there_is_an_end(
-    kinds: list[FailureKind], back: list[bool], histories: list[Witness], elsewhere: bool
+    kinds: list[FailureKind], back: list[bool], histories: list[Reliability], elsewhere: bool
 ):
-    opinions = [
-        opinion(kind, str(place), back=back[place], witness=histories[place])
+    reports = [
+        report(kind, str(place), back=back[place], reliability=histories[place])
         for place, kind in enumerate(kinds)
     ]
-    kind = kind_of(judge(opinions, tries=0, elsewhere=elsewhere))
+    kind = kind_of(judge(reports, tries=0, elsewhere=elsewhere))
     assert kind in {*kinds, CRASH, LOST}

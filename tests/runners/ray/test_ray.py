@@ -122,8 +122,8 @@ def test_the_candidate_of_a_killed_actor_is_measured_elsewhere(make: Make, tmp_p
 
     def kill(runner: RayRunner) -> None:
         eventually(lambda: device.count() > 2, 30.0)
-        switchboard = runner._plant.switchboard  # type: ignore[union-attr]
-        host = next(h for h in switchboard._hosts if h.slot.name)  # type: ignore[attr-defined]
+        pool = runner._resources.pool  # type: ignore[union-attr]
+        host = next(h for h in pool._hosts if h.slot.name)  # type: ignore[attr-defined]
         ray.kill(host.actor)
         killed.append(host.slot.name)
 

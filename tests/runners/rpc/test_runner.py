@@ -9,10 +9,10 @@ from chameleon_core.cli.main import run
 from chameleon_core.errors import ConfigError, DeviceLostError, ExitCode, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_runners.rpc import places
+from chameleon_runners.rpc import device_refs
 from chameleon_runners.rpc.addresses import Address
+from chameleon_runners.rpc.device_refs import TrackerDevices, device_refs_of
 from chameleon_runners.rpc.options import RpcOptions
-from chameleon_runners.rpc.places import TrackerPlaces, places_of
 from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import Queue
@@ -118,13 +118,13 @@ def test_options_that_name_no_device(options):
 
 
 def test_addresses_are_places():
-    listed = places_of(RpcOptions(address=("a:1", "b:2"), key="k", cache_mib=3))()
-    assert [place.name for place in listed] == ["a:1", "b:2"]
+    listed = device_refs_of(RpcOptions(address=("a:1", "b:2"), key="k", cache_mib=3))()
+    assert [ref.name for ref in listed] == ["a:1", "b:2"]
     assert listed[1].device.options["address"] == "b:2"
     assert listed[1].device.options["key"] == "k"
     assert listed[1].device.options["cache_bytes"] == 3 << 20
-    assert len(places_of(RpcOptions(address="a:1"))()) == 1
-    assert len(places_of(RpcOptions(address=("a:1", "b:2"), devices=1))()) == 1
+    assert len(device_refs_of(RpcOptions(address="a:1"))()) == 1
+    assert len(device_refs_of(RpcOptions(address=("a:1", "b:2"), devices=1))()) == 1
 
 
 def queue(key, count):
@@ -136,14 +136,14 @@ def queue(key, count):
 def counted(monkeypatch):
     """Places of a tracker that says what it is told to."""
     said = []
-    monkeypatch.setattr(places, "queues", lambda *_, **__: said[-1])
-    return said, lambda **more: TrackerPlaces(RpcOptions(tracker="t:1", key="k", **more))
+    monkeypatch.setattr(device_refs, "queues", lambda *_, **__: said[-1])
+    return said, lambda **more: TrackerDevices(RpcOptions(tracker="t:1", key="k", **more))
 
 
 def test_places_are_as_many_as_servers(counted):
     said, make = counted
     said.append([queue("k", 3), queue("other", 5)])
-    assert [place.name for place in make()()] == ["k#1", "k#2", "k#3"]
+    assert [ref.name for ref in make()()] == ["k#1", "k#2", "k#3"]
     assert len(make(devices=2)()) == 2
 
 

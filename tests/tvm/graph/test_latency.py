@@ -62,7 +62,14 @@ def test_a_network_that_is_slow_at_first_is_not_given_up():
     found = _medians(Scripted("network", then=0.01), compiled, untuned)
     # Some slow turns alike are a slow network's; nobody waits fifteen times for one.
     assert found == {"network": 0.01, "torch.compile": 0.013, "untuned": 4.0}
-    assert (compiled.turns, untuned.turns) == (ROUNDS, FEW_ROUNDS)
+    assert (compiled.turns, untuned.turns) == (ROUNDS, FEW_ROUNDS + 1)
+
+
+def test_one_that_was_given_up_has_another_turn_at_the_end():
+    compiled = Scripted("torch.compile", *([4.0] * FEW_ROUNDS), then=0.013)
+    found = _medians(Scripted("network", then=0.01), compiled)
+    assert found == {"network": 0.01, "torch.compile": 0.013}
+    assert compiled.turns == FEW_ROUNDS + 1 + ROUNDS
 
 
 @pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, FEW_ROUNDS)])

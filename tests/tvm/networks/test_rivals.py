@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_tvm.frontends import running
+from chameleon_tvm.frameworks import running
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from functools import cached_property
 
@@ -59,3 +61,17 @@ class Measurement:
     def cost(self) -> float:
         """Median of the repeats in seconds; infinity for a failure."""
         return statistics.median(self.seconds) if self.seconds else float("inf")
+
+
+def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:
+    """How many measurements failed in which way, in order of the first of each."""
+    return dict(Counter(m.failure.value for m in measurements if m.failure is not None))
+
+
+def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
+    """The first failure of the most frequent kind, in words; None where nothing failed."""
+    failed = failures_by_kind(measurements)
+    if not failed:
+        return None
+    kind = max(failed, key=lambda name: failed[name])
+    return next(f"{kind}: {m.message}" for m in measurements if m.failure == kind)

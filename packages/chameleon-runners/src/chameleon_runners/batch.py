@@ -14,12 +14,12 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 
-from chameleon_runners.bench import Bench
-from chameleon_runners.building import Building
-from chameleon_runners.clocking import Clocking
+from chameleon_runners.batch_state import BatchState, drop
+from chameleon_runners.build_phase import BuildPhase
 from chameleon_runners.deadlines import Deadlines
-from chameleon_runners.ledger import Ledger, drop
-from chameleon_runners.process import EndReason
+from chameleon_runners.local_context import LocalContext
+from chameleon_runners.timing_phase import TimingPhase
+from chameleon_runners.worker_process import EndReason
 
 _MIB = 1 << 20
 
@@ -34,7 +34,7 @@ class Batch:
 
     Args:
         job: the job.
-        bench: what it is measured with.
+        context: what it is measured with.
         deadlines: the task's time-outs.
         first_slot: a number from which on slots are unused.
 
@@ -43,43 +43,45 @@ class Batch:
     """
 
     def __init__(
-        self, job: MeasureJob, *, bench: Bench, deadlines: Deadlines, first_slot: int
+        self, job: MeasureJob, *, context: LocalContext, deadlines: Deadlines, first_slot: int
     ) -> None:
-        self._crew = bench.crew
-        self._options = bench.options
-        self._ledger = Ledger(job, crew=bench.crew, options=bench.options, first_slot=first_slot)
-        self.building = Building(
+        self._pool = context.pool
+        self._options = context.options
+        self._state = BatchState(
+            job, pool=context.pool, options=context.options, first_slot=first_slot
+        )
+        self.build_phase = BuildPhase(
             job,
             stage_key(job.space, job.task),
-            bench=bench,
+            context=context,
             deadlines=deadlines,
-            ledger=self._ledger,
+            state=self._state,
         )
-        self._clocking = Clocking(
-            bench=bench, deadlines=deadlines, ledger=self._ledger, best_seconds=job.best_seconds
+        self._timing_phase = TimingPhase(
+            context=context, deadlines=deadlines, state=self._state, best_seconds=job.best_seconds
         )
 
     def interrupt(self) -> None:
         """Finish the measurement in flight and yield no more after it."""
-        self._ledger.interrupt()
-        self._crew.wake()
+        self._state.interrupt()
+        self._pool.wake()
 
     def run(self) -> Iterator[Measurement]:
         """Yield one measurement per configuration, each as soon as it is known."""
-        ledger = self._ledger
+        state = self._state
         try:
-            while (ledger.pending or ledger.built) and not ledger.stopped:
-                yield from self.building.run()
-                yield from self._clocking.first_timings()
+            while (state.pending or state.built) and not state.stopped:
+                yield from self.build_phase.run()
+                yield from self._timing_phase.first_timings()
                 self._recycle()
-            yield from self._clocking.rounds()
+            yield from self._timing_phase.rounds()
         finally:
             self.release()
 
     def _recycle(self) -> None:
         """End workers that built much or grew much, unless they hold leaders."""
-        holding = {id(candidate.worker) for candidate in self._ledger.rounds.held}
-        for worker in self._crew.workers:
+        holding = {id(candidate.worker) for candidate in self._state.rounds.held}
+        for worker in self._pool.workers:
             if id(worker) in holding or not worker.idle or not worker.initialised:
                 continue
             memory = worker.memory
@@ -91,11 +93,11 @@ class Batch:
 
     def release(self) -> None:
         """Leave idle workers behind: free kernels, end workers that are still at work."""
-        for worker in self._crew.workers:
+        for worker in self._pool.workers:
             if worker.work is not None and worker.work.tag != "init":
                 worker.kill(EndReason.DEADLINE)
-        for candidate in [*self._ledger.built, *self._ledger.rounds.held]:
+        for candidate in [*self._state.built, *self._state.rounds.held]:
             drop(candidate)
         self._recycle()
         # Their pools of threads spin on for a while, on the cores that the search needs next.
-        self._crew.quiet()
+        self._pool.quiet()

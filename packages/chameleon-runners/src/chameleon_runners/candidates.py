@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
-from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
 from chameleon_runners.timing import undisturbed
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, WorkerEnd, WorkerProcess
 
 _ALLOCATION_FAILED = ("bad_alloc", "out of memory", "Cannot allocate memory", "MemoryError")
 """What libraries print before they abort for lack of memory."""

@@ -10,21 +10,16 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 import attrs
-import numpy as np
-from chameleon_core.errors import PluginError
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.measurement import Measurement
 from chameleon_core.stages import Contender
 from chameleon_core.task import Task
 
-from chameleon_runners.bench import Bench
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.crew import Event
-from chameleon_runners.preparing import open_command
+from chameleon_runners.contenders import ContenderState, no_reference, turns
+from chameleon_runners.local_context import LocalContext
+from chameleon_runners.local_pool import Event
+from chameleon_runners.preparation import open_command
 from chameleon_runners.worker.protocol import Message
-
-_FEW_ROUNDS = 3
-_HOPELESS = 3.0
-"""Contenders this much slower than the fastest are timed in a few rounds only."""
 
 
 class _Step(IntEnum):
@@ -36,14 +31,15 @@ class _Step(IntEnum):
     CHECKED = 3
 
 
-@attrs.define(eq=False)
-class _Entry:
-    """A contender, its place in the crew, and what became of it."""
+@attrs.define(kw_only=True, eq=False)
+class _LocalContender(ContenderState[Candidate]):
+    """A contender that has a worker, whose place in the pool is its candidate's slot.
 
-    contender: Contender
-    candidate: Candidate
+    Attributes:
+        step: how far its worker has come.
+    """
+
     step: _Step = _Step.STARTED
-    result: Measurement | None = None
 
 
 class Comparison:
@@ -52,30 +48,35 @@ class Comparison:
     Args:
         task: the task.
         contenders: who takes part.
-        bench: what they are compared with; as many workers as there are contenders, closed by
+        context: what they are compared with; as many workers as there are contenders, closed by
             the caller.
     """
 
-    def __init__(self, task: Task, contenders: Sequence[Contender], *, bench: Bench) -> None:
+    def __init__(
+        self, task: Task, contenders: Sequence[Contender], *, context: LocalContext
+    ) -> None:
         self._task = task
-        self._bench = bench
-        self._crew = bench.crew
-        self._options = bench.options
-        self._reference = bench.reference
+        self._context = context
+        self._pool = context.pool
+        self._options = context.options
+        self._reference = context.reference
         self._interrupted = False
         self._entries = [
-            _Entry(contender, Candidate(config=tuple(contender.config), slot=place))
+            _LocalContender(
+                contender=contender,
+                candidate=Candidate(config=tuple(contender.config), slot=place),
+            )
             for place, contender in enumerate(contenders)
         ]
 
     def interrupt(self) -> None:
         """End after the repeat in flight."""
         self._interrupted = True
-        self._crew.wake()
+        self._pool.wake()
 
     @property
     def _stopped(self) -> bool:
-        return self._interrupted or self._crew.closed
+        return self._interrupted or self._pool.closed
 
     def run(self) -> list[Measurement]:
         """One measurement per contender, in order; a failure is a measurement."""
@@ -84,43 +85,34 @@ class Comparison:
             self._compute_reference()
         for entry in self._entries:
             self._check(entry)
-        generator = np.random.default_rng(0)
-        for done in range(self._options.compare_rounds):
-            # A new order every round: nobody always runs after the same neighbour.
-            for place in generator.permutation(len(self._entries)):
-                if done < _FEW_ROUNDS or not self._hopeless(self._entries[place]):
-                    self._repeat(self._entries[place])
-        return [self._result(entry) for entry in self._entries]
-
-    def _hopeless(self, entry: _Entry) -> bool:
-        """Whether a contender is so slow that more repeats would tell nothing new."""
-        best = min(other.candidate.fastest for other in self._entries)
-        return entry.candidate.fastest > _HOPELESS * best
+        for entry in turns(lambda: self._entries, self._options.compare_rounds):
+            self._repeat(entry)
+        return [entry.measurement for entry in self._entries]
 
     # -- steps ------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         """Open and build every contender that is not lost, all at once."""
         while not self._stopped:
-            self._crew.fill(len(self._entries))
+            self._pool.fill(len(self._entries))
             todo = [e for e in self._entries if e.result is None and e.step < _Step.BUILT]
             for entry in todo:
-                worker = self._crew.at(entry.candidate.slot)
+                worker = self._pool.at(entry.candidate.slot)
                 if worker is not None and worker.idle and worker.initialised:
                     command, timeout = self._next_command(entry)
                     worker.submit(entry, command, timeout)
             if not todo:
                 return
-            for event in self._crew.wait():
+            for event in self._pool.wait():
                 self._advance(event)
 
-    def _next_command(self, entry: _Entry) -> tuple[Message, float]:
+    def _next_command(self, entry: _LocalContender) -> tuple[Message, float]:
         if entry.step is _Step.STARTED:
             contender = entry.contender
             command = open_command(
                 contender.stage,
                 self._task,
-                threads=self._bench.threads,
+                threads=self._context.threads,
                 variant=contender.variant,
             )
             return command, self._options.start_timeout
@@ -129,25 +121,19 @@ class Comparison:
         return build, self._options.build_timeout
 
     def _advance(self, event: Event) -> None:
-        if self._crew.closed:
+        if self._pool.closed:
             return
         if event.end is not None:
-            lost = self._crew.position(event.worker)
+            lost = self._pool.position(event.worker)
             self._lost(self._entries[lost], event)
-        elif event.reply is not None and isinstance(event.tag, _Entry):
+        elif event.reply is not None and isinstance(event.tag, _LocalContender):
             entry = event.tag
             entry.step = _Step(entry.step + 1)
             if event.reply["status"] != "ok":
-                entry.result = self._refused(entry, event.reply)
+                entry.refuse(event.reply)
             entry.candidate.build_seconds += event.reply["elapsed"]
 
-    @staticmethod
-    def _refused(entry: _Entry, reply: Message) -> Measurement:
-        if reply["status"] == "failed":
-            return entry.candidate.failed_reply(reply, "")
-        return entry.candidate.failed(FailureKind.BUILD_ERROR, reply["message"])
-
-    def _lost(self, entry: _Entry, event: Event) -> None:
+    def _lost(self, entry: _LocalContender, event: Event) -> None:
         """A contender's worker ended: start over if it was killed from outside."""
         if entry.result is not None or event.end is None:
             return
@@ -174,18 +160,14 @@ class Comparison:
             if reply is not None:
                 reasons.append(f"{entry.contender.name}: {reply['message']}")
         if any(entry.result is None for entry in self._entries):
-            raise PluginError(
-                f"no contender can compute the expected outputs of task {self._task.name!r} "
-                f"({'; '.join(reasons)})",
-                hint="the builder of a space has to implement reference()",
-            )
+            raise no_reference(self._task.name, reasons)
 
-    def _reference_command(self, _entry: _Entry) -> Message:
+    def _reference_command(self, _entry: _LocalContender) -> Message:
         return {"command": "reference", "path": str(self._reference.path)}
 
-    def _check(self, entry: _Entry) -> None:
-        def command(asked: _Entry) -> Message:
-            return self._bench.measure_command(asked.candidate, best=None, cores=[])
+    def _check(self, entry: _LocalContender) -> None:
+        def command(asked: _LocalContender) -> Message:
+            return self._context.measure_command(asked.candidate, best=None, cores=[])
 
         reply = self._ask(entry, command, self._options.reference_timeout)
         if reply is None:
@@ -198,11 +180,11 @@ class Comparison:
         else:
             entry.result = entry.candidate.failed_reply(reply, "")
 
-    def _repeat(self, entry: _Entry) -> None:
+    def _repeat(self, entry: _LocalContender) -> None:
         """One turn of a contender; one that lost its worker is built and checked again."""
 
-        def command(asked: _Entry) -> Message:
-            return self._bench.turn_command(asked.candidate)
+        def command(asked: _LocalContender) -> Message:
+            return self._context.turn_command(asked.candidate)
 
         reply = self._ask(entry, command, self._options.reference_timeout, clock=True)
         if reply is None:
@@ -217,19 +199,19 @@ class Comparison:
 
     def _ask(
         self,
-        entry: _Entry,
-        command: Callable[[_Entry], Message],
+        entry: _LocalContender,
+        command: Callable[[_LocalContender], Message],
         timeout: float,
         *,
         clock: bool = False,
     ) -> Message | None:
         """The reply of a contender's worker; None where the contender is lost or all stops."""
-        ask = self._bench.clock if clock else self._bench.ask
+        ask = self._context.clock if clock else self._context.ask
         while entry.result is None and not self._stopped:
             if entry.step < _Step.BUILT:
                 self._prepare()
                 continue
-            worker = self._crew.at(entry.candidate.slot)
+            worker = self._pool.at(entry.candidate.slot)
             if worker is None or not worker.idle:
                 entry.step = _Step.STARTED
                 continue
@@ -240,10 +222,3 @@ class Comparison:
                 return event.reply
             self._lost(entry, event)
         return None
-
-    def _result(self, entry: _Entry) -> Measurement:
-        if entry.result is not None:
-            return entry.result
-        if entry.candidate.again:
-            return entry.candidate.succeeded()
-        return entry.candidate.failed(FailureKind.RUN_ERROR, "the comparison was interrupted")

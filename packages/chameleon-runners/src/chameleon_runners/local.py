@@ -30,14 +30,14 @@ from chameleon_core.task import Task
 
 from chameleon_runners import environment
 from chameleon_runners.batch import Batch, stage_key
-from chameleon_runners.bench import Bench
 from chameleon_runners.comparison import Comparison
-from chameleon_runners.crew import Crew, Workers
 from chameleon_runners.deadlines import Deadlines
+from chameleon_runners.local_context import LocalContext
+from chameleon_runners.local_pool import LocalPool, Workers
+from chameleon_runners.local_stream import JobGroup, LocalStream, PoolMember
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.references import Reference, References
 from chameleon_runners.timing import TimingPolicy
-from chameleon_runners.waves import Seat, Wave, Waves
 
 _MIB = 1 << 20
 _BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
@@ -72,11 +72,11 @@ class LocalRunner(Runner):
         )
         self._policy = TimingPolicy.of(options)
         self._watch = CoreWatch(self._cores[: self._threads])
-        self._crew: Crew | None = None
+        self._pool: LocalPool | None = None
         self._references: References | None = None
         self._deadlines: dict[str, Deadlines] = {}
-        self._active: Batch | Wave | Comparison | None = None
-        self._active_crew: Crew | None = None
+        self._active: Batch | JobGroup | Comparison | None = None
+        self._active_pool: LocalPool | None = None
         self._interrupted = False
         self._closed = False
         self._closing = threading.RLock()
@@ -97,23 +97,23 @@ class LocalRunner(Runner):
         self._start().fill(self._size)
         return self
 
-    def _start(self) -> Crew:
+    def _start(self) -> LocalPool:
         """The workers, and the temporary folder; made when first needed."""
         if self._closed:
             raise TargetError(
                 "the local runner is closed", hint="make a new one for further measurements"
             )
-        if self._crew is None:
+        if self._pool is None:
             remove_abandoned()
             kill_abandoned()
             folder = make_scratch()
             self._references = References(folder)
-            self._crew = self._make_crew(self._size, blas_threads=1, preload=self._preload)
-            self._remove = weakref.finalize(self, _clean_up, self._crew, folder)
-        return self._crew
+            self._pool = self._make_pool(self._size, blas_threads=1, preload=self._preload)
+            self._remove = weakref.finalize(self, _clean_up, self._pool, folder)
+        return self._pool
 
-    def _make_crew(self, size: int, *, blas_threads: int, preload: str | None = None) -> Crew:
-        return Crew(
+    def _make_pool(self, size: int, *, blas_threads: int, preload: str | None = None) -> LocalPool:
+        return LocalPool(
             size=size,
             threads=self._threads,
             blas_threads=blas_threads,
@@ -123,9 +123,9 @@ class LocalRunner(Runner):
             preload=preload,
         )
 
-    def _bench(self, crew: Workers, reference: Reference) -> Bench:
-        return Bench(
-            crew=crew,
+    def _context(self, pool: Workers, reference: Reference) -> LocalContext:
+        return LocalContext(
+            pool=pool,
             watch=self._watch,
             options=self._options,
             policy=self._policy,
@@ -161,33 +161,35 @@ class LocalRunner(Runner):
         finally:
             self._active = None
 
-    def _batch(self, job: MeasureJob, crew: Workers) -> Batch:
+    def _batch(self, job: MeasureJob, pool: Workers) -> Batch:
         key = stage_key(job.space, job.task)
         first_slot = self._next_slot
         self._next_slot += len(job.configs)
         return Batch(
             job,
-            bench=self._bench(crew, self._expected.of(key)),
+            context=self._context(pool, self._expected.of(key)),
             deadlines=self._deadlines.setdefault(key, Deadlines(self._options)),
             first_slot=first_slot,
         )
 
     def stream(self) -> MeasureStream:
-        return Waves(self._wave, size=self._size)
+        return LocalStream(self._group, size=self._size)
 
-    def _wave(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+    def _group(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
         if len(jobs) == 1:
             for measurement in self.measure(jobs[0]):
                 yield Arrival(job=jobs[0], measurement=measurement)
             return
         if self._interrupted or self._closed:
             return
-        crew = self._start()
-        seats = [(job, self._batch(job, Seat(crew, place))) for place, job in enumerate(jobs)]
-        wave = Wave(seats, crew)
-        self._activate(wave)
+        pool = self._start()
+        members = [
+            (job, self._batch(job, PoolMember(pool, place))) for place, job in enumerate(jobs)
+        ]
+        group = JobGroup(members, pool)
+        self._activate(group)
         try:
-            yield from wave.run()
+            yield from group.run()
         finally:
             self._active = None
 
@@ -196,17 +198,17 @@ class LocalRunner(Runner):
         # A winner's own reference checks its rivals as well, and is known already.
         keys = [stage_key(contender.stage, task) for contender in contenders]
         reference = self._expected.known(keys) or self._expected.of(f"compare {task.key}")
-        crew = self._make_crew(
+        pool = self._make_pool(
             len(contenders), blas_threads=self._threads if reference.ready else 1
         )
-        comparison = Comparison(task, contenders, bench=self._bench(crew, reference))
-        self._active_crew = crew
+        comparison = Comparison(task, contenders, context=self._context(pool, reference))
+        self._active_pool = pool
         self._activate(comparison)
         try:
             return comparison.run() if contenders else []
         finally:
-            self._active, self._active_crew = None, None
-            crew.close()
+            self._active, self._active_pool = None, None
+            pool.close()
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -221,7 +223,7 @@ class LocalRunner(Runner):
             "timing": attrs.asdict(self._policy),
         }
 
-    def _activate(self, active: Batch | Wave | Comparison) -> None:
+    def _activate(self, active: Batch | JobGroup | Comparison) -> None:
         """Have what begins now told of an interrupt, such as one that came while it was made."""
         self._active = active
         if self._interrupted:
@@ -236,15 +238,15 @@ class LocalRunner(Runner):
         self._closed = True
         # A second caller returns no earlier than the first: when nothing is left.
         with self._closing:
-            if self._active_crew is not None:
-                self._active_crew.close()
+            if self._active_pool is not None:
+                self._active_pool.close()
             self._watch.close()
             if self._remove is not None:
                 self._remove()
 
 
-def _clean_up(crew: Crew, folder: Path) -> None:
+def _clean_up(pool: LocalPool, folder: Path) -> None:
     """End the workers, then remove the folder they read."""
     with contextlib.suppress(OSError):
-        crew.close()
+        pool.close()
     shutil.rmtree(folder, ignore_errors=True)

@@ -9,8 +9,8 @@ import structlog
 from chameleon_core.errors import TargetError
 
 from chameleon_runners.environment import worker_environment
-from chameleon_runners.process import WorkerProcess
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import WorkerProcess
 
 _log = structlog.get_logger()
 

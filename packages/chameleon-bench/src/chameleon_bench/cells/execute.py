@@ -12,6 +12,7 @@ from chameleon_core.plugins.registry import Registry, default_registry
 
 from chameleon_bench.cells.running import CellResult, run_cell
 from chameleon_bench.cells.workers import INSTALLED, Workers
+from chameleon_bench.files import unused
 from chameleon_bench.suites.suite import CELLS, Cell, Suite
 
 Told = Callable[[Cell, str | None], None]
@@ -72,9 +73,13 @@ def move_aside(suite: Suite) -> Path | None:
     cells = suite.output / CELLS
     if not cells.exists():
         return None
-    number = 1
-    while (aside := suite.output / f"earlier-{number}").exists():
-        number += 1
+    aside = unused(suite.output, "earlier-{}")
     aside.mkdir()
     shutil.move(cells, aside / CELLS)
     return aside
+
+
+def outdated(suite: Suite) -> dict[Cell, CellResult]:
+    """The results that cells have from other versions of what takes part in them."""
+    read = ((cell, CellResult.of_other_versions(cell)) for cell in suite.cells())
+    return {cell: result for cell, result in read if result is not None}

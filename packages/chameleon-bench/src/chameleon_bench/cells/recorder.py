@@ -122,4 +122,5 @@ def trajectory_of(
         rounds=np.array(rounds, float).reshape(-1, len(ROUND_FIELDS)),
         best_known=best_known,
         final_seconds=operator.tuned_seconds,
+        origins=operator.origins,
     )

@@ -25,12 +25,16 @@ from chameleon_core.task import Task
 
 from chameleon_bench.cells.recorder import Recorder, read_notes, trajectory_of
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
+from chameleon_bench.files import unused, written
 from chameleon_bench.suites.suite import Cell
 
 log = structlog.get_logger()
 
 NOTES = "clock.jsonl"
 """What the recorder writes in a cell's run folder."""
+
+VERSIONS = "versions.json"
+"""What a live cell's folder was begun with."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -42,37 +46,51 @@ class CellResult:
         trajectories: one per operator of the cell's task.
         failure: why there are none, in a sentence, or None.
         environment: what did the measuring, as the runner describes itself.
+        versions: of the distributions that took part; empty where nobody kept them.
     """
 
     identity: str
     trajectories: tuple[Trajectory, ...] = ()
     failure: str | None = None
     environment: Mapping[str, Any] = attrs.field(factory=dict)
+    versions: Mapping[str, str] = attrs.field(factory=dict)
 
     def write(self, path: Path) -> None:
         """Keep it: a reader sees all of it or nothing."""
         value = {
             "identity": self.identity,
+            "versions": dict(self.versions),
             "failure": self.failure,
             "environment": dict(self.environment),
             "trajectories": [one.to_json() for one in self.trajectories],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(json.dumps(value, separators=(",", ":")), encoding="utf-8")
-        part.replace(path)
+        written(path, json.dumps(value, separators=(",", ":")))
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
         """The result of a cell that has ended, or None; another cell's result does not count."""
+        found = cls._read(cell)
+        return found if found is not None and found.identity == cell.identity else None
+
+    @classmethod
+    def of_other_versions(cls, cell: Cell) -> CellResult | None:
+        """The result that a cell has from other versions of what takes part in it, or None."""
+        found = cls._read(cell)
+        if found is None or found.identity == cell.identity:
+            return None
+        before = attrs.evolve(cell, versions=found.versions)
+        return found if found.identity == before.identity else None
+
+    @classmethod
+    def _read(cls, cell: Cell) -> CellResult | None:
         try:
             value = json.loads(cell.result.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        if value.get("identity") != cell.identity:
-            return None
         return cls(
             identity=value["identity"],
+            versions=value.get("versions", {}),
             failure=value["failure"],
             environment=value["environment"],
             trajectories=tuple(Trajectory.from_json(one) for one in value["trajectories"]),
@@ -103,6 +121,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except Exception as error:  # any plugin's code; the other cells are worth running
         log.exception("a cell failed", cell=cell.name)
         result = CellResult(identity=cell.identity, failure=f"{type(error).__name__}: {error}")
+    result = attrs.evolve(result, versions=cell.versions)
     try:
         result.write(cell.result)
         if not cell.live:
@@ -120,6 +139,7 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
     if not cell.live:
         # An interrupted cell is simply repeated: its measurements cost nothing.
         shutil.rmtree(cell.folder, ignore_errors=True)
+    begin(cell)
     notes = cell.folder / NOTES
     with Recorder(notes) as recorder:
         outcome = run_pipeline(pipeline, listeners=[recorder], interruption=interruption)
@@ -139,6 +159,16 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
     return CellResult(
         identity=cell.identity, trajectories=tuple(trajectories), environment=environment
     )
+
+
+def begin(cell: Cell) -> None:
+    """Make a cell's folder its own: what other versions left there is moved aside, and kept."""
+    kept = cell.folder / VERSIONS
+    now = json.dumps(dict(cell.versions), sort_keys=True)
+    if cell.folder.exists() and (not kept.exists() or kept.read_text(encoding="utf-8") != now):
+        cell.folder.rename(unused(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    written(kept, now)
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:

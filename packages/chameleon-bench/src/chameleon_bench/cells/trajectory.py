@@ -32,6 +32,8 @@ class Trajectory:
             score where no trained cost model guided the walk.
         best_known: the lowest cost that any configuration has, where the runner knows, in seconds.
         final_seconds: the winner measured again at the end of the run, or None.
+        origins: where its configurations came from, how many by ``Origin``; empty where nobody
+            recorded it.
     """
 
     operator: str
@@ -43,6 +45,7 @@ class Trajectory:
     rounds: Floats
     best_known: float | None = None
     final_seconds: float | None = None
+    origins: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
     def best_so_far(self) -> Floats:
@@ -72,6 +75,7 @@ class Trajectory:
             "rounds": [_written(row, 7) for row in self.rounds],
             "best_known": self.best_known,
             "final_seconds": self.final_seconds,
+            "origins": dict(self.origins),
         }
 
     @classmethod
@@ -89,6 +93,7 @@ class Trajectory:
             rounds=np.array(rounds, float).reshape(-1, len(ROUND_FIELDS)),
             best_known=value["best_known"],
             final_seconds=value["final_seconds"],
+            origins=value.get("origins", {}),
         )
 
 

@@ -68,6 +68,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         return
     if fresh:
         move_aside(loaded)
+    _tell_versions(loaded, run=not report_only)
     if not report_only:
         _run(loaded, jobs=jobs, retry=retry, again=shlex.join(again))
     ended = results(loaded)
@@ -81,7 +82,31 @@ def command(  # noqa: PLR0917 - click passes them by name
     from chameleon_core.errors import ExitCode  # noqa: PLC0415
 
     whole = any(row["seeds"] for row in report["results"])
-    sys.exit(ExitCode.OK if whole else ExitCode.NO_VALID_RESULT)
+    failed = report["cells"]["failed"]
+    if failed:
+        click.echo(
+            f"{failed} of {report['cells']['all']} cells failed; --retry repeats them", err=True
+        )
+    sys.exit(ExitCode.OK if whole and not failed else ExitCode.NO_VALID_RESULT)
+
+
+def _tell_versions(loaded: Suite, *, run: bool) -> None:
+    """Say which results are not this suite's any more, and what changed since."""
+    from chameleon_bench.cells.execute import outdated  # noqa: PLC0415
+
+    cells = outdated(loaded)
+    if not cells:
+        return
+    changed = {
+        f"{name} was {result.versions.get(name, 'another version')} and is {version}"
+        for cell, result in cells.items()
+        for name, version in cell.versions.items()
+        if result.versions.get(name) != version
+    }
+    what = "run again" if run else "do not count"
+    click.echo(
+        f"{len(cells)} cells of other versions {what}: {'; '.join(sorted(changed))}", err=True
+    )
 
 
 def _run(loaded: Suite, *, jobs: int | None, retry: bool, again: str) -> None:
@@ -138,12 +163,11 @@ def _print(report: dict[str, Any]) -> None:
             told(row["measurements_to"]["95"]),
             told(row["seconds_to"]["95"]),
             told(row["final_quality"]),
-            duration(row["best_seconds"]["median"]),
+            duration((row["best_seconds"] or {}).get("median")),
             told(row["invalid_share"]),
-            str(row["seeds"]),
+            _seeds(row),
         )
         for row in report["results"]
-        if row["seeds"]
     ]
     print_table(
         ("task and pipeline", "to 95 %", "s to 95 %", "quality", "best", "invalid", "seeds"), rows
@@ -151,6 +175,12 @@ def _print(report: dict[str, Any]) -> None:
     for row in report["results"]:
         for seed, words in row["failed_cells"].items():
             click.echo(f"{row['task']} / {row['pipeline']} / seed {seed}: {words}", err=True)
+
+
+def _seeds(row: dict[str, Any]) -> str:
+    """How many seeds have a result, of all that ended where some failed."""
+    ended, failed = row["seeds"], len(row["failed_cells"])
+    return f"{ended}/{ended + failed}" if failed else str(ended)
 
 
 def _dry_run(loaded: Suite, *, as_json: bool) -> None:

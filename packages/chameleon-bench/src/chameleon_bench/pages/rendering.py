@@ -40,13 +40,6 @@ def rendered(template: str, **values: Any) -> Markup:
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped
 
 
-def written(file: Path, text: str) -> Path:
-    """Replace a file as a whole: a reader sees the old text or the new one."""
-    part = file.with_name(f".{file.name}.part")
-    part.write_text(text, encoding="utf-8")
-    return part.replace(file)
-
-
 @functools.cache
 def _environment() -> Environment:
     made = Environment(

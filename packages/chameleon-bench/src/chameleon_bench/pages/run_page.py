@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.loop.origins import Origin
 from chameleon_core.loop.verdicts import slower
 from chameleon_core.words import in_seconds
 from markupsafe import Markup
@@ -57,6 +58,7 @@ def page_of(record: RunRecord) -> str:
         rounds=_rounds(record),
         searches=[_search(one) for one in record.tasks],
         opened=len(record.tasks) <= _FEW,
+        origins=_origins(record),
         spending=_spending(record),
         failures=_failures(record),
         origin=Table(
@@ -168,6 +170,17 @@ def _comparison(one: TaskRecord) -> Table | None:
         for value, label, name in timed
     ]
     return Table(header=("compared, in turns", "median", "times tuned", ""), rows=rows)
+
+
+def _origins(record: RunRecord) -> Table | None:
+    """What put configurations into batches; None of a run whose version did not record it."""
+    if not any(one.operator.origins for one in record.tasks):
+        return None
+    rows = [
+        (one.task.name, *(str(one.operator.origins.get(origin, 0)) for origin in Origin))
+        for one in record.tasks
+    ]
+    return Table(header=("operator", *Origin), rows=rows)
 
 
 def _spending(record: RunRecord) -> Table:

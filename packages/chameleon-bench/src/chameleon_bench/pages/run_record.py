@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.loop.result import NetworkResult, OperatorResult
+from chameleon_core.loop.so_far import operator_so_far
 from chameleon_core.run_folder import EVENTS, PIPELINE, read_store
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
@@ -164,34 +164,15 @@ def _finished(
 
 
 def _so_far(store: RecordStore, ended: Mapping[str, str]) -> list[TaskRecord]:
-    found = []
-    for stored in store.tasks():
-        measurements = store.measurements(stored.id)
-        fastest = min((m for m in measurements if m.ok), key=lambda m: m.cost, default=None)
-        failed = Counter(m.failure.value for m in measurements if m.failure is not None)
-        operator = OperatorResult(
-            name=stored.task.name,
-            task=stored.task.to_json(),
-            space=stored.space,
-            fingerprint=stored.fingerprint,
-            config=None if fastest is None else fastest.config,
-            best=None if fastest is None else store.knobs(stored.id, fastest.config),
-            search_seconds=None if fastest is None else fastest.cost,
-            max_relative_error=None if fastest is None else fastest.max_relative_error,
-            measurements=len(measurements),
-            failed=dict(failed),
-            failure=next((m.message for m in measurements if not m.ok), None),
-            spending=stored.spending,
+    return [
+        TaskRecord(
+            task=stored.task,
+            costs=_costs(store, stored),
+            operator=operator_so_far(store, stored),
+            ended=ended.get(stored.task.name, ""),
         )
-        found.append(
-            TaskRecord(
-                task=stored.task,
-                costs=_costs(store, stored),
-                operator=operator,
-                ended=ended.get(stored.task.name, ""),
-            )
-        )
-    return found
+        for stored in store.tasks()
+    ]
 
 
 def _costs(store: RecordStore, stored: StoredTask) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chameleon_bench.pages.rendering import written
+from chameleon_bench.files import written
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
 

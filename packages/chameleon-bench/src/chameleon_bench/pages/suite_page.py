@@ -72,7 +72,6 @@ def page_of(report: Row) -> str:
 
 def _task(report: Row, name: str, colours: Mapping[str, str]) -> _Task:
     rows = [row for row in report["results"] if row["task"] == name]
-    run = [row for row in rows if row["seeds"]]
     best = rows[0]["best_known_seconds"]
     curves = [one for one in report["curves"] if one["task"] == name and "measurements" in one]
     failed = [(row["pipeline"], *one) for row in rows for one in row["failed_cells"].items()]
@@ -82,11 +81,11 @@ def _task(report: Row, name: str, colours: Mapping[str, str]) -> _Task:
         exhaustive=rows[0]["best_known_is_exhaustive"],
         curves=_curves(curves, best, colours) if best and curves else (),
         goals={
-            kind: _goals(run, f"{kind}_to", unit)
+            kind: _goals(rows, f"{kind}_to", unit)
             for kind, unit in (("measurements", _count), ("seconds", _seconds))
         },
-        quality=_quality(run),
-        spending=_spending(run),
+        quality=_quality(rows),
+        spending=_spending(rows),
         failed=Table(header=("pipeline", "seed", "why"), rows=failed) if failed else None,
     )
 
@@ -126,14 +125,14 @@ def _curves(curves: Sequence[Row], best: float, colours: Mapping[str, str]) -> l
     return figures
 
 
-def _goals(run: Iterable[Row], key: str, unit: Callable[[float | None], str]) -> Table:
+def _goals(rows: Iterable[Row], key: str, unit: Callable[[float | None], str]) -> Table:
     return Table(
         header=("pipeline", *(f"{level} %" for level in LEVELS)),
-        rows=[(row["pipeline"], *(_cell(row[key][str(x)], unit) for x in LEVELS)) for row in run],
+        rows=[(row["pipeline"], *(_cell(row[key][str(x)], unit) for x in LEVELS)) for row in rows],
     )
 
 
-def _quality(run: Iterable[Row]) -> Table:
+def _quality(rows: Iterable[Row]) -> Table:
     return Table(
         header=("pipeline", *map(str, CHECKPOINTS), "end", "best", "re-measured", "measured"),
         rows=[
@@ -145,17 +144,17 @@ def _quality(run: Iterable[Row]) -> Table:
                 _cell(row["remeasured_seconds"], in_seconds),
                 _cell(row["measurements"], _count),
             )
-            for row in run
+            for row in rows
         ],
     )
 
 
-def _spending(run: Sequence[Row]) -> Table:
-    bars = [{part: _middle(row["seconds"][part]) for part in _PARTS} for row in run]
+def _spending(rows: Sequence[Row]) -> Table:
+    bars = [{part: _middle(row["seconds"][part]) for part in _PARTS} for row in rows]
     whole = max((sum(parts.values()) for parts in bars), default=0.0)
     return Table(
         header=(
-            *("pipeline", "steps", "steps to convergence", "a round", "invalid"),
+            *("pipeline", "steps", "steps to convergence", "a round", "invalid", "fallback"),
             *("", "search s", "model s", "build s", "run s", "total s"),
         ),
         rows=[
@@ -165,10 +164,11 @@ def _spending(run: Sequence[Row]) -> Table:
                 _cell(row["search_steps"]["converged"], _count),
                 _cell(row["search_steps"]["converged_per_round"], _count),
                 _cell(row["invalid_share"], _share),
+                _cell(row["fallback_share"], _share),
                 bar(parts, whole),
                 *(_cell(row["seconds"][part], _seconds) for part in (*_PARTS, "total")),
             )
-            for row, parts in zip(run, bars, strict=True)
+            for row, parts in zip(rows, bars, strict=True)
         ],
     )
 

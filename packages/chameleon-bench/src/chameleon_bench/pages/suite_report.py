@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from chameleon_core.loop.origins import Origin
 from chameleon_core.processor import this_processor
+from chameleon_core.versions import versions
 
 from chameleon_bench.cells.running import CellResult
-from chameleon_bench.pages.rendering import written
+from chameleon_bench.files import written
 from chameleon_bench.pages.suite_page import page_of
 from chameleon_bench.statistics.contrasts import catching_up, paired_tests, ratios
 from chameleon_bench.statistics.goals import invalid_share, reached, seconds
@@ -25,7 +27,6 @@ from chameleon_bench.statistics.summary import LEVELS, Group, grid_ends, groups_
 from chameleon_bench.suites.suite import Cell, Suite
 
 DISTRIBUTIONS = (
-    "chameleon-tuner-core",
     "apache-tvm",
     "numpy",
     "scipy",
@@ -34,7 +35,7 @@ DISTRIBUTIONS = (
     "scikit-learn",
     "torch",
 )
-"""Whose versions results may depend on."""
+"""Libraries whose versions results may depend on, beside the plugins that take part."""
 
 
 def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any]:
@@ -89,22 +90,16 @@ def write_report(
 
 def environment(suite: Suite) -> dict[str, Any]:
     """What results depend on: machine, versions, the commit of the suite's folder if known."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - rarely needed
-
-    versions = {}
     processor = this_processor()
-    for name in DISTRIBUTIONS:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    installed = {name: found for name, found in versions(DISTRIBUTIONS).items() if found}
+    taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),
         "processor": (processor.name if processor else "") or platform.processor(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": installed | taking_part,
         "commit": _commit(suite.source),
         "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
@@ -143,6 +138,8 @@ def _cell_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 for level in LEVELS:
                     needed = reached(run, group.best_known * 100 / level)
                     row[f"measurements_to_{level}"], row[f"seconds_to_{level}"] = needed
+                if run.origins:
+                    row |= {f"from_{name}": run.origins.get(name, 0) for name in Origin}
                 row |= {f"{name}_seconds": value for name, value in seconds(run).items()}
             rows.append(row)
     return rows

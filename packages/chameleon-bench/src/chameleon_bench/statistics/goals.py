@@ -6,11 +6,18 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from chameleon_core.loop.origins import Origin
 from numpy.typing import NDArray
 
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
 
 Floats = NDArray[np.float64]
+
+SECONDS = ("search", "model", "build", "run", "total")
+"""What ``seconds`` tells."""
+
+STEPS = ("total", "converged", "converged_per_round")
+"""What ``steps`` tells."""
 
 _COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
 
@@ -23,7 +30,9 @@ def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
         cost: in seconds.
     """
     # Costs are kept to nine digits: equal ones must stay equal.
-    there = np.flatnonzero(trajectory.costs <= cost * (1 + 1e-8))
+    # Where nothing is known to be valid the goal is infinite, as the cost of a failure is.
+    valid = np.isfinite(trajectory.costs)
+    there = np.flatnonzero(valid & (trajectory.costs <= cost * (1 + 1e-8)))
     if not len(there):
         return math.inf, math.inf
     first = there[0]
@@ -46,13 +55,19 @@ def invalid_share(trajectory: Trajectory) -> float:
     return failed / len(trajectory.failures) if trajectory.failures else math.nan
 
 
+def fallback_share(trajectory: Trajectory) -> float:
+    """The share of measurements that no stage proposed; NaN where nobody recorded it."""
+    known = sum(trajectory.origins.values())
+    return trajectory.origins.get(Origin.FALLBACK, 0) / known if known else math.nan
+
+
 def seconds(trajectory: Trajectory) -> dict[str, float]:
     """Where the seconds went: search, model, build, run, and all of it; NaN where nobody knows.
 
     Workers build in parallel, so the parts can be more than the whole.
     """
     total = float(trajectory.at[-1]) if len(trajectory.at) else 0.0
-    parts = ("search", "model", "build", "run")
+    parts = SECONDS[:-1]
     if not len(trajectory.rounds):
         return {**dict.fromkeys(parts, math.nan), "total": total}
     last = trajectory.rounds[-1]
@@ -72,7 +87,7 @@ def steps(trajectory: Trajectory) -> dict[str, float]:
     rounds = trajectory.rounds
     guided = rounds[np.isfinite(rounds[:, _COLUMN["score"]])]
     if not len(guided):
-        return dict.fromkeys(("total", "converged", "converged_per_round"), math.nan)
+        return dict.fromkeys(STEPS, math.nan)
     converged = guided[:, _COLUMN["converged"]]
     return {
         "total": float(guided[:, _COLUMN["steps"]].sum()),
@@ -96,8 +111,10 @@ def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
 
 
 def band(curves: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
-    """Lower quartile, median and upper quartile over seeds at every point; each shape (g,)."""
-    low, middle, high = np.quantile(
-        np.array(curves), [0.25, 0.5, 0.75], axis=0, method="inverted_cdf"
-    )
-    return low, middle, high
+    """Lower quartile, median and upper quartile over seeds at every point; each shape (g,).
+
+    The median is that of ``estimate``: the mean of the middle two where their number is even.
+    """
+    costs = np.array(curves)
+    low, high = np.quantile(costs, [0.25, 0.75], axis=0, method="inverted_cdf")
+    return low, np.median(costs, axis=0), high

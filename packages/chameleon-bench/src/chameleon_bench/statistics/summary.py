@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -67,31 +67,29 @@ class Group:
             "seeds": len(runs),
             "failed_cells": {str(seed): words for seed, words in self.failures.items()},
         }
-        if not runs:
-            return row
         for kind in ("measurements", "seconds"):
             row[f"{kind}_to"] = {
-                str(level): estimate(list(self.values(f"{kind}_to_{level}").values())).to_json()
+                str(level): _estimated(self.values(f"{kind}_to_{level}").values())
                 for level in LEVELS
             }
         row["quality_at"] = {
-            str(count): estimate(
-                [goals.quality(run, count, self.best_known) for run in runs]
-            ).to_json()
+            str(count): _estimated(goals.quality(run, count, self.best_known) for run in runs)
             if self.budget is None or count <= self.budget
             else None
             for count in CHECKPOINTS
         }
-        row["final_quality"] = estimate(
-            [goals.quality(run, run.measurements, self.best_known) for run in runs]
-        ).to_json()
-        row["best_seconds"] = estimate([run.best for run in runs]).to_json()
-        again = [run.final_seconds for run in runs if run.final_seconds is not None]
-        row["remeasured_seconds"] = estimate(again).to_json() if again else None
-        row["measurements"] = estimate([float(run.measurements) for run in runs]).to_json()
-        row["invalid_share"] = _estimated([goals.invalid_share(run) for run in runs])
-        row["seconds"] = _each([goals.seconds(run) for run in runs])
-        row["search_steps"] = _each([goals.steps(run) for run in runs])
+        row["final_quality"] = _estimated(
+            goals.quality(run, run.measurements, self.best_known) for run in runs
+        )
+        row["best_seconds"] = _estimated(run.best for run in runs)
+        row["remeasured_seconds"] = _estimated(
+            run.final_seconds for run in runs if run.final_seconds is not None
+        )
+        row["measurements"] = _estimated(float(run.measurements) for run in runs)
+        row["invalid_share"] = _estimated(goals.invalid_share(run) for run in runs)
+        row["fallback_share"] = _estimated(goals.fallback_share(run) for run in runs)
+        row["seconds"] = _each(goals.SECONDS, [goals.seconds(run) for run in runs])
+        row["search_steps"] = _each(goals.STEPS, [goals.steps(run) for run in runs])
         return row
 
     def curves(self, ends: tuple[float, float]) -> dict[str, Any]:
@@ -176,13 +174,14 @@ def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
     return ends
 
 
-def _estimated(values: Sequence[float]) -> dict[str, Any] | None:
+def _estimated(values: Iterable[float]) -> dict[str, Any] | None:
+    """The median as JSON values; None where every search failed, or nobody knows."""
     known = [value for value in values if not math.isnan(value)]
     return estimate(known).to_json() if known else None
 
 
-def _each(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    return {name: _estimated([row[name] for row in rows]) for name in rows[0]}
+def _each(names: Sequence[str], rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    return {name: _estimated(row[name] for row in rows) for name in names}
 
 
 def _plain(values: Any) -> list[float | None]:

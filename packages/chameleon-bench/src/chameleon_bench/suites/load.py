@@ -19,6 +19,7 @@ from chameleon_core.words import did_you_mean
 
 from chameleon_bench.suites.entries import Entry, pipelines_of, tasks_of
 from chameleon_bench.suites.suite import Pairing, Suite
+from chameleon_bench.suites.versions import versions_of
 
 SHARED = ("target", *STAGES, "budget", "baselines")
 """Keys of a pipeline that a suite may give once for all cells; what a pipeline says wins."""
@@ -104,12 +105,16 @@ class _Loader:
         with Collecting(self._problems):
             # A rival is a process that measures, whatever the suite's runner is.
             live = live or bool(getattr(load_factory(resolved.runner.factory), "live", True))
+        # What the pipeline leaves open, and who competes in its place.
+        more = {resolved.target_resolver.name} if resolved.target_resolver else set()
+        more |= {pipeline.rival["name"]} if pipeline.rival else set()
         return Pairing(
             pipeline=pipeline.name,
             task=task.name,
             document=document,
             rival=pipeline.rival,
             live=live,
+            versions=versions_of(document, self._registry, *more),
         )
 
     def _resolved(self, pipeline: Entry, task: Entry) -> ResolvedPipeline | None:

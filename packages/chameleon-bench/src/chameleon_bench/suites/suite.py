@@ -25,6 +25,7 @@ class Cell:
         document: the expanded pipeline as JSON values, seed and run folder included.
         rival: another tuner instead of the pipeline's stages, ``{"name": ..., options}``, or None.
         live: whether it times real hardware, so that nothing may run beside it.
+        versions: of the distributions that take part, as ``versions_of`` tells them.
         folder: its run folder; the result lies beside it.
     """
 
@@ -34,6 +35,7 @@ class Cell:
     document: Mapping[str, Any]
     rival: Mapping[str, Any] | None = None
     live: bool
+    versions: Mapping[str, str] = attrs.field(factory=dict)
     folder: Path
 
     @property
@@ -50,7 +52,9 @@ class Cell:
     def identity(self) -> str:
         """Digest of everything but the folder: a result of another identity does not count."""
         kept = {key: value for key, value in self.document.items() if key != "output"}
-        text = json.dumps([kept, self.rival], sort_keys=True)
+        # Results of before versions were kept have the digest of a cell without any.
+        parts = [kept, self.rival, *([self.versions] if self.versions else [])]
+        text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +77,7 @@ class Pairing:
         document: the expanded pipeline as JSON values.
         rival: as for ``Cell``.
         live: as for ``Cell``.
+        versions: as for ``Cell``.
     """
 
     pipeline: str
@@ -80,6 +85,7 @@ class Pairing:
     document: Mapping[str, Any]
     rival: Mapping[str, Any] | None = None
     live: bool
+    versions: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def measurements(self) -> int | None:
@@ -133,5 +139,6 @@ class Suite:
                     document=document,
                     rival=pairing.rival,
                     live=pairing.live,
+                    versions=pairing.versions,
                     folder=folder,
                 )

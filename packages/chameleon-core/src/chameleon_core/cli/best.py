@@ -11,6 +11,18 @@ import click
 if TYPE_CHECKING:
     from chameleon_core.store import RecordStore
 
+_SO_FAR = (
+    "name",
+    "measurements",
+    "search_seconds",
+    "config",
+    "best",
+    "space",
+    "fingerprint",
+    "task",
+)
+"""What is told of an operator before the final comparison."""
+
 
 @click.command("best")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
@@ -45,25 +57,10 @@ def _operators(store: RecordStore) -> list[dict[str, Any]]:
             {**operator, "compared": True, "delivered_with": instead.get(operator["name"])}
             for operator in found
         ]
-    operators = []
-    for stored in store.tasks():
-        measurements = store.measurements(stored.id)
-        valid = [m for m in measurements if m.ok]
-        fastest = min(valid, key=lambda m: m.cost, default=None)
-        operators.append(
-            {
-                "name": stored.task.name,
-                "compared": False,
-                "measurements": len(measurements),
-                "search_seconds": None if fastest is None else fastest.cost,
-                "config": None if fastest is None else list(fastest.config),
-                "best": None if fastest is None else store.knobs(stored.id, fastest.config),
-                "space": stored.space,
-                "fingerprint": stored.fingerprint,
-                "task": stored.task.to_json(),
-            }
-        )
-    return operators
+    from chameleon_core.loop.so_far import operator_so_far  # noqa: PLC0415
+
+    known = [operator_so_far(store, stored).to_json() for stored in store.tasks()]
+    return [{**{key: one[key] for key in _SO_FAR}, "compared": False} for one in known]
 
 
 def _print(operators: list[dict[str, Any]]) -> None:

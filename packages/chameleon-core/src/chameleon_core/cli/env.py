@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import click
 from chameleon_core.cores import usable_cores
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.processor import Processor, this_processor
+from chameleon_core.versions import versions
 
 PACKAGES = (
     "apache-tvm",
@@ -84,17 +84,10 @@ def describe() -> dict[str, Any]:
             "caches": _caches(),
         },
         "memory_bytes": _memory(),
-        "packages": {name: _version(name) for name in (*ours, *PACKAGES)},
+        "packages": versions([*ours, *PACKAGES]),
         "variables": {name: os.environ.get(name) for name in VARIABLES},
         "plugin_errors": [str(error) for error in registry.errors],
     }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _instructions(processor: Processor | None) -> list[str]:

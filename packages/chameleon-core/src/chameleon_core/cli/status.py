@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 if TYPE_CHECKING:
@@ -55,27 +56,22 @@ def command(folder: Path, as_json: bool) -> None:
 
 def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
     """State, seconds and tasks of a run as JSON values."""
+    from chameleon_core.loop.so_far import operator_so_far  # noqa: PLC0415
+
     operators = []
     for stored in store.tasks():
-        measurements = store.measurements(stored.id)
-        best = min((m.cost for m in measurements if m.ok), default=None)
-        failed = Counter(m.failure.value for m in measurements if m.failure is not None)
+        known = operator_so_far(store, stored)
+        best = known.search_seconds
         operators.append(
             {
-                "name": stored.task.name,
-                "measurements": len(measurements),
-                "origins": dict(Counter(one for one in store.origins(stored.id) if one)),
-                "failed": dict(failed),
+                "name": known.name,
+                "measurements": known.measurements,
+                "origins": dict(known.origins),
+                "failed": dict(known.failed),
                 "best_seconds": best,
                 "gflops": None if best is None else stored.task.flop / best / 1e9,
-                "wall_seconds": stored.spending.total,
-                "spent_seconds": {
-                    "search": stored.spending.search,
-                    "model": stored.spending.model,
-                    "measure": stored.spending.measure,
-                    "build": stored.spending.build,
-                    "run": stored.spending.run,
-                },
+                "wall_seconds": known.spending.total,
+                "spent_seconds": attrs.asdict(known.spending),
             }
         )
     return {

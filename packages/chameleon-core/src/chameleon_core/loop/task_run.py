@@ -22,7 +22,7 @@ from chameleon_core.loop.continuing import say_what_is_left_over
 from chameleon_core.loop.measuring import Config, plain
 from chameleon_core.loop.origins import FallbackWatch
 from chameleon_core.loop.tuner import TaskTuner
-from chameleon_core.measurement import Measurement
+from chameleon_core.measurement import Measurement, failures_by_kind, most_frequent_failure
 from chameleon_core.schedulers import TaskState
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
@@ -126,7 +126,7 @@ class TaskRun:
     @property
     def failed(self) -> dict[str, int]:
         """Failures on disk by kind."""
-        return dict(Counter(m.failure.value for m in self._known.values() if m.failure is not None))
+        return failures_by_kind(self._known.values())
 
     @property
     def origins(self) -> dict[str, int]:
@@ -139,11 +139,7 @@ class TaskRun:
     @property
     def failure(self) -> str | None:
         """The first failure on disk of the most frequent kind, in words."""
-        failed = self.failed
-        if not failed:
-            return None
-        kind = max(failed, key=lambda name: failed[name])
-        return next(f"{kind}: {m.message}" for m in self._known.values() if m.failure == kind)
+        return most_frequent_failure(self._known.values())
 
     @property
     def measurements(self) -> list[Measurement]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -44,6 +45,22 @@ class Conversation:
             stdin.flush()
         except (OSError, ValueError) as error:  # a closed pipe, or one that this side closed
             raise ChildEndedError from error
+
+    def close(self) -> None:
+        """Send no more requests, which a child ends at that waits for one."""
+        if self._child.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._child.stdin.close()
+
+    def fileno(self) -> int:
+        """The descriptor at which answers arrive, for waiting for several children at once.
+
+        Raises:
+            ValueError: it is closed.
+        """
+        if self._child.stdout is None:
+            raise ValueError("the child has no standard output")
+        return self._child.stdout.fileno()
 
     def answer(self, seconds: float) -> Message:
         """Wait for the next answer.

@@ -10,7 +10,7 @@ from chameleon_core.stages import StageRef
 
 from chameleon_runners.cuda.monitor import driver_lists
 from chameleon_runners.cuda.options import CudaDeviceOptions, CudaOptions
-from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
 
 FACTORY = "chameleon_runners.cuda.device:CudaDevice"
@@ -24,16 +24,16 @@ class CudaRunner(FleetRunner):
     """
 
     def __init__(self, options: CudaOptions) -> None:
-        super().__init__(options, places_of(options), kind="cuda")
+        super().__init__(options, device_refs_of(options), kind="cuda")
 
 
-def places_of(options: CudaOptions) -> Callable[[], Sequence[Place]]:
+def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
     """What lists the GPUs that a runner's options name."""
     if options.devices is not None:
-        chosen = [_place(options, index) for index in options.devices]
+        chosen = [_device_ref(options, index) for index in options.devices]
         return lambda: chosen
 
-    def found() -> list[Place]:
+    def found() -> list[DeviceRef]:
         count, problem = driver_lists()
         if not count:
             raise TargetError(
@@ -41,12 +41,12 @@ def places_of(options: CudaOptions) -> Callable[[], Sequence[Place]]:
                 hint="See that `nvidia-smi` lists it. GPUs of other machines are reached with "
                 "`runner: rpc`; builds need no GPU.",
             )
-        return [_place(options, index) for index in range(count)]
+        return [_device_ref(options, index) for index in range(count)]
 
     return found
 
 
-def _place(options: CudaOptions, index: int) -> Place:
+def _device_ref(options: CudaOptions, index: int) -> DeviceRef:
     one = CudaDeviceOptions(
         index=index,
         kind=options.kind,
@@ -54,4 +54,4 @@ def _place(options: CudaOptions, index: int) -> Place:
         cooldown=options.cooldown,
     )
     reference = StageRef(factory=FACTORY, options=attrs.asdict(one))
-    return Place(name=f"{options.kind}:{index}", device=reference)
+    return DeviceRef(name=f"{options.kind}:{index}", device=reference)

@@ -12,15 +12,15 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.deadlines import Deadlines
-from chameleon_runners.fleet.exporting import Exporting
-from chameleon_runners.fleet.lanes import LaneEvent, Switchboard
+from chameleon_runners.fleet.builder_pool import BuilderPool
+from chameleon_runners.fleet.device_pool import DevicePool
+from chameleon_runners.fleet.device_state import DeviceState
+from chameleon_runners.fleet.export_phase import ExportPhase
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.pace import Paces
-from chameleon_runners.fleet.roster import Roster
-from chameleon_runners.fleet.shipments import Shipment
-from chameleon_runners.fleet.stations import Station
+from chameleon_runners.fleet.remote_candidate import RemoteCandidate
 from chameleon_runners.fleet.verdicts import Verdict
-from chameleon_runners.fleet.workshop import Workshop
+from chameleon_runners.fleet.workers import WorkerEvent, WorkerPool
 from chameleon_runners.references import Reference
 from chameleon_runners.timing import TimingPolicy
 
@@ -29,14 +29,14 @@ _LOOK_AHEAD = 8
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Means:
+class FleetContext:
     """What jobs of one task are measured with.
 
     Attributes:
-        switchboard: the lanes.
-        roster: the devices.
+        pool: the workers.
+        devices: the devices.
         paces: how fast they are.
-        workshop: the builders.
+        builders: the builders.
         options: the runner's options.
         policy: the clock policy.
         reference: the task's expected outputs.
@@ -44,10 +44,10 @@ class Means:
         folder: where artifacts are put.
     """
 
-    switchboard: Switchboard
-    roster: Roster
+    pool: WorkerPool
+    devices: DevicePool
     paces: Paces
-    workshop: Workshop
+    builders: BuilderPool
     options: FleetOptions
     policy: TimingPolicy
     reference: Reference
@@ -61,7 +61,7 @@ class Dispatch:
     Args:
         job: the job.
         key: identity of the job's builder.
-        means: what it is measured with.
+        context: what it is measured with.
         numbers: numbers that no artifact in the folder has.
 
     Attributes:
@@ -71,36 +71,38 @@ class Dispatch:
         results: what was not handed out yet.
     """
 
-    def __init__(self, job: MeasureJob, key: str, *, means: Means, numbers: Iterator[int]) -> None:
+    def __init__(
+        self, job: MeasureJob, key: str, *, context: FleetContext, numbers: Iterator[int]
+    ) -> None:
         self.job = job
         self.key = key
         self.open = len(job.configs)
         self.results: deque[Measurement] = deque()
-        self._means = means
-        self._roster = means.roster
+        self._context = context
+        self._devices = context.devices
         self._best = job.best_seconds
-        self._policy = attrs.asdict(means.policy)
-        self._built: deque[Shipment] = deque()
-        self._again: deque[Shipment] = deque()
-        self._parked: list[Shipment] = []
-        self._running: dict[Station, Shipment] = {}
+        self._policy = attrs.asdict(context.policy)
+        self._built: deque[RemoteCandidate] = deque()
+        self._again: deque[RemoteCandidate] = deque()
+        self._parked: list[RemoteCandidate] = []
+        self._running: dict[DeviceState, RemoteCandidate] = {}
         pending = deque(
-            Shipment(
+            RemoteCandidate(
                 config=tuple(int(index) for index in config),
                 slot=(number := next(numbers)),
-                artifact=means.folder / f"artifact-{number}",
-                tries=means.options.retries + 1,
+                artifact=context.folder / f"artifact-{number}",
+                tries=context.options.retries + 1,
             )
             for config in job.configs
         )
-        self._exporting = Exporting(
+        self._exports = ExportPhase(
             job,
             key,
             pending=pending,
-            workshop=means.workshop,
-            reference=means.reference,
-            deadlines=means.deadlines,
-            options=means.options,
+            builders=context.builders,
+            reference=context.reference,
+            deadlines=context.deadlines,
+            options=context.options,
             built=self._built.append,
             failed=self._finish,
         )
@@ -108,7 +110,7 @@ class Dispatch:
     @property
     def prepared(self) -> bool:
         """Whether the expected outputs are known."""
-        return self._means.reference.ready
+        return self._context.reference.ready
 
     @property
     def running(self) -> bool:
@@ -123,7 +125,7 @@ class Dispatch:
     @property
     def building(self) -> int:
         """Builds that are under way."""
-        return self._exporting.under_way
+        return self._exports.under_way
 
     def employ(self, room: int) -> None:
         """Give idle builders work.
@@ -131,7 +133,7 @@ class Dispatch:
         Args:
             room: how many builds may be under way.
         """
-        self._exporting.employ(room)
+        self._exports.employ(room)
 
     # -- devices ----------------------------------------------------------------------------
 
@@ -140,102 +142,102 @@ class Dispatch:
         if not self.prepared:
             return
         for _ in range(min(_LOOK_AHEAD, len(self._again))):
-            shipment = self._again.popleft()
-            asked = shipment.asked
-            avoid = asked if self._roster.elsewhere(asked) else ()
-            station = self._roster.take(avoid)
-            if station is None:
-                self._again.append(shipment)
+            candidate = self._again.popleft()
+            asked = candidate.asked
+            avoid = asked if self._devices.elsewhere(asked) else ()
+            device = self._devices.take(avoid)
+            if device is None:
+                self._again.append(candidate)
             else:
-                self._start(shipment, station)
-        while self._built and (station := self._roster.take()) is not None:
-            if self._means.paces.due(station):
-                self._means.paces.read(station)
+                self._start(candidate, device)
+        while self._built and (device := self._devices.take()) is not None:
+            if self._context.paces.due(device):
+                self._context.paces.read(device)
             else:
-                self._start(self._built.popleft(), station)
+                self._start(self._built.popleft(), device)
 
-    def _start(self, shipment: Shipment, station: Station) -> None:
-        means = self._means
-        if station.lane is None:
+    def _start(self, candidate: RemoteCandidate, device: DeviceState) -> None:
+        context = self._context
+        if device.worker is None:
             raise RuntimeError("a device is free that nobody has")
-        self._running[station] = shipment
-        shipment.tries -= 1
-        message = shipment.run_command(means.reference, self._policy, self._best)
-        then = partial(self._ran, station)
-        means.switchboard.submit(station.lane, then, message, means.deadlines.run(self._best))
+        self._running[device] = candidate
+        candidate.tries -= 1
+        message = candidate.run_command(context.reference, self._policy, self._best)
+        then = partial(self._ran, device)
+        context.pool.submit(device.worker, then, message, context.deadlines.run(self._best))
 
-    def _ran(self, station: Station, event: LaneEvent) -> None:
+    def _ran(self, device: DeviceState, event: WorkerEvent) -> None:
         """A device is done with a candidate, or gone."""
-        shipment = self._running.pop(station)
-        station.heard(event)
+        candidate = self._running.pop(device)
+        device.heard(event)
         reply = event.reply
         if reply is not None and reply["status"] == "ok":
-            shipment.run_seconds = event.seconds
-            shipment.repeats, shipment.error = tuple(reply["seconds"]), reply["error"]
-            self._means.deadlines.ran(event.seconds)
-            self._roster.succeeded(station)
-            self._roster.finished(station)
-            elsewhere = self._roster.elsewhere({*shipment.asked, station.name})
-            self._settle(shipment, shipment.succeed(station.name, elsewhere=elsewhere))
+            candidate.run_seconds = event.seconds
+            candidate.repeats, candidate.error = tuple(reply["seconds"]), reply["error"]
+            self._context.deadlines.ran(event.seconds)
+            self._devices.succeeded(device)
+            self._devices.finished(device)
+            elsewhere = self._devices.elsewhere({*candidate.asked, device.name})
+            self._settle(candidate, candidate.succeed(device.name, elsewhere=elsewhere))
             return
-        opinion = shipment.fail(
-            station.name, event, witness=station.witness, identity=station.device
+        report = candidate.fail(
+            device.name, event, reliability=device.reliability, identity=device.actual_name
         )
-        self._roster.failed(station, opinion)
-        self._consider(shipment)
+        self._devices.failed(device, report)
+        self._consider(candidate)
 
     # -- judging ----------------------------------------------------------------------------
 
-    def _consider(self, shipment: Shipment) -> None:
-        elsewhere = self._roster.elsewhere(shipment.asked)
-        self._settle(shipment, shipment.judge(elsewhere=elsewhere))
+    def _consider(self, candidate: RemoteCandidate) -> None:
+        elsewhere = self._devices.elsewhere(candidate.asked)
+        self._settle(candidate, candidate.judge(elsewhere=elsewhere))
 
-    def _settle(self, shipment: Shipment, verdict: Measurement | Verdict) -> None:
+    def _settle(self, candidate: RemoteCandidate, verdict: Measurement | Verdict) -> None:
         if verdict is Verdict.AGAIN:
-            self._again.append(shipment)
+            self._again.append(candidate)
         elif verdict is Verdict.WAIT:
-            self._parked.append(shipment)
+            self._parked.append(candidate)
         elif isinstance(verdict, Measurement):
-            self._finish(shipment, verdict)
+            self._finish(candidate, verdict)
 
     def reconsider(self) -> None:
         """Devices came or went: judge again what depends on who there is."""
         waiting, self._parked = [*self._parked, *self._again], []
         self._again.clear()
-        for shipment in waiting:
-            self._consider(shipment)
-        self._means.paces.compare()
+        for candidate in waiting:
+            self._consider(candidate)
+        self._context.paces.compare()
 
-    def _finish(self, shipment: Shipment, measurement: Measurement) -> None:
+    def _finish(self, candidate: RemoteCandidate, measurement: Measurement) -> None:
         self.open -= 1
-        if not (measurement.ok and self._becomes_yardstick(shipment, measurement)):
-            shipment.discard()
+        if not (measurement.ok and self._becomes_yardstick(candidate, measurement)):
+            candidate.discard()
         self.results.append(measurement)
         if measurement.ok:
             self._best = min(self._best, measurement.cost)
-            for opinion in shipment.opinions:
-                if not opinion.outside:
-                    self._roster.strike(opinion.device)
+            for report in candidate.reports:
+                if not report.outside:
+                    self._devices.strike(report.device)
 
-    def _becomes_yardstick(self, shipment: Shipment, measurement: Measurement) -> bool:
+    def _becomes_yardstick(self, candidate: RemoteCandidate, measurement: Measurement) -> bool:
         """Whether devices are compared by this candidate from now on."""
-        means = self._means
-        return means.paces.measured(
-            shipment,
+        context = self._context
+        return context.paces.measured(
+            candidate,
             measurement,
-            precise=measurement.cost <= means.policy.slow_factor * self._best,
+            precise=measurement.cost <= context.policy.slow_factor * self._best,
             target=self.job.task.target,
-            reference=means.reference,
+            reference=context.reference,
         )
 
     def release(self) -> None:
         """Let go of what nobody waits for any more."""
-        if self._means.switchboard.closed:
+        if self._context.pool.closed:
             return
-        self._exporting.release()
-        for station, shipment in self._running.items():
-            shipment.discard()
-            self._roster.abandon(station)
-        for shipment in (*self._built, *self._again, *self._parked):
-            shipment.discard()
+        self._exports.release()
+        for device, candidate in self._running.items():
+            candidate.discard()
+            self._devices.abandon(device)
+        for candidate in (*self._built, *self._again, *self._parked):
+            candidate.discard()
         self._running.clear()

@@ -18,11 +18,11 @@ import attrs
 import structlog
 from chameleon_core.measurement import Measurement
 
-from chameleon_runners.fleet.lanes import LaneEvent, Switchboard
+from chameleon_runners.fleet.device_pool import DevicePool
+from chameleon_runners.fleet.device_state import DeviceState
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.roster import Roster
-from chameleon_runners.fleet.shipments import Shipment
-from chameleon_runners.fleet.stations import Station
+from chameleon_runners.fleet.remote_candidate import RemoteCandidate
+from chameleon_runners.fleet.workers import WorkerEvent, WorkerPool
 from chameleon_runners.references import Reference
 from chameleon_runners.timing import TimingPolicy
 
@@ -53,26 +53,26 @@ class Yardstick:
 
 
 class Paces:
-    """Reads how fast the devices are, and tells the roster who differs from the others.
+    """Reads how fast the devices are, and tells the pool of devices who differs from the others.
 
     Readings go on between batches: nobody waits for one but its device.
 
     Args:
-        switchboard: the lanes.
-        roster: the devices.
+        pool: the workers.
+        devices: the pool of devices.
         options: the runner's options.
         policy: the clock policy.
     """
 
     def __init__(
         self,
-        switchboard: Switchboard,
-        roster: Roster,
+        pool: WorkerPool,
+        devices: DevicePool,
         options: FleetOptions,
         policy: TimingPolicy,
     ) -> None:
-        self._switchboard = switchboard
-        self._roster = roster
+        self._pool = pool
+        self._devices = devices
         self._options = options
         self._policy = attrs.asdict(policy)
         self._yardstick: Yardstick | None = None
@@ -85,7 +85,7 @@ class Paces:
 
     def measured(
         self,
-        shipment: Shipment,
+        candidate: RemoteCandidate,
         measurement: Measurement,
         *,
         precise: bool,
@@ -95,7 +95,7 @@ class Paces:
         """Hear of a candidate that was measured, and make it the yardstick if it is time for one.
 
         Args:
-            shipment: the candidate.
+            candidate: the candidate.
             measurement: its measurement, which is the reading of the device that made it.
             precise: whether it was timed as fast candidates are; others are timed in haste.
             target: that it was built for.
@@ -105,25 +105,25 @@ class Paces:
             Whether it is the yardstick now, and its artifact is to be kept.
         """
         self._measured += 1
-        measurer = self._roster.stations.get(shipment.passed_on)
+        measurer = self._devices.known.get(candidate.passed_on)
         if not (precise and measurer is not None and self._wanted(target)):
             return False
         if self._yardstick is not None:
             shutil.rmtree(self._yardstick.artifact, ignore_errors=True)
         self._yardstick = Yardstick(
             target=target,
-            config=shipment.config,
-            artifact=shipment.artifact,
+            config=candidate.config,
+            artifact=candidate.artifact,
             reference=reference,
         )
         self._measured = 0
         self._suspects.clear()
-        self._readings = {measurer.device: [min(measurement.seconds)]}
+        self._readings = {measurer.actual_name: [min(measurement.seconds)]}
         return True
 
     def _wanted(self, target: str) -> bool:
         """Whether it is time for a new yardstick."""
-        devices = len(self._roster.stations)
+        devices = len(self._devices.known)
         if self._options.pace_tolerance is None or devices == 1 or self._under_way:
             return False
         useless = self._yardstick is None or self._yardstick.target != target
@@ -131,74 +131,76 @@ class Paces:
 
     # -- readings ---------------------------------------------------------------------------
 
-    def due(self, station: Station) -> bool:
+    def due(self, device: DeviceState) -> bool:
         """Whether a device is to run the yardstick before anything else."""
-        if self._yardstick is None or self._yardstick.target != station.target:
+        if self._yardstick is None or self._yardstick.target != device.target:
             return False
-        return station.device not in self._readings or station.device in self._suspects
+        return device.actual_name not in self._readings or device.actual_name in self._suspects
 
-    def read(self, station: Station) -> None:
+    def read(self, device: DeviceState) -> None:
         """Have a device, which was taken, run the yardstick; it is free again afterwards."""
         yardstick = self._yardstick
-        if yardstick is None or station.lane is None:
+        if yardstick is None or device.worker is None:
             raise RuntimeError("a device is read that nobody has, or with nothing")
-        shipment = Shipment(config=yardstick.config, slot=0, artifact=yardstick.artifact, tries=0)
+        candidate = RemoteCandidate(
+            config=yardstick.config, slot=0, artifact=yardstick.artifact, tries=0
+        )
         # The best is not told: however slow the device, the reading is to be precise.
-        message = shipment.run_command(yardstick.reference, self._policy, float("inf"))
+        message = candidate.run_command(yardstick.reference, self._policy, float("inf"))
         self._under_way += 1
-        then = partial(self._heard, station, shipment)
-        self._switchboard.submit(station.lane, then, message, self._options.run_timeout)
+        then = partial(self._heard, device, candidate)
+        self._pool.submit(device.worker, then, message, self._options.run_timeout)
 
-    def _heard(self, station: Station, shipment: Shipment, event: LaneEvent) -> None:
+    def _heard(self, device: DeviceState, candidate: RemoteCandidate, event: WorkerEvent) -> None:
         """A device has run the yardstick, or failed to, though it is known to be good."""
         self._under_way -= 1
-        station.heard(event)
+        device.heard(event)
         reply = event.reply
         if reply is not None and reply["status"] == "ok":
-            self._readings.setdefault(station.device, []).append(min(reply["seconds"]))
+            self._readings.setdefault(device.actual_name, []).append(min(reply["seconds"]))
             self.compare()
-            self._roster.finished(station)
+            self._devices.finished(device)
             return
-        opinion = shipment.fail(
-            station.name, event, witness=station.witness, identity=station.device
+        report = candidate.fail(
+            device.name, event, reliability=device.reliability, identity=device.actual_name
         )
-        if not opinion.outside:
-            self._readings.setdefault(station.device, [])
-            self._suspects.discard(station.device)
-            self._roster.strike(station.name)
-        self._roster.failed(station, opinion)
+        if not report.outside:
+            self._readings.setdefault(device.actual_name, [])
+            self._suspects.discard(device.actual_name)
+            self._devices.strike(device.name)
+        self._devices.failed(device, report)
 
     # -- judging ----------------------------------------------------------------------------
 
     def compare(self) -> None:
         """Judge the devices that there are, once there are readings enough of all of them."""
         tolerance = self._options.pace_tolerance
-        working = [station for station in self._roster.stations.values() if station.hopeful]
-        if tolerance is None or any(one.device not in self._readings for one in working):
+        working = [device for device in self._devices.known.values() if device.hopeful]
+        if tolerance is None or any(one.actual_name not in self._readings for one in working):
             return
-        seconds = {one: min(some) for one in working if (some := self._readings[one.device])}
+        seconds = {one: min(some) for one in working if (some := self._readings[one.actual_name])}
         limit = tolerance * min(seconds.values(), default=0.0)
         self._suspects = {
-            one.device
+            one.actual_name
             for one, own in seconds.items()
-            if own > limit and len(self._readings[one.device]) < _READINGS
+            if own > limit and len(self._readings[one.actual_name]) < _READINGS
         }
         if self._suspects or not seconds:
             return
         # Of two that differ, the slower one is to blame.
         median = statistics.median_low(seconds.values())
-        for station, own in seconds.items():
-            station.pace = own / median
-            if 1.0 / tolerance <= station.pace <= tolerance:
-                station.out_of_pace = ""
+        for device, own in seconds.items():
+            device.pace = own / median
+            if 1.0 / tolerance <= device.pace <= tolerance:
+                device.out_of_pace = ""
             else:
-                self._differs(station, station.pace)
+                self._differs(device, device.pace)
 
-    def _differs(self, station: Station, ratio: float) -> None:
-        if not station.out_of_pace:
-            _log.warning("device_out_of_pace", device=station.name, ratio=round(ratio, 3))
-        station.out_of_pace = f"its times are {ratio:.2f} times those of the fleet's median device"
+    def _differs(self, device: DeviceState, ratio: float) -> None:
+        if not device.out_of_pace:
+            _log.warning("device_out_of_pace", device=device.name, ratio=round(ratio, 3))
+        device.out_of_pace = f"its times are {ratio:.2f} times those of the fleet's median device"
         if self._options.pace_aside:
             # When it is back it is read again, before it gets any work.
-            self._readings.pop(station.device, None)
-            self._roster.condemn(station)
+            self._readings.pop(device.actual_name, None)
+            self._devices.condemn(device)

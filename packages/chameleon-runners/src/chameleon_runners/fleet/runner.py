@@ -24,16 +24,16 @@ from chameleon_core.task import Task
 from chameleon_runners import environment
 from chameleon_runners.batch import stage_key
 from chameleon_runners.deadlines import Deadlines
+from chameleon_runners.fleet.builder_pool import BuilderPool
 from chameleon_runners.fleet.comparison import FleetComparison
-from chameleon_runners.fleet.dispatch import Dispatch, Means
-from chameleon_runners.fleet.lanes import Switchboard
+from chameleon_runners.fleet.device_pool import DevicePool
+from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.dispatch import Dispatch, FleetContext
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.pace import Paces
-from chameleon_runners.fleet.places import Place
-from chameleon_runners.fleet.processes import ProcessSwitchboard
-from chameleon_runners.fleet.roster import Roster
+from chameleon_runners.fleet.process_pool import ProcessPool
 from chameleon_runners.fleet.streaming import FleetStream
-from chameleon_runners.fleet.workshop import Workshop
+from chameleon_runners.fleet.workers import WorkerPool
 from chameleon_runners.references import Reference, References
 from chameleon_runners.starter import Starter
 from chameleon_runners.timing import TimingPolicy
@@ -44,22 +44,22 @@ _VERSIONED = ("apache-tvm", "numpy", "chameleon-tuner-runners", "chameleon-tuner
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Plant:
+class _Resources:
     """What there is once the runner was started.
 
     Attributes:
-        switchboard: the lanes.
-        roster: the devices.
+        pool: the workers.
+        devices: the devices.
         paces: how fast they are.
-        workshop: the builders.
+        builders: the builders.
         references: the expected outputs of every task.
         folder: the runner's temporary folder.
     """
 
-    switchboard: Switchboard
-    roster: Roster
+    pool: WorkerPool
+    devices: DevicePool
     paces: Paces
-    workshop: Workshop
+    builders: BuilderPool
     references: References
     folder: Path
 
@@ -73,21 +73,21 @@ class FleetRunner(Runner):
 
     Args:
         options: the runner's options.
-        places: lists the devices there are now; asked again from time to time, so it has to
+        device_refs: lists the devices there are now; asked again from time to time, so it has to
             answer within a second. Devices that appear join, those that vanish are let go.
         kind: the runner's name in records and messages.
     """
 
     def __init__(
-        self, options: FleetOptions, places: Callable[[], Sequence[Place]], *, kind: str
+        self, options: FleetOptions, device_refs: Callable[[], Sequence[DeviceRef]], *, kind: str
     ) -> None:
         self._options = options
-        self._places = places
+        self._device_refs = device_refs
         self._kind = kind
         self._cores = usable_cores()
         self._size = options.workers or len(self._cores)
         self._policy = TimingPolicy.of(options)
-        self._plant: _Plant | None = None
+        self._resources: _Resources | None = None
         self._deadlines: dict[str, Deadlines] = {}
         self._numbers = itertools.count()
         self._active: FleetStream | FleetComparison | None = None
@@ -100,41 +100,41 @@ class FleetRunner(Runner):
     @property
     def batch_size(self) -> int:
         # A search learns between batches, but a device must not wait for the slowest other one.
-        devices = len(self._plant.roster.stations) if self._plant is not None else 0
+        devices = len(self._resources.devices.known) if self._resources is not None else 0
         return max(_SMALL_BATCH, _PER_DEVICE * devices)
 
     def prepare(self, space: StageRef) -> None:
         self._preload = space.factory
 
     def __enter__(self) -> Self:
-        plant = self._start()
-        plant.workshop.fill(self._size)
+        resources = self._start()
+        resources.builders.fill(self._size)
         return self
 
-    def _start(self) -> _Plant:
-        """The lanes, the devices and the temporary folder; made when first needed."""
+    def _start(self) -> _Resources:
+        """The workers, the devices and the temporary folder; made when first needed."""
         if self._closed:
             raise TargetError(
                 f"the {self._kind} runner is closed",
                 hint="make a new one for further measurements",
             )
-        if self._plant is None:
+        if self._resources is None:
             remove_abandoned()
             kill_abandoned()
-            self._plant = self._make_plant()
-        return self._plant
+            self._resources = self._make_resources()
+        return self._resources
 
-    def _make_plant(self) -> _Plant:
-        switchboard = self._make_switchboard()
+    def _make_resources(self) -> _Resources:
+        pool = self._make_pool()
         folder = make_scratch()
-        self._remove = weakref.finalize(self, _clean_up, switchboard, folder)
-        roster = Roster(switchboard, self._options, self._places)
-        plant = _Plant(
-            switchboard=switchboard,
-            roster=roster,
-            paces=Paces(switchboard, roster, self._options, self._policy),
-            workshop=Workshop(
-                switchboard,
+        self._remove = weakref.finalize(self, _clean_up, pool, folder)
+        devices = DevicePool(pool, self._options, self._device_refs)
+        resources = _Resources(
+            pool=pool,
+            devices=devices,
+            paces=Paces(pool, devices, self._options, self._policy),
+            builders=BuilderPool(
+                pool,
                 size=self._size,
                 cores=self._cores,
                 recycle_after=self._options.recycle_after,
@@ -144,17 +144,17 @@ class FleetRunner(Runner):
             folder=folder,
         )
         try:
-            plant.roster.start()
+            resources.devices.start()
         except BaseException:
             self._remove()
             raise
-        return plant
+        return resources
 
-    def _make_switchboard(self) -> Switchboard:
-        """What builders and devices are lanes of."""
+    def _make_pool(self) -> WorkerPool:
+        """The pool that builders and the devices' workers belong to."""
         memory = self._options.memory_mib
         limit = environment.memory_limit(self._size) if memory is None else memory * _MIB
-        return ProcessSwitchboard(
+        return ProcessPool(
             Starter(
                 threads=1,
                 blas_threads=1,
@@ -164,22 +164,22 @@ class FleetRunner(Runner):
             )
         )
 
-    def _means(self, plant: _Plant, key: str, reference: Reference) -> Means:
-        return Means(
-            switchboard=plant.switchboard,
-            roster=plant.roster,
-            paces=plant.paces,
-            workshop=plant.workshop,
+    def _context(self, resources: _Resources, key: str, reference: Reference) -> FleetContext:
+        return FleetContext(
+            pool=resources.pool,
+            devices=resources.devices,
+            paces=resources.paces,
+            builders=resources.builders,
             options=self._options,
             policy=self._policy,
             reference=reference,
             deadlines=self._deadlines.setdefault(key, Deadlines(self._options)),
-            folder=plant.folder,
+            folder=resources.folder,
         )
 
     @property
     def lanes(self) -> int:
-        return len(self._plant.roster.stations) if self._plant is not None else 0
+        return len(self._resources.devices.known) if self._resources is not None else 0
 
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
         if self._interrupted or self._closed or not job.configs:
@@ -192,16 +192,16 @@ class FleetRunner(Runner):
                     yield arrival.measurement
 
     def stream(self) -> MeasureStream:
-        plant = self._start()
+        resources = self._start()
 
         def dispatch(job: MeasureJob) -> Dispatch:
             key = stage_key(job.space, job.task)
-            means = self._means(plant, key, plant.references.of(key))
-            return Dispatch(job, key, means=means, numbers=self._numbers)
+            context = self._context(resources, key, resources.references.of(key))
+            return Dispatch(job, key, context=context, numbers=self._numbers)
 
         stream = FleetStream(
-            plant.switchboard,
-            plant.roster,
+            resources.pool,
+            resources.devices,
             self._options,
             dispatch=dispatch,
             closed=self._no_longer_active,
@@ -213,13 +213,16 @@ class FleetRunner(Runner):
         self._active = None
 
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        plant = self._start()
+        resources = self._start()
         # A winner's own reference checks its rivals as well, and is known already.
         keys = [stage_key(contender.stage, task) for contender in contenders]
         key = f"compare {task.key}"
-        reference = plant.references.known(keys) or plant.references.of(key)
+        reference = resources.references.known(keys) or resources.references.of(key)
         comparison = FleetComparison(
-            task, contenders, means=self._means(plant, key, reference), numbers=self._numbers
+            task,
+            contenders,
+            context=self._context(resources, key, reference),
+            numbers=self._numbers,
         )
         self._activate(comparison)
         try:
@@ -228,10 +231,10 @@ class FleetRunner(Runner):
             self._active = None
 
     def describe(self) -> dict[str, Any]:
-        stations = self._plant.roster.stations.values() if self._plant is not None else ()
+        devices = self._resources.devices.known.values() if self._resources is not None else ()
         return {
             "runner": self._kind,
-            "devices": [station.to_json() for station in stations],
+            "devices": [device.to_json() for device in devices],
             "workers": self._size,
             "threads": self._options.threads,
             "system": platform.platform(),
@@ -256,15 +259,15 @@ class FleetRunner(Runner):
         self._closed = True
         # A second caller returns no earlier than the first: when nothing is left.
         with self._closing:
-            if polite and self._plant is not None:
+            if polite and self._resources is not None:
                 with contextlib.suppress(Exception):
-                    self._plant.roster.farewell()
+                    self._resources.devices.farewell()
             if self._remove is not None:
                 self._remove()
 
 
-def _clean_up(switchboard: Switchboard, folder: Path) -> None:
+def _clean_up(pool: WorkerPool, folder: Path) -> None:
     """End the workers, then remove the folder they read."""
     with contextlib.suppress(OSError):
-        switchboard.close()
+        pool.close()
     shutil.rmtree(folder, ignore_errors=True)

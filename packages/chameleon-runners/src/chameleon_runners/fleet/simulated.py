@@ -1,8 +1,8 @@
-"""A fleet that is not there: lanes whose answers come from a function, on a simulated clock.
+"""A fleet that is not there: workers whose answers come from a function, on a simulated clock.
 
-The dispatcher, the verdicts and the roster are those of real fleets; only the lanes differ. So
-the cost of scheduling hundreds of devices, and policies against devices that fail, can be seen
-without any.
+The dispatcher, the verdicts and the pool of devices are those of real fleets; only the workers
+differ. So the cost of scheduling hundreds of devices, and policies against devices that fail, can
+be seen without any.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import StageRef
 
-from chameleon_runners.fleet.lanes import (
-    ClosedError,
-    Lane,
-    LaneEvent,
-    Listener,
-    PlainLane,
-    Switchboard,
-)
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.places import Place
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.process import EndReason, Work, WorkerEnd
+from chameleon_runners.fleet.workers import (
+    ClosedError,
+    Listener,
+    PlainWorker,
+    Worker,
+    WorkerEvent,
+    WorkerPool,
+)
 from chameleon_runners.replay.table import Table
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, Work, WorkerEnd
 
 Outcome = Callable[[tuple[int, ...], str], Measurement]
 """What measuring a configuration on a device of some name gives. Its ``build_seconds`` and
@@ -44,8 +44,8 @@ _BUILDING = (FailureKind.INVALID, FailureKind.BUILD_ERROR, FailureKind.BUILD_TIM
 
 
 @attrs.define(kw_only=True, eq=False)
-class SimulatedLane(PlainLane):
-    """A lane without a process.
+class SimulatedWorker(PlainWorker):
+    """A worker without a process.
 
     Attributes:
         device: name of the device that it has, once connected.
@@ -54,13 +54,13 @@ class SimulatedLane(PlainLane):
     device: str = ""
 
 
-class SimulatedSwitchboard(Switchboard):
+class SimulatedPool(WorkerPool):
     """Answers every command from a function, after the seconds that it would take.
 
     Args:
         outcome: what measuring gives.
         reach: what devices reply when they are connected or tested.
-        start_seconds: what starting a lane takes, in seconds.
+        start_seconds: what starting a worker takes, in seconds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SimulatedSwitchboard(Switchboard):
         self._now = 0.0
         self._closed = False
         self._numbers = itertools.count()
-        self._future: list[tuple[float, int, Listener, LaneEvent, Work]] = []
+        self._future: list[tuple[float, int, Listener, WorkerEvent, Work]] = []
         self._artifacts: dict[str, tuple[int, ...]] = {}
         self.busy_seconds = 0.0
         """Seconds that devices were at work on candidates, all together."""
@@ -85,43 +85,43 @@ class SimulatedSwitchboard(Switchboard):
     def now(self) -> float:
         return self._now
 
-    def hire(self, heard: Listener, *, preload: str | None = None) -> Lane:
+    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         del preload
         if self._closed:
             raise ClosedError
-        lane = SimulatedLane()
-        self._promise(lane, heard, {"status": "ok"}, self._start_seconds)
-        return lane
+        worker = SimulatedWorker()
+        self._promise(worker, heard, {"status": "ok"}, self._start_seconds)
+        return worker
 
-    def submit(self, lane: Lane, then: Listener, message: Message, timeout: float) -> None:
-        if not isinstance(lane, SimulatedLane):
-            raise TypeError(f"{type(lane).__name__} is no simulated lane")
-        reply, end, seconds = self._answer(lane, message)
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
+        if not isinstance(worker, SimulatedWorker):
+            raise TypeError(f"{type(worker).__name__} is no simulated worker")
+        reply, end, seconds = self._answer(worker, message)
         if seconds > timeout:
             reply, end, seconds = None, EndReason.DEADLINE, timeout
         if message["command"] == "run":
             self.busy_seconds += seconds
-        self._promise(lane, then, reply, seconds, end)
+        self._promise(worker, then, reply, seconds, end)
 
     def _promise(
         self,
-        lane: SimulatedLane,
+        worker: SimulatedWorker,
         then: Listener,
         reply: Message | None,
         seconds: float,
         end: EndReason | None = None,
     ) -> None:
         work = Work(tag=then, started=self._now, deadline=self._now + seconds)
-        lane.work = work
+        worker.work = work
         ended = None
         if end is not None:
             ended = WorkerEnd(reason=end, status=-11, log="", seconds=seconds)
         answer = None if reply is None else {"elapsed": seconds, **reply}
-        event = LaneEvent(lane=lane, reply=answer, end=ended, seconds=seconds)
+        event = WorkerEvent(worker=worker, reply=answer, end=ended, seconds=seconds)
         heapq.heappush(self._future, (work.deadline, next(self._numbers), then, event, work))
 
     def _answer(
-        self, lane: SimulatedLane, message: Message
+        self, worker: SimulatedWorker, message: Message
     ) -> tuple[Message | None, EndReason | None, float]:
         command = message["command"]
         if command == "export":
@@ -134,11 +134,11 @@ class SimulatedSwitchboard(Switchboard):
                 reply = {"status": "failed", "kind": kind, "message": outcome.message}
             return reply, None, outcome.build_seconds
         if command == "connect":
-            lane.device = message["options"]["name"]
+            worker.device = message["options"]["name"]
         if command in {"connect", "probe"}:
-            return {"description": {"name": lane.device}, **self._reach(lane.device)}, None, 0.0
+            return {"description": {"name": worker.device}, **self._reach(worker.device)}, None, 0.0
         if command == "run":
-            return self._ran(self._outcome(self._artifacts[message["artifact"]], lane.device))
+            return self._ran(self._outcome(self._artifacts[message["artifact"]], worker.device))
         if command == "reference":
             return {"status": "ok", "tolerance": 0.0}, None, 0.0
         return {"status": "ok"}, None, 0.0
@@ -163,10 +163,10 @@ class SimulatedSwitchboard(Switchboard):
             reply = {"status": "failed", "kind": kind.value, "message": measurement.message}
         return reply, None, seconds
 
-    def dismiss(self, lane: Lane) -> None:
-        self.hush(lane)
-        if isinstance(lane, SimulatedLane) and lane.alive:
-            lane.dismiss()
+    def end_worker(self, worker: Worker) -> None:
+        self.forget_events(worker)
+        if isinstance(worker, SimulatedWorker) and worker.alive:
+            worker.mark_ended()
 
     def wait(self, until: float | None) -> None:
         if not self._future and until is None:
@@ -177,12 +177,12 @@ class SimulatedSwitchboard(Switchboard):
         self._now = self._future[0][0]
         while self._future and self._future[0][0] <= self._now:
             _, _, then, event, work = heapq.heappop(self._future)
-            lane = event.lane
-            if not lane.alive or lane.work is not work:
+            worker = event.worker
+            if not worker.alive or worker.work is not work:
                 continue
-            lane.work = None
-            lane.end = event.end
-            self.happened(then, event)
+            worker.work = None
+            worker.end = event.end
+            self.enqueue(then, event)
 
     def wake(self) -> None:
         pass
@@ -224,18 +224,18 @@ class SimulatedFleetRunner(FleetRunner):
         *,
         reach: Reach | None = None,
     ) -> None:
-        super().__init__(options, lambda: [_place(name) for name in names()], kind="simulated")
-        self.switchboard = SimulatedSwitchboard(outcome, reach=reach)
+        super().__init__(options, lambda: [_device_ref(name) for name in names()], kind="simulated")
+        self.pool = SimulatedPool(outcome, reach=reach)
 
-    def _make_switchboard(self) -> Switchboard:
-        return self.switchboard
+    def _make_pool(self) -> WorkerPool:
+        return self.pool
 
     def now(self) -> float:
-        return self.switchboard.now()
+        return self.pool.now()
 
 
-def _place(name: str) -> Place:
-    return Place(name=name, device=StageRef(factory="", options={"name": name}))
+def _device_ref(name: str) -> DeviceRef:
+    return DeviceRef(name=name, device=StageRef(factory="", options={"name": name}))
 
 
 def _always_there(_device: str) -> Message:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from chameleon_core.stages import Arrival, MeasureJob, MeasureStream
 
+from chameleon_runners.fleet.device_pool import DevicePool
 from chameleon_runners.fleet.dispatch import Dispatch
-from chameleon_runners.fleet.lanes import ClosedError, Switchboard
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.roster import Roster
+from chameleon_runners.fleet.workers import ClosedError, WorkerPool
 
 
 class FleetStream(MeasureStream):
@@ -20,8 +20,8 @@ class FleetStream(MeasureStream):
     a batch, or where a batch is smaller than the fleet.
 
     Args:
-        switchboard: the lanes.
-        roster: the devices.
+        pool: the workers.
+        devices: the devices.
         options: the runner's options.
         dispatch: makes what measures one job.
         closed: told once that the stream is closed.
@@ -29,15 +29,15 @@ class FleetStream(MeasureStream):
 
     def __init__(
         self,
-        switchboard: Switchboard,
-        roster: Roster,
+        pool: WorkerPool,
+        devices: DevicePool,
         options: FleetOptions,
         *,
         dispatch: Callable[[MeasureJob], Dispatch],
         closed: Callable[[], None],
     ) -> None:
-        self._switchboard = switchboard
-        self._roster = roster
+        self._pool = pool
+        self._devices = devices
         self._options = options
         self._dispatch = dispatch
         self._told_closed = closed
@@ -48,7 +48,7 @@ class FleetStream(MeasureStream):
 
     def submit(self, job: MeasureJob) -> None:
         if job.configs:
-            self._roster.aim(job.task.target)
+            self._devices.aim(job.task.target)
             self._dispatches.append(self._dispatch(job))
 
     @property
@@ -58,7 +58,7 @@ class FleetStream(MeasureStream):
     @property
     def _going_on(self) -> bool:
         """Whether something is still done for results."""
-        if self._switchboard.closed:
+        if self._pool.closed:
             return False
         if self._interrupted:
             return any(dispatch.running for dispatch in self._dispatches)
@@ -67,11 +67,11 @@ class FleetStream(MeasureStream):
     def interrupt(self) -> None:
         """Finish what runs on devices, and begin nothing."""
         self._interrupted = True
-        self._switchboard.wake()
+        self._pool.wake()
 
     def wake(self) -> None:
         self._woken = True
-        self._switchboard.wake()
+        self._pool.wake()
 
     def poll(self, timeout: float | None = None) -> Arrival | None:
         """See ``MeasureStream``.
@@ -79,20 +79,20 @@ class FleetStream(MeasureStream):
         Raises:
             ChameleonError: no device is to be had, or the stage is broken.
         """
-        until = None if timeout is None else self._switchboard.now() + timeout
+        until = None if timeout is None else self._pool.now() + timeout
         with contextlib.suppress(ClosedError):
             while self._going_on:
                 if not self._interrupted:
                     self._employ()
-                due = self._roster.attend()
+                due = self._devices.attend()
                 arrival = self._arrival()
                 if arrival is not None:
                     return arrival
-                if self._woken or (until is not None and self._switchboard.now() >= until):
+                if self._woken or (until is not None and self._pool.now() >= until):
                     self._woken = False
                     return None
-                self._switchboard.turn(due if until is None else min(due, until))
-                if self._roster.news():
+                self._pool.run_once(due if until is None else min(due, until))
+                if self._devices.news():
                     for dispatch in self._dispatches:
                         dispatch.reconsider()
         return self._arrival(whatever=True)
@@ -101,7 +101,7 @@ class FleetStream(MeasureStream):
         """Give free devices and idle builders work: the oldest job's, where it has any for them."""
         for dispatch in self._dispatches:
             dispatch.assign()
-        room = self._options.build_ahead * max(1, self._roster.hopeful)
+        room = self._options.build_ahead * max(1, self._devices.hopeful)
         room -= sum(dispatch.waiting + dispatch.building for dispatch in self._dispatches)
         preparing: set[str] = set()
         for dispatch in self._dispatches:
@@ -119,7 +119,7 @@ class FleetStream(MeasureStream):
             whatever: whether also of jobs that no device has been reached for.
         """
         for dispatch in self._dispatches:
-            if dispatch.results and (whatever or self._roster.reached or not dispatch.open):
+            if dispatch.results and (whatever or self._devices.reached or not dispatch.open):
                 measurement = dispatch.results.popleft()
                 if not (dispatch.open or dispatch.results):
                     self._dispatches.remove(dispatch)

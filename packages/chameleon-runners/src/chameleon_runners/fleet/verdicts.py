@@ -1,10 +1,11 @@
 """Whose fault a failure is: the candidate's, or the device's that it ran on.
 
-A kernel may crash its device, and a device may fail, lie or vanish whatever runs on it. One
-failure alone says little; devices that agree settle it, as soon as it is unlikely that all of them
-failed by themselves. How likely that is, each device's history tells: two that have not failed
-yet where others succeeded are enough, of poor witnesses it takes three or four. Right outputs
-prove a candidate good: nobody computes them by accident.
+A kernel may crash its device, and a device may fail, compute wrongly or vanish whatever runs on it.
+One failure alone says little. Several devices that report the same failure decide against the
+candidate once it is unlikely that all of them failed by themselves. How likely that is follows from
+each device's history: two devices that have never failed where others succeeded are enough, and of
+unreliable devices it takes three or four. Right outputs prove a candidate good, since no device
+computes them by accident.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
 _GONE = frozenset({FailureKind.DEVICE_LOST, FailureKind.CRASH})
-"""Two ways to see one thing: a device lost by its client, a client that crashed with it."""
+"""One event seen in two ways: the client loses its device, or crashes along with it."""
 
 _AWAITED = _GONE | {FailureKind.RUN_TIMEOUT}
 """Failures after which it has to be seen whether the device still works."""
@@ -26,14 +27,15 @@ _USUAL, _USUAL_RUNS = 0.03, 20.0
 """Share of candidates that fail by a device's fault before anything is known, and how many runs
 that counts for."""
 
-_DOUBT = 0.001
-"""Failures less likely than this to be the devices' own are the candidate's: two by devices that
-nothing is known of are, those of a device that is known to fail and of another are not. In a fleet
-whose devices lose one candidate in 20, two would blame one good candidate in 400."""
+_CHANCE = 0.001
+"""A candidate is to blame where its failures have at most this chance of being the devices' own.
+Two failures on devices that nothing is known of do; one on a device that is known to fail and one
+on another do not. In a fleet whose devices lose one candidate in 20, two failures would blame one
+good candidate in 400."""
 
-_DOUBT_ALONE = 0.06
-"""Where no other device can be asked, one that rarely fails is believed: that nothing is known of
-is enough."""
+_CHANCE_ALONE = 0.06
+"""The same chance where no other device can be asked: one failure is enough on a device that rarely
+fails, or that nothing is known of."""
 
 
 class Verdict(Enum):
@@ -44,8 +46,8 @@ class Verdict(Enum):
 
 
 @attrs.define(kw_only=True, eq=False)
-class Witness:
-    """How far a device's word can be trusted.
+class Reliability:
+    """How often a device fails by its own fault.
 
     Attributes:
         faults: candidates that failed on it and succeeded elsewhere.
@@ -56,12 +58,15 @@ class Witness:
 
     faults: int = 0
     successes: int = 0
-    fleet: Witness | None = None
+    fleet: Reliability | None = None
 
     @property
-    def doubt(self) -> float:
-        """How likely a good candidate fails on it: the share that did, drawn to the usual."""
-        usual = _USUAL if self.fleet is None else self.fleet.doubt
+    def fault_rate(self) -> float:
+        """The probability that a good candidate fails on it.
+
+        That is the share of those that did, shrunk towards the usual one.
+        """
+        usual = _USUAL if self.fleet is None else self.fleet.fault_rate
         return (_USUAL_RUNS * usual + self.faults) / (_USUAL_RUNS + self.faults + self.successes)
 
     def failed(self) -> None:
@@ -78,15 +83,15 @@ class Witness:
 
 
 @attrs.define(kw_only=True, eq=False)
-class Opinion:
-    """What one device made of a candidate that failed there.
+class FailureReport:
+    """One failure of a candidate on one device.
 
     Attributes:
         device: the device's name.
-        failure: the candidate's measurement if this were the last word.
+        failure: the candidate's measurement if no other device were asked.
         outside: whether somebody else ended the worker, which says nothing about anybody.
         back: whether the device works again; None while that is awaited.
-        witness: the device's history, as it is known when a verdict is found.
+        reliability: the device's history, as it is known when a verdict is found.
         identity: which device the name stood for.
     """
 
@@ -94,7 +99,7 @@ class Opinion:
     failure: Measurement
     outside: bool = False
     back: bool | None = True
-    witness: Witness = attrs.field(factory=Witness)
+    reliability: Reliability = attrs.field(factory=Reliability)
     identity: str = attrs.field(default=attrs.Factory(lambda self: self.device, takes_self=True))
 
     @property
@@ -102,8 +107,8 @@ class Opinion:
         """The kind of failure."""
         return self.failure.failure or FailureKind.RUN_ERROR
 
-    def agrees(self, other: Opinion) -> bool:
-        """Whether both say the same."""
+    def agrees(self, other: FailureReport) -> bool:
+        """Whether both report the same failure."""
         if self.outside or other.outside:
             return False
         return self.kind is other.kind or {self.kind, other.kind} <= _GONE
@@ -114,55 +119,57 @@ def awaited(kind: FailureKind) -> bool:
     return kind in _AWAITED
 
 
-def convincing(opinions: Sequence[Opinion], *, elsewhere: bool = True) -> bool:
-    """Whether devices that agree are unlikely to be wrong about a candidate.
+def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
+    """Whether several failures alike are unlikely to be the devices' own.
 
     Args:
-        opinions: theirs; at least one.
+        reports: of the failures; at least one.
         elsewhere: whether there is a device that can be asked besides. While there is, a device
-            that says the same twice has said it once.
+            that fails twice counts once.
     """
-    doubts = [opinion.witness.doubt for opinion in opinions]
+    rates = [report.reliability.fault_rate for report in reports]
     if not elsewhere:
-        return min(doubts) <= _DOUBT_ALONE or math.prod(doubts) <= _DOUBT
-    distinct = {opinion.identity: opinion.witness.doubt for opinion in opinions}
-    return math.prod(distinct.values()) <= _DOUBT
+        return min(rates) <= _CHANCE_ALONE or math.prod(rates) <= _CHANCE
+    distinct = {report.identity: report.reliability.fault_rate for report in reports}
+    return math.prod(distinct.values()) <= _CHANCE
 
 
-def judge(opinions: Sequence[Opinion], *, tries: int, elsewhere: bool) -> Measurement | Verdict:
+def judge(
+    reports: Sequence[FailureReport], *, tries: int, elsewhere: bool
+) -> Measurement | Verdict:
     """What becomes of a candidate that has failed, so far everywhere.
 
     Args:
-        opinions: one for each failure, oldest first; at least one.
+        reports: one for each failure, oldest first; at least one.
         tries: how often it may still be tried.
-        elsewhere: whether there is a device that has no opinion yet.
+        elsewhere: whether there is a device that it has not failed on.
 
     Returns:
         Its measurement, or what to do first.
     """
-    last = opinions[-1]
-    agreeing = [opinion for opinion in opinions if opinion.agrees(last)]
-    again: Measurement | Verdict = Verdict.AGAIN if tries > 0 else _last_word(opinions)
+    last = reports[-1]
+    agreeing = [report for report in reports if report.agrees(last)]
+    again: Measurement | Verdict = Verdict.AGAIN if tries > 0 else _final_failure(reports)
     if last.outside or last.kind is FailureKind.INVALID:
         return again if last.outside else last.failure
     if last.kind not in _AWAITED:
-        return last.failure if convincing(agreeing, elsewhere=elsewhere) else again
-    unsure = len(agreeing) == 1 or not convincing(agreeing, elsewhere=elsewhere)
+        return last.failure if conclusive(agreeing, elsewhere=elsewhere) else again
+    unsure = len(agreeing) == 1 or not conclusive(agreeing, elsewhere=elsewhere)
     if unsure and (tries > 0 or len(agreeing) == 1):
         return again
-    if any(opinion.back for opinion in agreeing):
+    if any(report.back for report in agreeing):
         return _blamed(agreeing)
-    if any(opinion.back is None for opinion in agreeing):
+    if any(report.back is None for report in agreeing):
         return Verdict.WAIT
     return again
 
 
-def _blamed(agreeing: Sequence[Opinion]) -> Measurement:
+def _blamed(agreeing: Sequence[FailureReport]) -> Measurement:
     """The candidate's failure, where devices that work without it do not survive it."""
     last = agreeing[-1]
     if last.kind not in _GONE:
         return last.failure
-    names = " and ".join(dict.fromkeys(opinion.device for opinion in agreeing))
+    names = " and ".join(dict.fromkeys(report.device for report in agreeing))
     words = next((o for o in agreeing if o.kind is FailureKind.CRASH), last).failure.message
     return attrs.evolve(
         last.failure,
@@ -171,17 +178,17 @@ def _blamed(agreeing: Sequence[Opinion]) -> Measurement:
     )
 
 
-def _last_word(opinions: Sequence[Opinion]) -> Measurement:
+def _final_failure(reports: Sequence[FailureReport]) -> Measurement:
     """The failure of a candidate whose tries are used up without two that agree."""
-    for opinion in reversed(opinions):
-        if not opinion.outside and opinion.kind is not FailureKind.DEVICE_LOST:
-            if opinion.back is False:
+    for report in reversed(reports):
+        if not report.outside and report.kind is not FailureKind.DEVICE_LOST:
+            if report.back is False:
                 break
-            return opinion.failure
-    last = opinions[-1]
+            return report.failure
+    last = reports[-1]
     if last.outside:
         return last.failure
-    names = ", ".join(dict.fromkeys(opinion.device for opinion in opinions))
+    names = ", ".join(dict.fromkeys(report.device for report in reports))
     return attrs.evolve(
         last.failure,
         failure=FailureKind.DEVICE_LOST,

@@ -15,7 +15,7 @@ from chameleon_core.errors import ChameleonError, TargetError
 from chameleon_core.stages import StageRef
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.ray.host import Host
 from chameleon_runners.ray.options import RayOptions
 
@@ -42,27 +42,27 @@ class Cluster:
             _join(options)
         self._actor: Any = ray.remote(concurrency_groups={"control": 1})(Host)
 
-    def places(self) -> list[Place]:
+    def device_refs(self) -> list[DeviceRef]:
         """The devices there are now: as many on a node as it has resources for.
 
         Raises:
             ChameleonError: there is none.
         """
-        places: list[Place] = []
+        device_refs: list[DeviceRef] = []
         seen: Counter[str] = Counter()
         for node in self._nodes():
             for _ in range(self._devices_on(node["Resources"])):
                 seen[node["NodeManagerAddress"]] += 1
                 name = f"{node['NodeManagerAddress']}#{seen[node['NodeManagerAddress']]}"
-                places.append(self._place(name, node["NodeID"]))
-        if not places:
+                device_refs.append(self._device_ref(name, node["NodeID"]))
+        if not device_refs:
             raise self._no_device()
-        return places[: self._options.devices]
+        return device_refs[: self._options.devices]
 
-    def _place(self, name: str, node: str) -> Place:
-        # The switchboard reads this and passes the stage's own options on.
+    def _device_ref(self, name: str, node: str) -> DeviceRef:
+        # The pool reads this and passes the stage's own options on.
         options = {"name": name, "node": node, "options": self._options.stage_options}
-        return Place(name=name, device=StageRef(factory=self._options.device, options=options))
+        return DeviceRef(name=name, device=StageRef(factory=self._options.device, options=options))
 
     @staticmethod
     def _nodes() -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class Cluster:
             TargetError: the devices leave no CPU.
         """
         total = ray.cluster_resources().get("CPU", 0.0)
-        devices = len(self.places())
+        devices = len(self.device_refs())
         left = int(total - devices * self._options.cpus)
         if left < 1:
             raise TargetError(

@@ -22,10 +22,10 @@ from chameleon_core.processes.ending import kill_abandoned
 from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
-from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
 from chameleon_runners.ray import parcels
 from chameleon_runners.starter import Starter
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, WorkerEnd, WorkerProcess
 
 _WATCH_SECONDS = 0.25
 
@@ -36,7 +36,7 @@ class Answer:
 
     Attributes:
         reply: the worker's answer, or None.
-        end: how the worker ended, or None. Neither is set for a lane that was dismissed.
+        end: how the worker ended, or None. Neither is set for a worker that was given up.
         log: the end of what the worker printed.
         seconds: what the work took on the node; starts and transfers are not in it.
         parcel: what the command made: an artifact's folder, or a reference file's bytes.
@@ -50,7 +50,7 @@ class Answer:
 
 
 class Host:
-    """Has a worker for one lane after another, each in a fresh process.
+    """Has one worker after another for the runner, each in a fresh process.
 
     Args:
         threads: threads a kernel runs with.
@@ -72,14 +72,14 @@ class Host:
             start_timeout=start_timeout,
         )
         self._worker: WorkerProcess | None = None
-        self._lane = -1
-        self._dismissed = -1
-        # ``dismiss`` and ``close`` come from another thread than ``do``.
+        self._number = -1
+        self._given_up = -1
+        # ``end_worker`` and ``close`` come from another thread than ``do``.
         self._lock = threading.Lock()
 
     def do(
         self,
-        lane: int,
+        number: int,
         message: Message,
         timeout: float,
         *,
@@ -87,17 +87,17 @@ class Host:
         parcel: bytes | None,
         reference: list[ray.ObjectRef[bytes]],
     ) -> Answer:
-        """Have the lane's worker answer a command.
+        """Have a worker answer a command.
 
         Args:
-            lane: number of the lane; a higher one than before has a new worker.
+            number: of the worker; a higher one than before is a new worker.
             message: the command, with paths of the runner's machine.
             timeout: longest time in seconds, counted from when the worker gets it.
             preload: ``"module:Class"`` of the stage that a new worker is going to be asked for.
             parcel: the artifact that the command is about.
             reference: where the reference file is to be had, if it is not here yet.
         """
-        worker = self._worker_of(lane, preload)
+        worker = self._worker_of(number, preload)
         if worker is None or not worker.alive:
             return Answer(end=worker.end if worker is not None else None)
         message = self._here(message, parcel, reference)
@@ -110,16 +110,16 @@ class Host:
             reply["description"] = {**reply["description"], **_where()}
         return Answer(reply=reply, end=worker.end, log=worker.log, seconds=seconds, parcel=made)
 
-    def _worker_of(self, lane: int, preload: str | None) -> WorkerProcess | None:
-        """The lane's worker, ready or ended; None where nobody wants it any more."""
+    def _worker_of(self, number: int, preload: str | None) -> WorkerProcess | None:
+        """The worker of a number, ready or ended; None where nobody wants it any more."""
         with self._lock:
-            if lane <= self._dismissed:
+            if number <= self._given_up:
                 return None
-            if lane == self._lane:
+            if number == self._number:
                 return self._worker
             self._end_worker()
-            shutil.rmtree(self._folder / str(self._lane), ignore_errors=True)
-            self._lane = lane
+            shutil.rmtree(self._folder / str(self._number), ignore_errors=True)
+            self._number = number
             self._worker = worker = self._starter.start(preload=preload)
         reply = _answer_of(worker)
         if reply is None or reply["status"] != "ok":
@@ -132,7 +132,7 @@ class Host:
         """The message with paths of this node, and with what they name in place."""
         # Cores are this node's scheduler's business; the runner knows its own machine's only.
         changed: Message = {**message, "cores": []}
-        folder = self._folder / str(self._lane)
+        folder = self._folder / str(self._number)
         folder.mkdir(exist_ok=True)
         for name in ("artifact", "path"):
             if name in message:
@@ -161,17 +161,17 @@ class Host:
             shutil.rmtree(message["artifact"], ignore_errors=True)
         return made
 
-    def dismiss(self, lane: int) -> None:
-        """End a lane's worker, whatever it does."""
+    def end_worker(self, number: int) -> None:
+        """End a worker, whatever it does."""
         with self._lock:
-            self._dismissed = max(self._dismissed, lane)
-            if self._lane <= lane:
+            self._given_up = max(self._given_up, number)
+            if self._number <= number:
                 self._end_worker()
 
     def close(self) -> None:
         """End the worker for good and remove all files."""
         with self._lock:
-            self._dismissed = 1 << 62
+            self._given_up = 1 << 62
             self._end_worker()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -187,7 +187,7 @@ def _answer_of(worker: WorkerProcess) -> Message | None:
         left = _WATCH_SECONDS
         if worker.work is not None:
             left = min(left, worker.work.deadline - time.monotonic() + 0.001)
-        # Whoever dismisses the lane closes the descriptor meanwhile.
+        # Whoever gives the worker up closes the descriptor meanwhile.
         with contextlib.suppress(OSError, ValueError):
             poll.register(worker.replies, select.POLLIN)
             poll.poll(1000.0 * max(0.0, left))

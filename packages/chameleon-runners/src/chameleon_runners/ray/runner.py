@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from chameleon_core.errors import PluginError
 
-from chameleon_runners.fleet.lanes import Switchboard
-from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_runners.fleet.workers import WorkerPool
 from chameleon_runners.ray.options import RayOptions
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ class RayRunner(FleetRunner):
                 "the runner 'ray' needs Ray, which is not installed",
                 hint="pip install 'chameleon-tuner-runners[ray]', in the version of the cluster",
             )
-        super().__init__(options, self._places_now, kind="ray")
+        super().__init__(options, self._device_refs_now, kind="ray")
         self._ray_options = options
         self._joined: Cluster | None = None
 
-    def _places_now(self) -> Sequence[Place]:
-        return self._cluster.places()
+    def _device_refs_now(self) -> Sequence[DeviceRef]:
+        return self._cluster.device_refs()
 
     @property
     def _cluster(self) -> Cluster:
@@ -50,8 +50,8 @@ class RayRunner(FleetRunner):
             self._joined = Cluster(self._ray_options)
         return self._joined
 
-    def _make_switchboard(self) -> Switchboard:
-        from chameleon_runners.ray.switchboard import RaySwitchboard  # noqa: PLC0415 - imports Ray
+    def _make_pool(self) -> WorkerPool:
+        from chameleon_runners.ray.worker_pool import RayPool  # noqa: PLC0415 - imports Ray
 
         try:
             self._size = self._cluster.builders()
@@ -59,4 +59,4 @@ class RayRunner(FleetRunner):
             if self._joined is not None:
                 self._joined.close()
             raise
-        return RaySwitchboard(self._cluster, start_timeout=self._options.start_timeout)
+        return RayPool(self._cluster, start_timeout=self._options.start_timeout)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_runners.rpc.device_refs import device_refs_of
 from chameleon_runners.rpc.options import RpcOptions
-from chameleon_runners.rpc.places import places_of
 
 
 class RpcRunner(FleetRunner):
@@ -18,4 +18,4 @@ class RpcRunner(FleetRunner):
     """
 
     def __init__(self, options: RpcOptions) -> None:
-        super().__init__(options, places_of(options), kind="rpc")
+        super().__init__(options, device_refs_of(options), kind="rpc")

@@ -17,7 +17,7 @@ import numpy as np
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Arrays, Device, Kernel, StageRef
 
-from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.testing.faults import ARTIFACT, load
 
 _SLOWER = 20.0
@@ -205,7 +205,7 @@ def _load_cut_off(artifact: Path) -> Kernel:
         return load(copy)
 
 
-def fault_place(name: str, folder: Path, **options: Any) -> Place:
+def fault_device_ref(name: str, folder: Path, **options: Any) -> DeviceRef:
     """A fault device as the fleet knows it.
 
     Args:
@@ -217,7 +217,7 @@ def fault_place(name: str, folder: Path, **options: Any) -> Place:
     state.mkdir(parents=True, exist_ok=True)
     made = FaultDeviceOptions(state=str(state), **options)
     factory = f"{FaultDevice.__module__}:{FaultDevice.__name__}"
-    return Place(
+    return DeviceRef(
         name=name,
         device=StageRef(factory=factory, options=attrs.asdict(made)),
     )

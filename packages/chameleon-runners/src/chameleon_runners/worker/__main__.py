@@ -18,14 +18,14 @@ def main() -> int:
     os.set_inheritable(commands, False)
     os.set_inheritable(replies, False)
     # Imported here: a worker whose runner is gone must not load anything first.
-    from chameleon_runners.worker.session import Session  # noqa: PLC0415
+    from chameleon_runners.worker.command_handler import CommandHandler  # noqa: PLC0415
 
     own = os.getpid()
-    session = Session()
+    handler = CommandHandler()
     decoder = Decoder()
     while (messages := receive(commands, decoder)) is not None:
         for message in messages:
-            reply = session.answer(message)
+            reply = handler.answer(message)
             if os.getpid() != own:
                 # A candidate forked, and its child came back here: there is but one worker.
                 os._exit(0)

@@ -1,7 +1,7 @@
-"""What a dispatcher works with: lanes that do one thing at a time, and a switchboard of them.
+"""What a dispatcher works with: workers that do one thing at a time, and a pool of them.
 
-A lane is a worker process, or a simulated one: a dispatcher cannot tell which. Nothing here is
-done once per lane and event, so that hundreds of lanes cost what one costs.
+A worker is a process, an actor, or simulated: a dispatcher cannot tell which. Nothing here is
+done once per worker and event, so that hundreds of workers cost what one costs.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Protocol
 
 import attrs
 
-from chameleon_runners.process import EndReason, Work, WorkerEnd
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, Work, WorkerEnd
 
 
 class ClosedError(Exception):
-    """All lanes were ended for good; there is no use in going on."""
+    """All workers were ended for good; there is no use in going on."""
 
 
-class Lane(Protocol):
+class Worker(Protocol):
     """Something that works on one command at a time.
 
     Attributes:
@@ -50,8 +50,8 @@ class Lane(Protocol):
 
 
 @attrs.define(kw_only=True, eq=False)
-class PlainLane:
-    """A lane whose state is what its switchboard writes down."""
+class PlainWorker:
+    """A worker whose state is what its pool writes down."""
 
     work: Work | None = None
     end: WorkerEnd | None = None
@@ -69,79 +69,79 @@ class PlainLane:
         """Whether it waits for a command."""
         return self.alive and self.work is None
 
-    def dismiss(self) -> None:
+    def mark_ended(self) -> None:
         """Count as ended from now on, whatever it was doing."""
         self.work = None
         self.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class LaneEvent:
-    """A lane answered, or ended.
+class WorkerEvent:
+    """A worker answered, or ended.
 
     Attributes:
-        lane: which one.
+        worker: which one.
         reply: its answer, or None.
         end: how it ended, or None.
-        seconds: what the work took, in seconds of the switchboard's clock.
+        seconds: what the work took, in seconds of the pool's clock.
     """
 
-    lane: Lane
+    worker: Worker
     reply: Message | None = None
     end: WorkerEnd | None = None
     seconds: float = 0.0
 
 
-Listener = Callable[[LaneEvent], None]
+Listener = Callable[[WorkerEvent], None]
 
 
-class Switchboard(ABC):
-    """Starts lanes, gives them work, and tells listeners what became of it."""
+class WorkerPool(ABC):
+    """Starts workers, gives them work, and tells listeners what became of it."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Listener, LaneEvent]] = deque()
+        self._waiting: deque[tuple[Listener, WorkerEvent]] = deque()
 
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """Whether all lanes were ended for good."""
+        """Whether all workers were ended for good."""
 
     @abstractmethod
     def now(self) -> float:
         """Seconds on the clock that deadlines and pauses are counted on."""
 
     @abstractmethod
-    def hire(self, heard: Listener, *, preload: str | None = None) -> Lane:
-        """Start a lane.
+    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+        """Start a worker.
 
         Args:
             heard: told when it is ready for its first command, and when it ends while it is idle.
             preload: ``"module:Class"`` of the stage that it is going to be asked for.
 
         Raises:
-            ClosedError: all lanes were ended for good.
+            ClosedError: all workers were ended for good.
         """
 
     @abstractmethod
-    def submit(self, lane: Lane, then: Listener, message: Message, timeout: float) -> None:
-        """Give an idle lane a command; its time starts now.
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
+        """Give an idle worker a command; its time starts now.
 
         Args:
-            lane: the lane.
-            then: told of the answer, or of the lane's end.
+            worker: the worker.
+            then: told of the answer, or of the worker's end.
             message: the command.
             timeout: longest time in seconds.
         """
 
     @abstractmethod
-    def dismiss(self, lane: Lane) -> None:
-        """End a lane, whatever it does; nobody is told."""
+    def end_worker(self, worker: Worker) -> None:
+        """End a worker, whatever it does; nobody is told."""
 
     @abstractmethod
     def wait(self, until: float | None) -> None:
         """Collect what happens next, and return at the latest when the clock shows ``until``."""
 
-    def turn(self, until: float | None) -> None:
+    def run_once(self, until: float | None) -> None:
         """Wait until something happens and tell the listeners.
 
         What a listener raises goes to the caller; other listeners are told next time.
@@ -152,13 +152,13 @@ class Switchboard(ABC):
             listener, event = self._waiting.popleft()
             listener(event)
 
-    def happened(self, listener: Listener, event: LaneEvent) -> None:
+    def enqueue(self, listener: Listener, event: WorkerEvent) -> None:
         """Have a listener told in this turn."""
         self._waiting.append((listener, event))
 
-    def hush(self, lane: Lane) -> None:
-        """Tell nobody what was heard of a lane and not passed on yet."""
-        self._waiting = deque(item for item in self._waiting if item[1].lane is not lane)
+    def forget_events(self, worker: Worker) -> None:
+        """Tell nobody what happened to a worker and was not passed on yet."""
+        self._waiting = deque(item for item in self._waiting if item[1].worker is not worker)
 
     @abstractmethod
     def wake(self) -> None:
@@ -166,4 +166,4 @@ class Switchboard(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End all lanes. Safe to call twice, and while another call waits."""
+        """End all workers. Safe to call twice, and while another call waits."""

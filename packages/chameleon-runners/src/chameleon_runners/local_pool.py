@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import attrs
 
-from chameleon_runners.process import EndReason, WorkerEnd, WorkerProcess
 from chameleon_runners.starter import Starter
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, WorkerEnd, WorkerProcess
 
 _WATCH_SECONDS = 0.25
 
@@ -37,7 +37,7 @@ class Event:
 
 
 class Workers(Protocol):
-    """Workers as whoever gives them work sees them: a whole crew, or one place of it."""
+    """Workers as whoever gives them work sees them: a whole pool, or one place of it."""
 
     cores: list[int]
 
@@ -57,7 +57,7 @@ class Workers(Protocol):
         """The living worker at a place, or None."""
 
     def position(self, worker: WorkerProcess) -> int:
-        """The worker's place in the whole crew."""
+        """The worker's place in the whole pool."""
 
     def fill(self, count: int) -> None:
         """Start workers until there are ``count`` (at most ``size``)."""
@@ -72,7 +72,7 @@ class Workers(Protocol):
         """Make ``wait`` return soon."""
 
 
-class Crew:
+class LocalPool:
     """Starts workers and waits for them.
 
     Args:
@@ -130,7 +130,7 @@ class Crew:
         return worker if worker is not None and worker.alive else None
 
     def position(self, worker: WorkerProcess) -> int:
-        """The worker's place in the crew, from which its core for building follows."""
+        """The worker's place in the pool, from which its core for building follows."""
         return self._workers.index(worker)
 
     def fill(self, count: int) -> None:

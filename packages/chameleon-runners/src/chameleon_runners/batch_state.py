@@ -9,18 +9,18 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.crew import Event, Workers
+from chameleon_runners.local_pool import Event, Workers
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.process import WorkerProcess
 from chameleon_runners.rounds import Rounds
+from chameleon_runners.worker_process import WorkerProcess
 
 
-class Ledger:
+class BatchState:
     """The candidates of a job, each in one place until its measurement is handed out.
 
     Args:
         job: the job.
-        crew: the workers.
+        pool: the workers.
         options: the runner's options.
         first_slot: a number from which on slots are unused.
 
@@ -32,9 +32,9 @@ class Ledger:
     """
 
     def __init__(
-        self, job: MeasureJob, *, crew: Workers, options: LocalOptions, first_slot: int
+        self, job: MeasureJob, *, pool: Workers, options: LocalOptions, first_slot: int
     ) -> None:
-        self._crew = crew
+        self._pool = pool
         self._retries = options.retries
         self._interrupted = False
         self.pending = deque(
@@ -52,7 +52,7 @@ class Ledger:
     @property
     def stopped(self) -> bool:
         """Whether no more work is to be begun."""
-        return self._interrupted or self._crew.closed
+        return self._interrupted or self._pool.closed
 
     def still_there(self, worker: WorkerProcess) -> bool:
         """Whether an idle worker lives; nobody is blamed for one killed while it was idle."""

@@ -1,4 +1,4 @@
-"""Lanes that are worker processes on a Ray cluster's nodes, each behind an actor."""
+"""Workers that are processes on a Ray cluster's nodes, each behind an actor."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import Any
 import attrs
 import ray
 
-from chameleon_runners.fleet.lanes import (
+from chameleon_runners.fleet.workers import (
     ClosedError,
-    Lane,
-    LaneEvent,
     Listener,
-    PlainLane,
-    Switchboard,
+    PlainWorker,
+    Worker,
+    WorkerEvent,
+    WorkerPool,
 )
-from chameleon_runners.process import EndReason, Work, WorkerEnd
 from chameleon_runners.ray import parcels
 from chameleon_runners.ray.cluster import Cluster
 from chameleon_runners.ray.host import Answer
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, Work, WorkerEnd
 
 _WATCH_SECONDS = 0.25
 _TRANSFER_SECONDS = 30.0
@@ -40,7 +40,7 @@ _LONGEST_REASON = 400
 
 @attrs.frozen(kw_only=True)
 class ActorEnd(WorkerEnd):
-    """A lane ended because its actor did, which is no candidate's fault.
+    """A worker ended because its actor did, which is no candidate's fault.
 
     Attributes:
         words: how, for a message.
@@ -56,7 +56,7 @@ class ActorEnd(WorkerEnd):
 
 @attrs.frozen(kw_only=True)
 class _Slot:
-    """Whom a lane needs: a builder, or the actor that has a certain device.
+    """What actor a worker needs: any for a builder, or the one that has a certain device.
 
     Attributes:
         name: of the device; empty for a builder.
@@ -77,7 +77,7 @@ class _Host:
 
 
 @attrs.define(kw_only=True, eq=False)
-class RayLane(PlainLane):
+class RayWorker(PlainWorker):
     """A worker on some node; it gets an actor with its first command, which tells what it needs.
 
     Attributes:
@@ -91,7 +91,7 @@ class RayLane(PlainLane):
     host: _Host | None = None
 
 
-class RaySwitchboard(Switchboard):
+class RayPool(WorkerPool):
     """Waits for the actors of a cluster.
 
     Artifacts and references are files of the runner's machine between a builder and a device;
@@ -107,9 +107,9 @@ class RaySwitchboard(Switchboard):
         self._cluster = cluster
         self._start_timeout = start_timeout
         self._numbers = itertools.count()
-        self._inbox: queue.SimpleQueue[tuple[RayLane, Work, Future[Answer]] | None]
+        self._inbox: queue.SimpleQueue[tuple[RayWorker, Work, Future[Answer]] | None]
         self._inbox = queue.SimpleQueue()
-        self._deadlines: list[tuple[float, int, RayLane, Work]] = []
+        self._deadlines: list[tuple[float, int, RayWorker, Work]] = []
         self._hosts: set[_Host] = set()
         self._spare: defaultdict[_Slot, list[_Host]] = defaultdict(list)
         self._references: dict[str, Any] = {}
@@ -123,53 +123,53 @@ class RaySwitchboard(Switchboard):
     def now(self) -> float:
         return time.monotonic()
 
-    def hire(self, heard: Listener, *, preload: str | None = None) -> Lane:
+    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         if self._closed:
             raise ClosedError
-        lane = RayLane(number=next(self._numbers), preload=preload)
-        self.happened(heard, LaneEvent(lane=lane, reply={"status": "ok"}))
-        return lane
+        worker = RayWorker(number=next(self._numbers), preload=preload)
+        self.enqueue(heard, WorkerEvent(worker=worker, reply={"status": "ok"}))
+        return worker
 
-    def submit(self, lane: Lane, then: Listener, message: Message, timeout: float) -> None:
-        if not isinstance(lane, RayLane):
-            raise TypeError(f"{type(lane).__name__} is no lane of a Ray cluster")
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
+        if not isinstance(worker, RayWorker):
+            raise TypeError(f"{type(worker).__name__} is no worker of a Ray cluster")
         with self._lock:
             if self._closed:
                 return
-            message = self._bind(lane, message)
-            if lane.host is None:
-                raise RuntimeError("a lane was bound to no actor")
+            message = self._bind(worker, message)
+            if worker.host is None:
+                raise RuntimeError("a worker was bound to no actor")
             started = time.monotonic()
-            patience = timeout + _TRANSFER_SECONDS
-            patience += 0.0 if lane.host.answered else 2.0 * self._start_timeout
+            longest = timeout + _TRANSFER_SECONDS
+            longest += 0.0 if worker.host.answered else 2.0 * self._start_timeout
             tag = (then, message)
-            work = lane.work = Work(tag=tag, started=started, deadline=started + patience)
-            entry = (work.deadline, next(self._numbers), lane, work)
+            work = worker.work = Work(tag=tag, started=started, deadline=started + longest)
+            entry = (work.deadline, next(self._numbers), worker, work)
             heapq.heappush(self._deadlines, entry)
             parcel = None
             if "artifact" in message and message["command"] != "export":
                 parcel = parcels.pack(Path(message["artifact"]))
-            answer = lane.host.actor.do.remote(
-                lane.number,
+            answer = worker.host.actor.do.remote(
+                worker.number,
                 message,
                 timeout,
-                preload=lane.preload,
+                preload=worker.preload,
                 parcel=parcel,
                 reference=self._reference(message),
             )
         future: Future[Answer] = answer.future()
-        future.add_done_callback(lambda done: self._inbox.put((lane, work, done)))
+        future.add_done_callback(lambda done: self._inbox.put((worker, work, done)))
 
-    def _bind(self, lane: RayLane, message: Message) -> Message:
-        """Give a lane its actor with its first command, and return that as its worker wants it."""
+    def _bind(self, worker: RayWorker, message: Message) -> Message:
+        """Give a worker its actor with its first command; return that as its process wants it."""
         slot = _Slot()
         if message["command"] == "connect":
             place = message["options"]
             slot = _Slot(name=place["name"], node=place["node"])
             message = {**message, "options": place["options"]}
-        if lane.host is None:
+        if worker.host is None:
             spare = self._spare[slot]
-            lane.host = spare.pop() if spare else self._start(slot)
+            worker.host = spare.pop() if spare else self._start(slot)
         return message
 
     def _start(self, slot: _Slot) -> _Host:
@@ -188,15 +188,15 @@ class RaySwitchboard(Switchboard):
             self._references[path] = ray.put(Path(path).read_bytes())
         return [self._references[path]]
 
-    def dismiss(self, lane: Lane) -> None:
-        self.hush(lane)
-        if not isinstance(lane, RayLane) or not lane.alive:
+    def end_worker(self, worker: Worker) -> None:
+        self.forget_events(worker)
+        if not isinstance(worker, RayWorker) or not worker.alive:
             return
-        lane.dismiss()
+        worker.mark_ended()
         with self._lock:
-            if lane.host is not None and not self._closed:
-                self._control(lane.host, "dismiss", lane.number)
-                self._spare[lane.host.slot].append(lane.host)
+            if worker.host is not None and not self._closed:
+                self._control(worker.host, "end_worker", worker.number)
+                self._spare[worker.host.slot].append(worker.host)
 
     @staticmethod
     def _control(host: _Host, method: str, *arguments: Any) -> Any:
@@ -218,45 +218,47 @@ class RaySwitchboard(Switchboard):
                 item = self._inbox.get_nowait()
         now = time.monotonic()
         while self._deadlines and self._deadlines[0][0] < now:
-            _, _, lane, work = heapq.heappop(self._deadlines)
-            if lane.work is work:
-                self._lose(lane, work, f"it did not answer for {now - work.started:.0f} s")
+            _, _, worker, work = heapq.heappop(self._deadlines)
+            if worker.work is work:
+                self._lose(worker, work, f"it did not answer for {now - work.started:.0f} s")
 
-    def _take(self, lane: RayLane, work: Work, done: Future[Answer]) -> None:
+    def _take(self, worker: RayWorker, work: Work, done: Future[Answer]) -> None:
         """An actor answered, or Ray says why it does not."""
-        if lane.work is not work or lane.host is None or self._closed:
+        if worker.work is not work or worker.host is None or self._closed:
             return
         error = done.exception()
         if error is not None:
-            self._lose(lane, work, str(error))
+            self._lose(worker, work, str(error))
             return
-        lane.host.answered = True
+        worker.host.answered = True
         answer = done.result()
-        lane.log, lane.end = answer.log, answer.end
+        worker.log, worker.end = answer.log, answer.end
         listener, message = work.tag
         if answer.parcel is not None:
             _deliver(answer.parcel, message)
-        if lane.end is not None:
-            self._spare[lane.host.slot].append(lane.host)
-        self._tell(lane, listener, answer.reply, answer.seconds)
+        if worker.end is not None:
+            self._spare[worker.host.slot].append(worker.host)
+        self._tell(worker, listener, answer.reply, answer.seconds)
 
-    def _lose(self, lane: RayLane, work: Work, reason: str) -> None:
+    def _lose(self, worker: RayWorker, work: Work, reason: str) -> None:
         """An actor is gone, or as good as gone."""
-        if lane.host is not None:
-            self._hosts.discard(lane.host)
+        if worker.host is not None:
+            self._hosts.discard(worker.host)
             with contextlib.suppress(Exception):
-                ray.kill(lane.host.actor)
+                ray.kill(worker.host.actor)
         seconds = time.monotonic() - work.started
         words = f"is gone with its Ray actor: {' '.join(reason.split())[:_LONGEST_REASON]}"
-        lane.end = ActorEnd(reason=EndReason.DIED, status=-9, log="", seconds=seconds, words=words)
-        self._tell(lane, work.tag[0], None, seconds)
+        worker.end = ActorEnd(
+            reason=EndReason.DIED, status=-9, log="", seconds=seconds, words=words
+        )
+        self._tell(worker, work.tag[0], None, seconds)
 
     def _tell(
-        self, lane: RayLane, listener: Listener, reply: Message | None, seconds: float
+        self, worker: RayWorker, listener: Listener, reply: Message | None, seconds: float
     ) -> None:
-        lane.work = None
-        event = LaneEvent(lane=lane, reply=reply, end=lane.end, seconds=seconds)
-        self.happened(listener, event)
+        worker.work = None
+        event = WorkerEvent(worker=worker, reply=reply, end=worker.end, seconds=seconds)
+        self.enqueue(listener, event)
 
     def wake(self) -> None:
         self._inbox.put(None)

@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
-from chameleon_runners.fleet.lanes import Lane, LaneEvent
-from chameleon_runners.fleet.places import Place
-from chameleon_runners.fleet.verdicts import Opinion, Witness
+from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.verdicts import FailureReport, Reliability
+from chameleon_runners.fleet.workers import Worker, WorkerEvent
 from chameleon_runners.worker.protocol import Message
 
 
-class State(StrEnum):
+class DeviceStatus(StrEnum):
     """What a device is at."""
 
     STARTING = "starting"
@@ -24,19 +24,19 @@ class State(StrEnum):
     EXCLUDED = "excluded"
 
 
-_WORKING = frozenset({State.READY, State.BUSY})
-_ARRIVING = frozenset({State.STARTING, State.CONNECTING})
+_WORKING = frozenset({DeviceStatus.READY, DeviceStatus.BUSY})
+_ARRIVING = frozenset({DeviceStatus.STARTING, DeviceStatus.CONNECTING})
 
 
 @attrs.define(kw_only=True, eq=False)
-class Station:
-    """A device and the lane that has it.
+class DeviceState:
+    """A device and the worker that has it.
 
     Attributes:
-        place: the device as data.
-        state: what it is at.
-        lane: who has it; None where nobody does.
-        fresh: whether the lane was started for the present attempt to reach the device.
+        ref: the device as data.
+        status: what it is at.
+        worker: who has it; None where nobody does.
+        fresh: whether the worker was started for the present attempt to reach the device.
         target: what it was last connected for.
         description: what it says it is.
         identity: which device of several it was when it last answered; empty where it is but one.
@@ -46,17 +46,17 @@ class Station:
         pace: its times, relative to those of the fleet's median device; None where not known.
         out_of_pace: how its times differ from the others'; empty where they do not.
         leaving: whether it is to be set aside for that once its present work is done.
-        used: when it last answered, on the switchboard's clock.
+        used: when it last answered, on the pool's clock.
         strikes: candidates in a row that failed here and nowhere else.
-        witness: how it did in all.
+        reliability: how often it failed by its own fault.
         failures: attempts in a row to reach it that failed.
         asides: how often it was set aside since a candidate last succeeded here.
-        awaiting: opinions that depend on whether it works again.
+        awaiting: reports that depend on whether it works again.
     """
 
-    place: Place
-    state: State = State.AWAY
-    lane: Lane | None = None
+    ref: DeviceRef
+    status: DeviceStatus = DeviceStatus.AWAY
+    worker: Worker | None = None
     fresh: bool = False
     target: str | None = None
     description: dict[str, Any] = attrs.field(factory=dict)
@@ -69,22 +69,22 @@ class Station:
     leaving: bool = False
     used: float = 0.0
     strikes: int = 0
-    witness: Witness = attrs.field(factory=Witness)
+    reliability: Reliability = attrs.field(factory=Reliability)
     failures: int = 0
     asides: int = 0
-    awaiting: list[Opinion] = attrs.field(factory=list)
+    awaiting: list[FailureReport] = attrs.field(factory=list)
 
     @property
     def name(self) -> str:
         """The device's name."""
-        return self.place.name
+        return self.ref.name
 
     @property
-    def device(self) -> str:
-        """The device that it is now; two stations may, one after the other, be the same."""
+    def actual_name(self) -> str:
+        """The name of the device that answers here now: one may answer for several in turn."""
         return self.identity or self.name
 
-    def heard(self, event: LaneEvent) -> None:
+    def heard(self, event: WorkerEvent) -> None:
         """Take in which device has answered."""
         if event.reply is not None:
             self.identity = event.reply.get("device", self.identity)
@@ -92,13 +92,13 @@ class Station:
     @property
     def hopeful(self) -> bool:
         """Whether it works, or may do so in a moment."""
-        arriving = self.state in _ARRIVING and not self.failures and not self.asides
-        return self.state in _WORKING or arriving
+        arriving = self.status in _ARRIVING and not self.failures and not self.asides
+        return self.status in _WORKING or arriving
 
     @property
     def unusable(self) -> bool:
         """Whether it is away, or excluded."""
-        return self.state in {State.AWAY, State.EXCLUDED}
+        return self.status in {DeviceStatus.AWAY, DeviceStatus.EXCLUDED}
 
     @property
     def doomed(self) -> bool:
@@ -107,8 +107,8 @@ class Station:
 
     def answer(self, *, back: bool) -> bool:
         """Tell those who wait whether it works again; returns whether anybody did."""
-        for opinion in self.awaiting:
-            opinion.back = back
+        for report in self.awaiting:
+            report.back = back
         told = bool(self.awaiting)
         self.awaiting.clear()
         return told
@@ -118,5 +118,5 @@ class Station:
         reason = {"reason": self.reason} if self.reason else {}
         pace = {"pace": round(self.pace, 3)} if self.pace is not None else {}
         identity = {"identity": self.identity} if self.identity else {}
-        state = {"name": self.name, "state": self.state.value}
+        state = {"name": self.name, "state": self.status.value}
         return {**self.description, **identity, **state, **pace, **reason}

@@ -6,10 +6,10 @@ from chameleon_core.errors import PluginError
 from chameleon_core.stages import StageRef
 from chameleon_core.task import Task
 
-from chameleon_runners.process import EndReason, WorkerEnd
 from chameleon_runners.references import Reference
 from chameleon_runners.stage_errors import raise_stage_error
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, WorkerEnd
 
 _OPEN_ATTEMPTS = 4
 _REFERENCE_ATTEMPTS = 3

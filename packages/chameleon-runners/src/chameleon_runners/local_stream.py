@@ -15,22 +15,22 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import Arrival, MeasureJob, MeasureStream
 
 from chameleon_runners.batch import Batch
-from chameleon_runners.crew import Crew, Event
-from chameleon_runners.process import WorkerProcess
+from chameleon_runners.local_pool import Event, LocalPool
+from chameleon_runners.worker_process import WorkerProcess
 
 
-class Seat:
-    """One place of a crew as a crew of its own; whoever is timed has all others be still.
+class PoolMember:
+    """One place of a pool as a pool of its own; whoever is timed has all others be still.
 
     Args:
-        crew: the whole crew.
+        pool: the whole pool.
         place: of the worker.
     """
 
-    def __init__(self, crew: Crew, place: int) -> None:
-        self._crew = crew
+    def __init__(self, pool: LocalPool, place: int) -> None:
+        self._pool = pool
         self._place = place
-        self.cores = crew.cores
+        self.cores = pool.cores
 
     @property
     def size(self) -> int:
@@ -46,45 +46,45 @@ class Seat:
     @property
     def closed(self) -> bool:
         """Whether the workers were told to end for good."""
-        return self._crew.closed
+        return self._pool.closed
 
     def at(self, place: int) -> WorkerProcess | None:
-        """The living worker at the seat, whose place is 0, or None."""
-        return None if place else self._crew.at(self._place)
+        """The living worker, whose place here is 0, or None."""
+        return None if place else self._pool.at(self._place)
 
     def position(self, worker: WorkerProcess) -> int:
-        """As for the whole crew."""
-        return self._crew.position(worker)
+        """As for the whole pool."""
+        return self._pool.position(worker)
 
     def fill(self, count: int) -> None:
         """See that there is a worker."""
         if count:
-            self._crew.fill(self._place + 1)
+            self._pool.fill(self._place + 1)
 
     def wait(self, among: Iterable[WorkerProcess] | None = None) -> list[Event]:
         """Wait for events of the worker."""
-        return self._crew.wait(self.workers if among is None else among)
+        return self._pool.wait(self.workers if among is None else among)
 
     def quiet(self, worker: WorkerProcess | None = None) -> None:
-        """Stop every idle worker of the whole crew but one."""
-        self._crew.quiet(worker)
+        """Stop every idle worker of the whole pool but one."""
+        self._pool.quiet(worker)
 
     def wake(self) -> None:
         """Make ``wait`` return soon."""
-        self._crew.wake()
+        self._pool.wake()
 
 
-class Wave:
+class JobGroup:
     """Measures jobs of one configuration each, at most as many as there are workers.
 
     Args:
-        batches: of the jobs, each at a seat of its own, with the job.
-        crew: the whole crew.
+        batches: every job, with its batch at a member of the pool of its own.
+        pool: the whole pool.
     """
 
-    def __init__(self, batches: Sequence[tuple[MeasureJob, Batch]], crew: Crew) -> None:
+    def __init__(self, batches: Sequence[tuple[MeasureJob, Batch]], pool: LocalPool) -> None:
         self._batches = batches
-        self._crew = crew
+        self._pool = pool
 
     def interrupt(self) -> None:
         """Finish the measurement in flight and begin none after it."""
@@ -95,7 +95,7 @@ class Wave:
         """Build all of them at once, then time one after the other."""
         try:
             while self._employed():
-                for event in self._crew.wait():
+                for event in self._pool.wait():
                     yield from self._handled(event)
             for job, batch in self._batches:
                 yield from _arrivals(job, batch.run())
@@ -106,31 +106,31 @@ class Wave:
     def _employed(self) -> bool:
         """Give every worker what there is to do; whether anything is still to be waited for."""
         # All of them: the last worker is to begin although the first one is not done.
-        waiting = [batch.building.employ() for _, batch in self._batches]
+        waiting = [batch.build_phase.employ() for _, batch in self._batches]
         return any(waiting)
 
     def _handled(self, event: Event) -> Iterator[Arrival]:
         for place, (job, batch) in enumerate(self._batches):
-            if self._crew.position(event.worker) == place:
-                yield from _arrivals(job, batch.building.handle(event))
+            if self._pool.position(event.worker) == place:
+                yield from _arrivals(job, batch.build_phase.handle(event))
 
 
 def _arrivals(job: MeasureJob, measurements: Iterable[Measurement]) -> Iterator[Arrival]:
     return (Arrival(job=job, measurement=one) for one in measurements)
 
 
-class Waves(MeasureStream):
-    """Measures jobs in the order of their arrival, single configurations in waves.
+class LocalStream(MeasureStream):
+    """Measures jobs in the order of their arrival, single configurations in groups.
 
     Args:
-        wave: measures jobs of one configuration each, or one of several.
-        size: how many such jobs make up a wave at most.
+        group: measures jobs of one configuration each, or one of several.
+        size: how many such jobs make up a group at most.
     """
 
     def __init__(
-        self, wave: Callable[[Sequence[MeasureJob]], Iterator[Arrival]], *, size: int
+        self, group: Callable[[Sequence[MeasureJob]], Iterator[Arrival]], *, size: int
     ) -> None:
-        self._wave = wave
+        self._group = group
         self._size = size
         self._waiting: deque[MeasureJob] = deque()
         self._current: Iterator[Arrival] | None = None
@@ -146,7 +146,7 @@ class Waves(MeasureStream):
         del timeout  # a measurement cannot be left half-way
         while self.busy:
             if self._current is None:
-                self._current = iter(self._wave(self._next()))
+                self._current = iter(self._group(self._next()))
             try:
                 return next(self._current)
             except StopIteration:
@@ -172,4 +172,4 @@ class Waves(MeasureStream):
             close()
 
 
-__all__ = ["Seat", "Wave", "Waves"]
+__all__ = ["JobGroup", "LocalStream", "PoolMember"]

@@ -10,7 +10,7 @@ import structlog
 from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
 from chameleon_core.stages import StageRef
 
-from chameleon_runners.fleet.places import Place
+from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
 from chameleon_runners.rpc.tracker import Queue, queues
@@ -28,7 +28,7 @@ _GRACE = 0.8
 """Of the time that a runner gives a worker to connect: the worker says itself what is wrong."""
 
 
-def places_of(options: RpcOptions) -> Callable[[], Sequence[Place]]:
+def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
     """What lists the devices that a runner's options name.
 
     Raises:
@@ -51,7 +51,7 @@ def places_of(options: RpcOptions) -> Callable[[], Sequence[Place]]:
                 "the runner 'rpc' has a tracker and no key",
                 hint=f"`chameleon devices --tracker {options.tracker}` lists its keys.",
             )
-        return TrackerPlaces(options)
+        return TrackerDevices(options)
     if not options.addresses:
         raise ConfigError(
             "the runner 'rpc' is told neither a tracker nor an address",
@@ -63,10 +63,10 @@ def places_of(options: RpcOptions) -> Callable[[], Sequence[Place]]:
     return lambda: chosen
 
 
-class TrackerPlaces:
-    """As many places as the tracker has servers of a key, busy ones included.
+class TrackerDevices:
+    """As many devices as the tracker has servers of a key, busy ones included.
 
-    The tracker decides which device whoever asks gets, so a place is one that can be had, not a
+    The tracker decides which device whoever asks gets, so each is one that can be had, not a
     certain one; its description says which it is.
 
     Args:
@@ -80,8 +80,8 @@ class TrackerPlaces:
         self._proxied = False
         self._seen: list[tuple[float, int]] = []
 
-    def __call__(self) -> list[Place]:
-        """The places there are now.
+    def __call__(self) -> list[DeviceRef]:
+        """The devices there are now.
 
         Raises:
             DeviceLostError: the tracker does not answer, or has no device of the key yet.
@@ -98,11 +98,11 @@ class TrackerPlaces:
         self._seen = [(when, n) for when, n in self._seen if now - when < _FORGET_SECONDS]
         self._seen.append((now, count))
         most = max(n for _, n in self._seen)
-        return [self._place(number) for number in range(1, most + 1)][: self._options.devices]
+        return [self._device_ref(number) for number in range(1, most + 1)][: self._options.devices]
 
-    def _place(self, number: int) -> Place:
+    def _device_ref(self, number: int) -> DeviceRef:
         one = RpcDeviceOptions(tracker=str(self._tracker), key=self._key, proxied=self._proxied)
-        return Place(name=f"{self._key}#{number}", device=_reference(self._options, one))
+        return DeviceRef(name=f"{self._key}#{number}", device=_reference(self._options, one))
 
     def _unknown(self, known: Sequence[Queue]) -> DeviceLostError | TargetError:
         others = sorted(queue.key for queue in known if queue.servers)
@@ -118,9 +118,9 @@ class TrackerPlaces:
         )
 
 
-def _addressed(options: RpcOptions, address: Address) -> Place:
+def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
     one = RpcDeviceOptions(address=str(address), key=options.key or "")
-    return Place(name=str(address), device=_reference(options, one))
+    return DeviceRef(name=str(address), device=_reference(options, one))
 
 
 def _reference(options: RpcOptions, one: RpcDeviceOptions) -> StageRef:

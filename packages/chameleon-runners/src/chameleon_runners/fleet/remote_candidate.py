@@ -10,28 +10,35 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.fleet.lanes import LaneEvent
-from chameleon_runners.fleet.verdicts import Opinion, Verdict, Witness, awaited, convincing, judge
+from chameleon_runners.fleet.verdicts import (
+    FailureReport,
+    Reliability,
+    Verdict,
+    awaited,
+    conclusive,
+    judge,
+)
+from chameleon_runners.fleet.workers import WorkerEvent
 from chameleon_runners.references import Reference
 from chameleon_runners.worker.protocol import Message
 
 
 @attrs.define(kw_only=True, eq=False)
-class Shipment(Candidate):
+class RemoteCandidate(Candidate):
     """A candidate, what was built of it, and what devices made of that.
 
     Attributes:
         artifact: the folder that a builder exports it to.
         tries: how often it may still be tried on a device.
-        opinions: of the devices that it failed on.
+        reports: of its failures on devices.
         passed: its measurement, where it succeeded.
         passed_on: the device on which it did.
-        passed_after: how many opinions there were before.
+        passed_after: how many reports there were before.
     """
 
     artifact: Path
     tries: int
-    opinions: list[Opinion] = attrs.field(factory=list)
+    reports: list[FailureReport] = attrs.field(factory=list)
     passed: Measurement | None = None
     passed_on: str = ""
     passed_after: int = 0
@@ -39,15 +46,17 @@ class Shipment(Candidate):
     @property
     def asked(self) -> set[str]:
         """Names of the devices that know it."""
-        return {*(opinion.device for opinion in self.opinions), self.passed_on}
+        return {*(report.device for report in self.reports), self.passed_on}
 
-    def fail(self, device: str, event: LaneEvent, *, witness: Witness, identity: str) -> Opinion:
+    def fail(
+        self, device: str, event: WorkerEvent, *, reliability: Reliability, identity: str
+    ) -> FailureReport:
         """Take in that it failed on a device.
 
         Args:
             device: the device's name.
             event: how it failed.
-            witness: the device's history.
+            reliability: the device's history.
             identity: which device that name stands for now.
         """
         end, reply = event.end, event.reply
@@ -55,21 +64,21 @@ class Shipment(Candidate):
         if end is not None:
             failure = self.ended(end, building=False)
         elif reply is not None and reply["status"] == "failed":
-            failure = self.failed_reply(reply, event.lane.log)
+            failure = self.failed_reply(reply, event.worker.log)
         else:
             words = reply["message"] if reply is not None else "it did not answer"
             failure = self.failed(FailureKind.DEVICE_LOST, words)
         kind = failure.failure or FailureKind.RUN_ERROR
-        opinion = Opinion(
+        report = FailureReport(
             device=device,
             failure=attrs.evolve(failure, message=f"{failure.message} (on {device})"),
             outside=end is not None and end.from_outside,
             back=None if end is not None or awaited(kind) else True,
-            witness=witness,
+            reliability=reliability,
             identity=identity,
         )
-        self.opinions.append(opinion)
-        return opinion
+        self.reports.append(report)
+        return report
 
     def judge(self, *, elsewhere: bool) -> Measurement | Verdict:
         """What becomes of it.
@@ -78,12 +87,12 @@ class Shipment(Candidate):
             elsewhere: whether there is a device that does not know it.
         """
         if self.passed is None:
-            return judge(self.opinions, tries=self.tries, elsewhere=elsewhere)
+            return judge(self.reports, tries=self.tries, elsewhere=elsewhere)
         # Outputs were right once and wrong once before: a third device decides, if there is one.
-        if len(self.opinions) == self.passed_after:
+        if len(self.reports) == self.passed_after:
             return Verdict.AGAIN if elsewhere else self.passed
-        last = self.opinions[-1]
-        outvoted = last.kind is FailureKind.WRONG_OUTPUT and convincing(self._wrong)
+        last = self.reports[-1]
+        outvoted = last.kind is FailureKind.WRONG_OUTPUT and conclusive(self._wrong)
         return last.failure if outvoted else self.passed
 
     def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
@@ -94,20 +103,20 @@ class Shipment(Candidate):
         """
         if self.passed is None:
             self.passed, self.passed_on = self.succeeded(), device
-            self.passed_after = len(self.opinions)
+            self.passed_after = len(self.reports)
             if self._wrong and elsewhere and self.tries > 0:
                 return Verdict.AGAIN
         return self.passed
 
     @property
-    def _wrong(self) -> list[Opinion]:
+    def _wrong(self) -> list[FailureReport]:
         """Of devices on which its outputs were wrong."""
-        return [o for o in self.opinions if o.kind is FailureKind.WRONG_OUTPUT]
+        return [o for o in self.reports if o.kind is FailureKind.WRONG_OUTPUT]
 
     def run_command(
         self, reference: Reference, policy: dict[str, Any], best_seconds: float
     ) -> Message:
-        """What a device's lane is told to have it run.
+        """What a device's worker is told to have it run.
 
         Args:
             reference: its expected outputs.

@@ -8,8 +8,8 @@ import attrs
 import pytest
 from chameleon_core.stages import Arrival, MeasureJob
 from chameleon_runners.local import LocalRunner
+from chameleon_runners.local_stream import LocalStream
 from chameleon_runners.testing.faults import Fault, config
-from chameleon_runners.waves import Waves
 
 from .conftest import TASK, fault_space
 from .faults.conftest import HARNESSES
@@ -20,16 +20,16 @@ def _job(count: int) -> MeasureJob:
     return MeasureJob(task=None, space=None, configs=configs)  # type: ignore[arg-type]
 
 
-def test_single_configurations_make_up_waves_and_batches_go_alone():
-    waves: list[list[int]] = []
+def test_single_configurations_make_up_groups_and_batches_go_alone():
+    groups: list[list[int]] = []
 
-    def wave(jobs):
-        waves.append([len(job.configs) for job in jobs])
+    def group(jobs):
+        groups.append([len(job.configs) for job in jobs])
         for job in jobs:
             for one in job.configs:
                 yield Arrival(job=job, measurement=one)
 
-    stream = Waves(wave, size=2)
+    stream = LocalStream(group, size=2)
     for count in (1, 1, 1, 3, 1, 1):
         stream.submit(_job(count))
     arrived = []
@@ -37,21 +37,21 @@ def test_single_configurations_make_up_waves_and_batches_go_alone():
         arrival = stream.poll()
         if arrival is not None:
             arrived.append(len(arrival.job.configs))
-    assert waves == [[1, 1], [1], [3], [1, 1]]
+    assert groups == [[1, 1], [1], [3], [1, 1]]
     assert arrived == [1, 1, 1, 3, 3, 3, 1, 1]
 
 
 def test_closing_ends_what_is_under_way():
     closed = []
 
-    def wave(jobs):
+    def group(jobs):
         try:
             yield Arrival(job=jobs[0], measurement=None)  # type: ignore[arg-type]
             pytest.fail("it was closed")
         finally:
             closed.append(True)
 
-    stream = Waves(wave, size=1)
+    stream = LocalStream(group, size=1)
     stream.submit(_job(1))
     stream.submit(_job(1))
     assert stream.poll() is not None
@@ -97,7 +97,7 @@ def test_every_task_gets_its_own_measurement_whatever_the_others_do(runner: Loca
     assert again.ok, "the workers can go on with other things"
 
 
-def test_a_wave_that_is_interrupted_ends_after_the_measurement_in_flight(runner: LocalRunner):
+def test_a_group_that_is_interrupted_ends_after_the_measurement_in_flight(runner: LocalRunner):
     with runner.stream() as stream:
         for one in _of_tasks([Fault.NONE] * 6):
             stream.submit(one)

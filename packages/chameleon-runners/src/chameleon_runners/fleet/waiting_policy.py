@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 from chameleon_core.errors import TargetError
 
-from chameleon_runners.fleet.stations import State, Station
+from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 from chameleon_runners.stage_errors import raise_stage_error
 
 _log = structlog.get_logger()
@@ -17,7 +17,7 @@ _NAMED = 8
 """Devices whose reasons are told; more would fill the screen."""
 
 
-class Patience:
+class WaitingPolicy:
     """Counts how long there has been no device.
 
     Args:
@@ -33,12 +33,12 @@ class Patience:
         """There is a device."""
         self._since = self._said = None
 
-    def wait(self, now: float, stations: Sequence[Station]) -> float:
+    def wait(self, now: float, devices: Sequence[DeviceState]) -> float:
         """There is none now.
 
         Args:
             now: seconds on the clock.
-            stations: the devices that are known.
+            devices: the devices that are known.
 
         Returns:
             When to be asked again.
@@ -46,12 +46,12 @@ class Patience:
         Raises:
             ChameleonError: no device can ever be used, or it has been too long.
         """
-        if stations and all(station.state is State.EXCLUDED for station in stations):
-            _refuse(stations)
+        if devices and all(device.status is DeviceStatus.EXCLUDED for device in devices):
+            _refuse(devices)
         self._since = now if self._since is None else self._since
         if self._seconds is not None and now >= self._since + self._seconds:
             raise TargetError(
-                f"there was no device for {now - self._since:.0f} s: {_reasons(stations)}",
+                f"there was no device for {now - self._since:.0f} s: {_reasons(devices)}",
                 hint="see that the devices run and can be reached; the runner's patience says "
                 "how long it waits",
             )
@@ -59,7 +59,7 @@ class Patience:
             self._said = now
             _log.warning(
                 "waiting_for_a_device",
-                reasons=_reasons(stations),
+                reasons=_reasons(devices),
                 waited_seconds=round(now - self._since),
                 patience_seconds=self._seconds,
             )
@@ -69,20 +69,20 @@ class Patience:
         return min(limits)
 
 
-def _refuse(stations: Sequence[Station]) -> None:
-    for station in stations:
-        if station.refusal is not None and station.refusal["type"] != TargetError.__name__:
-            raise_stage_error(station.place.device.factory, station.refusal)
-    hints = [s.refusal["hint"] for s in stations if s.refusal is not None]
+def _refuse(devices: Sequence[DeviceState]) -> None:
+    for device in devices:
+        if device.refusal is not None and device.refusal["type"] != TargetError.__name__:
+            raise_stage_error(device.ref.device.factory, device.refusal)
+    hints = [s.refusal["hint"] for s in devices if s.refusal is not None]
     raise TargetError(
-        f"no device can run what is built: {_reasons(stations)}",
+        f"no device can run what is built: {_reasons(devices)}",
         hint=next((hint for hint in hints if hint), "set the pipeline's target to the device's"),
     )
 
 
-def _reasons(stations: Sequence[Station]) -> str:
-    if not stations:
+def _reasons(devices: Sequence[DeviceState]) -> str:
+    if not devices:
         return "no device is known"
-    told = [f"{station.name}: {station.reason or station.state}" for station in stations[:_NAMED]]
-    more = len(stations) - len(told)
+    told = [f"{device.name}: {device.reason or device.status}" for device in devices[:_NAMED]]
+    more = len(devices) - len(told)
     return "; ".join(told) + (f"; and {more} more" if more > 0 else "")

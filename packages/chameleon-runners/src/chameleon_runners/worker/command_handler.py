@@ -65,7 +65,7 @@ def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
     return FailureKind.RUN_TIMEOUT if hung else FailureKind.RUN_ERROR
 
 
-class Session:
+class CommandHandler:
     """A builder or a device, and the kernels made with it, each under a number of the runner's."""
 
     def __init__(self) -> None:

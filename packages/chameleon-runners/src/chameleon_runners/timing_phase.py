@@ -7,55 +7,55 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from chameleon_core.measurement import Measurement
 
-from chameleon_runners.bench import Bench
+from chameleon_runners.batch_state import BatchState, drop
 from chameleon_runners.candidates import Candidate
 from chameleon_runners.deadlines import Deadlines
-from chameleon_runners.ledger import Ledger, drop
+from chameleon_runners.local_context import LocalContext
 from chameleon_runners.worker.protocol import Message
 
 
-class Clocking:
+class TimingPhase:
     """Checks and times what is built, then the promising ones again, in turn.
 
     Args:
-        bench: what it is done with.
+        context: what it is done with.
         deadlines: the task's time-outs.
-        ledger: where the candidates are.
+        state: where the candidates are.
         best_seconds: the task's best cost so far.
     """
 
     def __init__(
-        self, *, bench: Bench, deadlines: Deadlines, ledger: Ledger, best_seconds: float
+        self, *, context: LocalContext, deadlines: Deadlines, state: BatchState, best_seconds: float
     ) -> None:
-        self._bench = bench
+        self._context = context
         self._deadlines = deadlines
-        self._ledger = ledger
+        self._state = state
         self._best = best_seconds
 
     def first_timings(self) -> Iterator[Measurement]:
         """Check and time everything that is built; hand out what need not be timed again."""
-        ledger = self._ledger
-        while ledger.built and not ledger.stopped:
-            candidate = ledger.built.popleft()
+        state = self._state
+        while state.built and not state.stopped:
+            candidate = state.built.popleft()
             worker = candidate.worker
-            if worker is None or not ledger.still_there(worker):
-                ledger.pending.append(candidate)
+            if worker is None or not state.still_there(worker):
+                state.pending.append(candidate)
                 continue
-            message = self._bench.measure_command(
-                candidate, best=self._best, cores=self._bench.crew.cores[:1]
+            message = self._context.measure_command(
+                candidate, best=self._best, cores=self._context.pool.cores[:1]
             )
-            event = self._bench.clock(worker, candidate, message, self._deadlines.run(self._best))
+            event = self._context.clock(worker, candidate, message, self._deadlines.run(self._best))
             if event is None:
                 return
             if event.end is not None:
-                yield from ledger.lost(event)
+                yield from state.lost(event)
             elif event.reply is not None:
                 yield from self._take_timing(candidate, event.reply)
 
     def rounds(self) -> Iterator[Measurement]:
         """Time the promising candidates again, in turn."""
-        ledger = self._ledger
-        yield from self._hand_out(ledger.rounds.play(self._time_again, lambda: ledger.stopped))
+        state = self._state
+        yield from self._hand_out(state.rounds.play(self._time_again, lambda: state.stopped))
 
     def _take_timing(self, candidate: Candidate, reply: Message) -> Iterator[Measurement]:
         candidate.run_seconds = reply["elapsed"]
@@ -70,7 +70,7 @@ class Clocking:
         candidate.number = reply["number"]
         candidate.error = reply["error"]
         self._best = min(self._best, float(np.median(candidate.repeats)))
-        yield from self._hand_out(self._ledger.rounds.admit(candidate))
+        yield from self._hand_out(self._state.rounds.admit(candidate))
 
     @staticmethod
     def _hand_out(candidates: Iterable[Candidate]) -> Iterator[Measurement]:
@@ -82,11 +82,11 @@ class Clocking:
     def _time_again(self, candidate: Candidate) -> None:
         """One more turn of a leader, unless the worker that held it is gone."""
         worker = candidate.worker
-        if worker is None or not self._ledger.still_there(worker):
+        if worker is None or not self._state.still_there(worker):
             candidate.worker = None
             return
-        message = self._bench.turn_command(candidate)
-        event = self._bench.clock(worker, candidate, message, self._bench.options.run_timeout)
+        message = self._context.turn_command(candidate)
+        event = self._context.clock(worker, candidate, message, self._context.options.run_timeout)
         if event is None:
             return
         if event.end is not None:

@@ -11,22 +11,22 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob
 
 from chameleon_runners.deadlines import Deadlines
-from chameleon_runners.fleet.lanes import Lane, LaneEvent
+from chameleon_runners.fleet.builder_pool import BuilderPool
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.shipments import Shipment
-from chameleon_runners.fleet.workshop import Workshop
-from chameleon_runners.preparing import Preparation
+from chameleon_runners.fleet.remote_candidate import RemoteCandidate
+from chameleon_runners.fleet.workers import Worker, WorkerEvent
+from chameleon_runners.preparation import Preparation
 from chameleon_runners.references import Reference
 
 
-class Exporting:
+class ExportPhase:
     """Has a batch's candidates built, a few ahead of the devices.
 
     Args:
         job: the job.
         key: identity of the job's builder.
         pending: candidates to build.
-        workshop: lends the builders.
+        builders: lends the builders.
         reference: the task's expected outputs.
         deadlines: the task's time-outs.
         options: the runner's options.
@@ -39,18 +39,18 @@ class Exporting:
         job: MeasureJob,
         key: str,
         *,
-        pending: deque[Shipment],
-        workshop: Workshop,
+        pending: deque[RemoteCandidate],
+        builders: BuilderPool,
         reference: Reference,
         deadlines: Deadlines,
         options: FleetOptions,
-        built: Callable[[Shipment], None],
-        failed: Callable[[Shipment, Measurement], None],
+        built: Callable[[RemoteCandidate], None],
+        failed: Callable[[RemoteCandidate, Measurement], None],
     ) -> None:
         self._job = job
         self._key = key
         self._pending = pending
-        self._workshop = workshop
+        self._builders = builders
         self._reference = reference
         self._deadlines = deadlines
         self._options = options
@@ -59,7 +59,7 @@ class Exporting:
         self._preparation = Preparation(
             job.space, job.task, reference=reference, threads=options.threads
         )
-        self._working: dict[Lane, bool] = {}
+        self._working: dict[Worker, bool] = {}
         """Who is at work, and whether that is of use when the batch is given up."""
         self._computing = False
         self._released = False
@@ -71,49 +71,49 @@ class Exporting:
         Args:
             room: how many candidates may be built or be under way.
         """
-        self._workshop.fill(max(1, len(self._pending) + len(self._working)))
+        self._builders.fill(max(1, len(self._pending) + len(self._working)))
         while self._missing_reference or (self._pending and self.under_way < room):
-            lane = self._workshop.take()
-            if lane is None:
+            worker = self._builders.take()
+            if worker is None:
                 return
-            self._begin(lane)
+            self._begin(worker)
 
     @property
     def _missing_reference(self) -> bool:
         return not (self._reference.ready or self._computing)
 
-    def _begin(self, lane: Lane) -> None:
+    def _begin(self, worker: Worker) -> None:
         """Give a builder the most urgent work there is for it."""
         options = self._options
-        if lane.opened != self._key:
-            self._working[lane] = True
+        if worker.opened != self._key:
+            self._working[worker] = True
             message, timeout = self._preparation.open_command, options.start_timeout
-            self._workshop.submit(lane, self._opened, message, timeout)
+            self._builders.submit(worker, self._opened, message, timeout)
         elif self._missing_reference:
             self._computing = True
-            self._working[lane] = False
+            self._working[worker] = False
             message, timeout = self._preparation.reference_command, options.reference_timeout
-            self._workshop.submit(lane, self._computed, message, timeout)
+            self._builders.submit(worker, self._computed, message, timeout)
         else:
-            shipment = self._pending.popleft()
-            self._working[lane] = False
+            candidate = self._pending.popleft()
+            self._working[worker] = False
             self.under_way += 1
-            lane.built += 1
+            worker.built += 1
             message = {
                 "command": "export",
-                "config": shipment.config,
-                "artifact": str(shipment.artifact),
+                "config": candidate.config,
+                "artifact": str(candidate.artifact),
             }
-            then = partial(self._exported, shipment)
-            self._workshop.submit(lane, then, message, self._deadlines.build)
+            then = partial(self._exported, candidate)
+            self._builders.submit(worker, then, message, self._deadlines.build)
 
-    def _done(self, event: LaneEvent) -> None:
-        self._working.pop(event.lane, None)
-        self._workshop.give_back(event.lane)
+    def _done(self, event: WorkerEvent) -> None:
+        self._working.pop(event.worker, None)
+        self._builders.give_back(event.worker)
 
-    def _opened(self, event: LaneEvent) -> None:
+    def _opened(self, event: WorkerEvent) -> None:
         if event.reply is not None and event.reply["status"] == "ok":
-            event.lane.opened = self._key
+            event.worker.opened = self._key
         self._done(event)
         if self._released:
             return
@@ -122,7 +122,7 @@ class Exporting:
         elif event.reply is not None:
             self._preparation.opened(event.reply)
 
-    def _computed(self, event: LaneEvent) -> None:
+    def _computed(self, event: WorkerEvent) -> None:
         self._computing = False
         self._done(event)
         if event.end is not None:
@@ -130,24 +130,24 @@ class Exporting:
         elif event.reply is not None:
             self._preparation.computed(event.reply)
 
-    def _exported(self, shipment: Shipment, event: LaneEvent) -> None:
+    def _exported(self, candidate: RemoteCandidate, event: WorkerEvent) -> None:
         self.under_way -= 1
-        log = event.lane.log
+        log = event.worker.log
         self._done(event)
         reply, end = event.reply, event.end
         if end is not None:
-            shipment.build_seconds = end.seconds
-            shipment.discard()
-            if end.from_outside and shipment.losses < self._options.retries:
-                shipment.losses += 1
-                self._pending.append(shipment)
+            candidate.build_seconds = end.seconds
+            candidate.discard()
+            if end.from_outside and candidate.losses < self._options.retries:
+                candidate.losses += 1
+                self._pending.append(candidate)
             else:
-                self._failed(shipment, shipment.ended(end, building=True))
+                self._failed(candidate, candidate.ended(end, building=True))
         elif reply is not None:
-            shipment.build_seconds = reply["elapsed"]
+            candidate.build_seconds = reply["elapsed"]
             if reply["status"] == "ok":
-                self._deadlines.built(shipment.build_seconds)
-                self._built(shipment)
+                self._deadlines.built(candidate.build_seconds)
+                self._built(candidate)
             elif reply["status"] == "none":
                 raise PluginError(
                     f"candidates of {self._job.space.factory!r} cannot be sent to devices: "
@@ -155,12 +155,12 @@ class Exporting:
                     hint="its builder has to implement export(); or use the runner 'local'",
                 )
             else:
-                self._failed(shipment, shipment.failed_reply(reply, log))
+                self._failed(candidate, candidate.failed_reply(reply, log))
 
     def release(self) -> None:
         """End builders whose work nobody waits for; those that open go on."""
         self._released = True
-        for lane, useful in list(self._working.items()):
+        for worker, useful in list(self._working.items()):
             if not useful:
-                self._workshop.end(lane)
+                self._builders.end(worker)
         self._working.clear()

@@ -8,20 +8,20 @@ import attrs
 from chameleon_core.cores import CoreWatch
 
 from chameleon_runners.candidates import Candidate
-from chameleon_runners.crew import Event, Workers
+from chameleon_runners.local_pool import Event, Workers
 from chameleon_runners.options import LocalOptions
-from chameleon_runners.process import WorkerProcess
 from chameleon_runners.references import Reference
 from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import WorkerProcess
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Bench:
+class LocalContext:
     """The workers, the clock and the expected outputs.
 
     Attributes:
-        crew: the workers.
+        pool: the workers.
         watch: knows whether the cores may be timed on.
         options: the runner's options.
         policy: the clock policy.
@@ -29,7 +29,7 @@ class Bench:
         threads: threads a kernel runs with.
     """
 
-    crew: Workers
+    pool: Workers
     watch: CoreWatch
     options: LocalOptions
     policy: TimingPolicy
@@ -56,7 +56,7 @@ class Bench:
         return {
             "command": "repeat",
             "slot": candidate.slot,
-            "cores": self.crew.cores[:1],
+            "cores": self.pool.cores[:1],
             "number": candidate.number,
             "count": self.policy.repeats_per_turn(candidate.repeat_seconds),
             "cold_bytes": self.policy.cold_bytes,
@@ -66,7 +66,7 @@ class Bench:
         self, worker: WorkerProcess, tag: Any, message: Message, timeout: float
     ) -> Event | None:
         """``ask``, once the cores that kernels run on do not hinder each other."""
-        self.crew.quiet()
+        self.pool.quiet()
         self.watch.settle()
         return self.ask(worker, tag, message, timeout)
 
@@ -78,9 +78,9 @@ class Bench:
         Returns:
             Its answer or its end; None when the runner was closed meanwhile.
         """
-        self.crew.quiet(worker)
+        self.pool.quiet(worker)
         worker.submit(tag, message, timeout)
         event = None
-        while event is None and not self.crew.closed:
-            event = next(iter(self.crew.wait([worker])), None)
-        return None if self.crew.closed else event
+        while event is None and not self.pool.closed:
+            event = next(iter(self.pool.wait([worker])), None)
+        return None if self.pool.closed else event

@@ -1,4 +1,4 @@
-"""Lanes that are worker processes."""
+"""Workers that are processes of this machine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import threading
 import time
 from collections import deque
 
-from chameleon_runners.fleet.lanes import ClosedError, Lane, LaneEvent, Listener, Switchboard
-from chameleon_runners.process import EndReason, Work, WorkerProcess
+from chameleon_runners.fleet.workers import ClosedError, Listener, Worker, WorkerEvent, WorkerPool
 from chameleon_runners.starter import Starter
 from chameleon_runners.worker.protocol import Message
+from chameleon_runners.worker_process import EndReason, Work, WorkerProcess
 
 _DESCRIPTORS = 8192
 _WATCH_SECONDS = 0.25
 _WATCHED = 8
-"""So many lanes are looked at for their memory so often, in turn."""
+"""So many workers are looked at for their memory so often, in turn."""
 
 
-class ProcessSwitchboard(Switchboard):
+class ProcessPool(WorkerPool):
     """Waits for all worker processes at once, in one thread.
 
     Args:
@@ -34,7 +34,7 @@ class ProcessSwitchboard(Switchboard):
         super().__init__()
         _allow_descriptors()
         self._starter = starter
-        self._lanes: dict[Lane, tuple[WorkerProcess, Listener]] = {}
+        self._workers: dict[Worker, tuple[WorkerProcess, Listener]] = {}
         self._deadlines: list[tuple[float, int, WorkerProcess, Work]] = []
         self._numbers = itertools.count()
         self._rotation: deque[WorkerProcess] = deque()
@@ -55,7 +55,7 @@ class ProcessSwitchboard(Switchboard):
     def now(self) -> float:
         return time.monotonic()
 
-    def hire(self, heard: Listener, *, preload: str | None = None) -> Lane:
+    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         with self._lock:
             if self._closed:
                 raise ClosedError
@@ -64,18 +64,18 @@ class ProcessSwitchboard(Switchboard):
                 # By a signal handler, in this very thread: nobody else knows this worker.
                 worker.kill(EndReason.DEADLINE)
                 raise ClosedError
-            self._lanes[worker] = (worker, heard)
+            self._workers[worker] = (worker, heard)
             self._selector.register(worker.replies, selectors.EVENT_READ, worker)
             self._rotation.append(worker)
         self._expect(worker)
         return worker
 
-    def submit(self, lane: Lane, then: Listener, message: Message, timeout: float) -> None:
-        if lane not in self._lanes:
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
+        if worker not in self._workers:
             # It ended while it was idle, and its listener is yet to be told.
-            self.happened(then, LaneEvent(lane=lane, end=lane.end))
+            self.enqueue(then, WorkerEvent(worker=worker, end=worker.end))
             return
-        worker, _ = self._lanes[lane]
+        worker, _ = self._workers[worker]
         worker.submit(then, message, timeout)
         self._expect(worker)
 
@@ -84,15 +84,15 @@ class ProcessSwitchboard(Switchboard):
             entry = (worker.work.deadline, next(self._numbers), worker, worker.work)
             heapq.heappush(self._deadlines, entry)
 
-    def dismiss(self, lane: Lane) -> None:
-        self.hush(lane)
-        if lane in self._lanes:
-            worker, _ = self._lanes[lane]
+    def end_worker(self, worker: Worker) -> None:
+        self.forget_events(worker)
+        if worker in self._workers:
+            worker, _ = self._workers[worker]
             worker.kill(EndReason.DEADLINE)
             self._forget(worker)
 
     def _forget(self, worker: WorkerProcess) -> None:
-        self._lanes.pop(worker, None)
+        self._workers.pop(worker, None)
         with contextlib.suppress(KeyError, ValueError, OSError, RuntimeError):
             self._selector.unregister(worker.replies)
 
@@ -132,13 +132,13 @@ class ProcessSwitchboard(Switchboard):
                 self._look_at(worker)
 
     def _look_at(self, worker: WorkerProcess) -> None:
-        if worker not in self._lanes:
+        if worker not in self._workers:
             return
         work = worker.work
         reply = worker.poll()
         if reply is None and worker.alive:
             return
-        heard = self._lanes[worker][1]
+        heard = self._workers[worker][1]
         if not worker.alive:
             self._forget(worker)
         if work is not None and work.tag == "init":
@@ -146,20 +146,20 @@ class ProcessSwitchboard(Switchboard):
             return
         seconds = time.monotonic() - work.started if work is not None else 0.0
         listener = heard if work is None else work.tag
-        self.happened(
-            listener, LaneEvent(lane=worker, reply=reply, end=worker.end, seconds=seconds)
+        self.enqueue(
+            listener, WorkerEvent(worker=worker, reply=reply, end=worker.end, seconds=seconds)
         )
 
     def _started(self, worker: WorkerProcess, reply: Message | None, heard: Listener) -> None:
         if reply is not None and reply["status"] == "ok":
             worker.initialised = True
             self._starter.succeeded()
-            self.happened(heard, LaneEvent(lane=worker, reply=reply))
+            self.enqueue(heard, WorkerEvent(worker=worker, reply=reply))
             return
         reason = reply["message"] if reply is not None else ""
         end = worker.kill(EndReason.DIED)
         self._forget(worker)
-        self.happened(heard, LaneEvent(lane=worker, end=end))
+        self.enqueue(heard, WorkerEvent(worker=worker, end=end))
         self._starter.failed(reason or end.explain(), closed=self._closed)
 
     def wake(self) -> None:
@@ -172,7 +172,7 @@ class ProcessSwitchboard(Switchboard):
                 return
             self._closed = True
         self.wake()
-        for worker, _ in list(self._lanes.values()):
+        for worker, _ in list(self._workers.values()):
             worker.kill(EndReason.DEADLINE)
         self._selector.close()
         for descriptor in (self._wake_read, self._wake_write):

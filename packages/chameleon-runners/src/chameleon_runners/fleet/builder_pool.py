@@ -1,18 +1,18 @@
-"""The lanes that build, kept from batch to batch."""
+"""The workers that build, kept from batch to batch."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from chameleon_runners.fleet.lanes import Lane, LaneEvent, Listener, Switchboard
+from chameleon_runners.fleet.workers import Listener, Worker, WorkerEvent, WorkerPool
 from chameleon_runners.worker.protocol import Message
 
 
-class Workshop:
+class BuilderPool:
     """Hands out idle builders and replaces those that end.
 
     Args:
-        switchboard: starts the builders.
+        pool: starts the builders.
         size: how many there are at most.
         cores: usable cores; each builder is bound to one.
         recycle_after: builds after which a builder is replaced.
@@ -21,7 +21,7 @@ class Workshop:
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        pool: WorkerPool,
         *,
         size: int,
         cores: list[int],
@@ -29,54 +29,54 @@ class Workshop:
         preload: str | None,
     ) -> None:
         self.size = size
-        self._switchboard = switchboard
+        self._pool = pool
         self._recycle_after = recycle_after
         self._preload = preload
-        self._idle: deque[Lane] = deque()
-        self._places: dict[Lane, int] = {}
+        self._idle: deque[Worker] = deque()
+        self._places: dict[Worker, int] = {}
         self._vacant = list(range(size))
         self._cores = cores
 
     def fill(self, count: int) -> None:
         """Start builders until there are ``count`` (at most as many as the size)."""
         while len(self._places) < min(count, self.size):
-            lane = self._switchboard.hire(self._heard, preload=self._preload)
-            self._places[lane] = self._vacant.pop()
+            worker = self._pool.start_worker(self._heard, preload=self._preload)
+            self._places[worker] = self._vacant.pop()
 
-    def _heard(self, event: LaneEvent) -> None:
+    def _heard(self, event: WorkerEvent) -> None:
         if event.end is None:
-            self._idle.append(event.lane)
+            self._idle.append(event.worker)
         else:
-            self._forget(event.lane)
+            self._forget(event.worker)
 
-    def _forget(self, lane: Lane) -> None:
-        place = self._places.pop(lane, None)
+    def _forget(self, worker: Worker) -> None:
+        place = self._places.pop(worker, None)
         if place is not None:
             self._vacant.append(place)
 
-    def take(self) -> Lane | None:
+    def take(self) -> Worker | None:
         """An idle builder, which its borrower gives back or ends; None where there is none."""
         while self._idle:
-            lane = self._idle.popleft()
-            if lane.idle and lane in self._places:
-                return lane
+            worker = self._idle.popleft()
+            if worker.idle and worker in self._places:
+                return worker
         return None
 
-    def give_back(self, lane: Lane) -> None:
+    def give_back(self, worker: Worker) -> None:
         """A builder is done with what it was taken for, or has ended over it."""
-        if not lane.alive:
-            self._forget(lane)
-        elif lane.built >= self._recycle_after:
-            self.end(lane)
+        if not worker.alive:
+            self._forget(worker)
+        elif worker.built >= self._recycle_after:
+            self.end(worker)
         else:
-            self._idle.append(lane)
+            self._idle.append(worker)
 
-    def end(self, lane: Lane) -> None:
+    def end(self, worker: Worker) -> None:
         """End a builder, whatever it does."""
-        self._switchboard.dismiss(lane)
-        self._forget(lane)
+        self._pool.end_worker(worker)
+        self._forget(worker)
 
-    def submit(self, lane: Lane, then: Listener, message: Message, timeout: float) -> None:
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
         """Give a builder a command, on the core that is its own."""
-        core = self._cores[self._places[lane] % len(self._cores)]
-        self._switchboard.submit(lane, then, {**message, "cores": [core]}, timeout)
+        core = self._cores[self._places[worker] % len(self._cores)]
+        self._pool.submit(worker, then, {**message, "cores": [core]}, timeout)

@@ -1,0 +1,95 @@
+"""Which code a cell's result depends on: versions of distributions, and sources under work."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import json
+from collections.abc import Collection, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.plugins import KINDS, CommandRecord, PresetRecord, Registry
+
+OURS = "chameleon-tuner-core"
+"""Takes part in every run."""
+
+_DIGITS = 12
+"""Of a digest of sources: two states of one package do not meet in them by chance."""
+
+
+def versions_of(document: Mapping[str, Any], registry: Registry, *more: str) -> dict[str, str]:
+    """The distributions whose plugins take part in a run, each with its version.
+
+    Args:
+        document: the expanded pipeline. Whatever bears a plugin's name in it takes part, the
+            members of a portfolio for example: a distribution too many costs a repetition, one
+            too few a wrong result.
+        registry: knows who registers which name.
+        more: names of plugins that the pipeline does not say.
+
+    Returns:
+        By distribution its version; with a digest of its sources where it is installed editable.
+    """
+    named = {*_texts(document), *more}
+    packages: dict[str, set[str]] = {OURS: {"chameleon_core"}}
+    for kind in KINDS:
+        for entry in registry.entries(kind):
+            if isinstance(entry.record, CommandRecord | PresetRecord):
+                continue
+            if named & {entry.name, f"{entry.distribution}:{entry.name}"}:
+                package = entry.record.factory.partition(":")[0].partition(".")[0]
+                packages.setdefault(entry.distribution, set()).add(package)
+    return {name: version_of(name, frozenset(found)) for name, found in sorted(packages.items())}
+
+
+@functools.cache
+def version_of(distribution: str, packages: Collection[str]) -> str:
+    """What tells one state of a distribution from another.
+
+    Args:
+        distribution: its name.
+        packages: the import packages of it that matter, hashable.
+    """
+    try:
+        found = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"  # a registry made in this process
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    if not origin.get("dir_info", {}).get("editable"):
+        return found.version
+    digest = hashlib.sha256()
+    for file, name in _sources(packages):
+        digest.update(f"{name}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return f"{found.version}, sources {digest.hexdigest()[:_DIGITS]}"
+
+
+def _sources(packages: Collection[str]) -> Iterator[tuple[Path, str]]:
+    """The files of import packages, each with its name in its package, in a fixed order."""
+    for package in sorted(packages):
+        spec = importlib.util.find_spec(package)
+        if spec is None:
+            continue
+        for place in spec.submodule_search_locations or ():
+            folder = Path(place)
+            for file in sorted(folder.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    yield file, f"{package}/{file.relative_to(folder).as_posix()}"
+        if spec.submodule_search_locations is None and spec.origin is not None:
+            yield Path(spec.origin), package
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in JSON values, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield key
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)

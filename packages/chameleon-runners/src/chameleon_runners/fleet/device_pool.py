@@ -1,0 +1,287 @@
+"""All devices of a fleet: listed, reached, lent out, tested, set aside, let go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.measurement import FailureKind
+
+from chameleon_runners.fleet.availability import Availability
+from chameleon_runners.fleet.connector import LONGEST_PAUSE, Connector
+from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.verdicts import FailureReport, Reliability
+from chameleon_runners.fleet.waiting_policy import WaitingPolicy
+from chameleon_runners.fleet.workers import WorkerEvent, WorkerPool
+from chameleon_runners.worker.protocol import Message
+
+_log = structlog.get_logger()
+
+_ASIDE_PAUSES = 8.0
+"""A device that was set aside is left alone for so many times the pause after a loss."""
+
+_BREAKING = frozenset({FailureKind.RUN_ERROR, FailureKind.OUT_OF_MEMORY})
+"""Failures that may leave a device unable to run anything else."""
+
+_STALE_SECONDS = 10.0
+"""A device that was idle for so long is tested before it gets work: sessions expire."""
+
+_FAREWELL_SECONDS = 1.0
+
+_LIST_SECONDS = 10.0
+"""How often the devices are listed anew."""
+
+
+class DevicePool:
+    """Knows the devices, lends out who is free, and hears how they did.
+
+    Args:
+        pool: starts the workers that have the devices.
+        options: the runner's options.
+        device_refs: lists the devices there are now.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        options: FleetOptions,
+        device_refs: Callable[[], Sequence[DeviceRef]],
+    ) -> None:
+        self._pool = pool
+        self._options = options
+        self._device_refs = device_refs
+        self._waiting_policy = WaitingPolicy(options.patience)
+        self._availability = Availability()
+        self._fleet = Reliability()
+        self._connector = Connector(pool, options, self._availability, self.finished)
+        self._list_due: float | None = None
+
+    # -- who there is -----------------------------------------------------------------------
+
+    @property
+    def known(self) -> dict[str, DeviceState]:
+        """Every device by its name."""
+        return self._availability.known
+
+    @property
+    def hopeful(self) -> int:
+        """How many devices work, or may do so in a moment."""
+        return self._availability.hopeful
+
+    @property
+    def reached(self) -> bool:
+        """Whether a device was reached for the present target."""
+        return self._availability.reached
+
+    def elsewhere(self, names: Collection[str]) -> bool:
+        """Whether there is a hopeful device besides the named ones."""
+        return self._availability.elsewhere(names)
+
+    def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
+        """A free device, which is busy from now on; None where there is none."""
+        return self._availability.take(avoid)
+
+    def news(self) -> bool:
+        """Whether devices came or went since this was last asked."""
+        changed, self._availability.changed = self._availability.changed, False
+        return changed
+
+    # -- listing ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """List the devices and start their workers, before it is known what they are for.
+
+        Raises:
+            ChameleonError: they cannot be listed.
+        """
+        self._list()
+
+    def aim(self, target: str) -> None:
+        """Have every device ready for artifacts of a target."""
+        self._list()
+        anew = target != self._connector.target
+        self._connector.target = target
+        self._availability.reached &= not anew
+        now = self._pool.now()
+        for device in list(self.known.values()):
+            waiting = device.worker is not None and device.worker.idle
+            if device.status is DeviceStatus.READY and device.target != target:
+                self._connector.connect(device)
+            elif device.status is DeviceStatus.READY and now - device.used > _STALE_SECONDS:
+                self._connector.test(device)
+            elif device.status is DeviceStatus.EXCLUDED and anew:
+                self._connector.reach(device)
+            elif device.status is DeviceStatus.STARTING and waiting:
+                self._connector.connect(device)
+
+    def _list(self) -> None:
+        now = self._pool.now()
+        if self._list_due is not None and now < self._list_due:
+            return
+        first = self._list_due is None
+        self._list_due = now + _LIST_SECONDS
+        try:
+            device_refs = self._device_refs()
+        except ChameleonError as error:
+            if first:
+                raise
+            _log.warning("devices_not_listed", reason=str(error))
+            return
+        self._compare({ref.name: ref for ref in device_refs})
+
+    def _compare(self, device_refs: dict[str, DeviceRef]) -> None:
+        """Take in devices that appeared, let go of those that vanished and do not answer."""
+        for name in set(self.known) - set(device_refs):
+            device = self.known[name]
+            if device.unusable:
+                self._connector.drop_worker(device)
+                self._availability.remove(device)
+                _log.info("device_vanished", device=name, reason=device.reason)
+        for name, ref in device_refs.items():
+            known = self.known.get(name)
+            if known is None:
+                self.known[name] = DeviceState(ref=ref, reliability=Reliability(fleet=self._fleet))
+                self._connector.reach(self.known[name])
+            elif known.ref != ref:
+                known.ref = ref
+                if known.unusable:
+                    self._connector.reach(known)
+
+    # -- time -------------------------------------------------------------------------------
+
+    def attend(self) -> float:
+        """Do what is due.
+
+        Returns:
+            When there is something to do again, on the pool's clock.
+
+        Raises:
+            ChameleonError: there is no device, and it is no use to wait, or no longer.
+        """
+        now = self._pool.now()
+        for device in self._availability.due(now):
+            self._connector.reach(device)
+        self._list()
+        limits = [self._list_due or now, self._availability.next_due]
+        if self._availability.hopeful:
+            self._waiting_policy.rest()
+        else:
+            limits.append(self._waiting_policy.wait(now, list(self.known.values())))
+        return min(limits)
+
+    # -- after work -------------------------------------------------------------------------
+
+    def finished(self, device: DeviceState) -> None:
+        """A device did what it was asked to and is free again."""
+        if device.doomed:
+            self._put_aside(device)
+        elif device.target != self._connector.target:
+            self._connector.connect(device)
+        else:
+            device.used = self._pool.now()
+            self._availability.release(device)
+
+    def succeeded(self, device: DeviceState) -> None:
+        """A candidate was right on a device, which is thereby trusted again."""
+        device.reliability.succeeded()
+        device.strikes, device.asides, device.condemned = 0, 0, ""
+
+    def failed(self, device: DeviceState, report: FailureReport) -> None:
+        """A candidate failed on a device: see what that says of the device itself."""
+        if report.back is None:
+            self.lost(device, report)
+        elif report.kind in _BREAKING:
+            self.suspected(device)
+        else:
+            self.finished(device)
+
+    def suspected(self, device: DeviceState) -> None:
+        """A candidate failed in a way that may have broken the device: test it."""
+        if device.doomed:
+            self._put_aside(device)
+        else:
+            device.fresh = False
+            self._connector.test(device)
+
+    def lost(self, device: DeviceState, report: FailureReport | None = None) -> None:
+        """A device, or the worker that had it, went away at work: see whether it comes back.
+
+        Args:
+            device: the device.
+            report: depends on whether it does.
+        """
+        if device.worker is not None and not device.worker.alive:
+            device.worker = None
+        if report is not None:
+            device.awaiting.append(report)
+        if device.doomed:
+            self._put_aside(device)
+        else:
+            self._connector.reach(device)
+
+    def strike(self, name: str) -> None:
+        """A candidate that failed on a device succeeded elsewhere."""
+        device = self.known.get(name)
+        if device is None:
+            return
+        device.reliability.failed()
+        device.strikes += 1
+        if device.strikes < self._options.set_aside_after or device.unusable:
+            return
+        device.condemned = (
+            f"{device.strikes} candidates in a row failed here and succeeded elsewhere"
+        )
+        if device.status is DeviceStatus.READY:
+            self._put_aside(device)
+
+    def condemn(self, device: DeviceState) -> None:
+        """Set a device aside that is out of pace, now or once its present work is done."""
+        device.leaving = not device.unusable
+        if device.status is DeviceStatus.READY:
+            self._put_aside(device)
+
+    def _put_aside(self, device: DeviceState) -> None:
+        reason = device.condemned or device.out_of_pace
+        if device.condemned:
+            # It comes back on probation: the next such candidate sends it away again, for longer.
+            device.strikes = self._options.set_aside_after - 1
+        device.condemned, device.leaving = "", False
+        device.asides += 1
+        self._connector.drop_worker(device)
+        pause = _ASIDE_PAUSES * self._options.probe_after * 2.0 ** min(device.asides - 1, 10)
+        pause = min(pause, _ASIDE_PAUSES * LONGEST_PAUSE)
+        _log.warning("device_set_aside", device=device.name, reason=reason, seconds=pause)
+        self._availability.leave(device, DeviceStatus.AWAY, reason)
+        self._availability.remind(device, self._pool.now() + pause)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def abandon(self, device: DeviceState) -> None:
+        """Nobody waits for what a device is doing any more."""
+        self._connector.drop_worker(device)
+        self._connector.reach(device)
+
+    def farewell(self) -> None:
+        """Let go of the devices that are idle, so that others may have them at once."""
+        leaving: set[str] = set()
+
+        def left(name: str, _event: WorkerEvent) -> None:
+            leaving.discard(name)
+
+        for device in self.known.values():
+            if (
+                device.status is DeviceStatus.READY
+                and device.worker is not None
+                and device.worker.idle
+            ):
+                leaving.add(device.name)
+                then = partial(left, device.name)
+                message: Message = {"command": "disconnect"}
+                self._pool.submit(device.worker, then, message, _FAREWELL_SECONDS)
+        limit = self._pool.now() + _FAREWELL_SECONDS
+        while leaving and self._pool.now() < limit and not self._pool.closed:
+            self._pool.run_once(limit)
