@@ -70,6 +70,19 @@ def test_docs_list_every_kind_of_plugin(root):
     assert shown == {kind.hook for kind in KINDS.values()}
 
 
+def test_the_operator_of_the_docs_is_the_example_s(root):
+    folder = root / "examples" / "gram_matrix" / "src"
+    shown = set()
+    for text in blocks(root / "docs" / "plugins.md", "python"):
+        head, _, code = text.partition("\n")
+        if head.startswith("# gram_matrix/"):
+            file = folder / head.removeprefix("# ")
+            _, _, whole = file.read_text().partition('"""\n\n')
+            assert code == whole
+            shown.add(file)
+    assert shown == {file for file in folder.rglob("*.py") if file.name != "__init__.py"}
+
+
 @pytest.fixture
 def plugin(root, tmp_path, monkeypatch):
     """The package of docs/plugins.md, written out and imported: its hooks module."""

@@ -10,11 +10,14 @@ import attrs
 import pytest
 from chameleon_core.plugins import (
     API_VERSION,
+    KINDS,
     CommandRecord,
     NoOptions,
+    OperatorRecord,
     PluginRecord,
     PresetRecord,
     Registry,
+    TemplateRecord,
     UnknownNameError,
     hookimpl,
 )
@@ -227,3 +230,127 @@ def test_entry_points_are_found_with_their_distribution(tmp_path, monkeypatch):
             "'no_such_module_at_all'"
         ),
     ]
+
+
+class Hasty:
+    """Asks for an order, which registration has none of, and wraps, which it cannot."""
+
+    @hookimpl(tryfirst=True)
+    def chameleon_explorers(self):
+        return [record("hasty")]
+
+    @hookimpl(wrapper=True)
+    def chameleon_samplers(self):
+        return (yield)
+
+    @hookimpl(hookwrapper=True)
+    def chameleon_measured(self, event):
+        yield
+
+
+def test_orders_and_wrappers_of_registration_are_refused_with_a_sentence():
+    registry = load(("hasty-dist", Hasty()))
+    assert registry.names("explorers") == ("good", "hasty")
+    assert registry.names("samplers") == ()
+    said = {error.message for error in registry.errors}
+    assert said == {
+        (
+            "implements chameleon_explorers with tryfirst or trylast, which changes nothing: "
+            "records are found by their names; leave it out"
+        ),
+        (
+            "implements chameleon_samplers as a wrapper, which is left out: records are "
+            "collected of every plugin on its own, so there is nothing to wrap"
+        ),
+        (
+            "implements chameleon_measured as a wrapper, which is left out: an event has no "
+            "result to wrap; write a plain function, with tryfirst or trylast where the order "
+            "matters"
+        ),
+    }
+
+
+@attrs.frozen(kw_only=True)
+class Arguments:
+    """What a pipeline file says of an operator."""
+
+    kind = "mine"
+
+    def task(self, name: str, target: str) -> None: ...
+
+
+class Other(Arguments):
+    """The arguments of an operator of another name."""
+
+    kind = "conv2d"
+
+
+class Idle:
+    """Arguments without a method ``task``."""
+
+    kind = "mine"
+
+
+def operators(*classes: Any, **changes: Any) -> Any:
+    """A plugin that registers operators."""
+
+    class Plugin:
+        @hookimpl
+        def chameleon_operators(self):
+            values = {"summary": "", "factory": "a:B", **changes}
+            return [OperatorRecord(arguments=arguments, **values) for arguments in classes]
+
+    return Plugin()
+
+
+def test_an_operator_s_name_is_one_distribution_s_alone():
+    ours = KINDS["operators"].distribution
+    registry = load(("a-dist", operators(Other, Arguments)), (ours, operators(Other)))
+    assert registry.find("operators", "conv2d").distribution == ours
+    assert registry.classes("operators") == {"conv2d": Other, "mine": Arguments}
+    assert [str(error) for error in registry.errors] == [
+        (
+            f"plugin 'plugin-0' of 'a-dist' registers the operator 'conv2d', as '{ours}' does; "
+            "records of measurements hold the name, so it must be another one"
+        )
+    ]
+    registry = load(("a-dist", operators(Arguments)), ("b-dist", operators(Arguments, Other)))
+    assert registry.names("operators") == ("conv2d",)
+    assert [error.distribution for error in registry.errors] == ["a-dist", "b-dist"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "message"),
+    [
+        (int, {"name": "mine"}, "the arguments <class 'int'>, which must be an attrs class"),
+        (attrs.frozen(Idle), {}, "which must have a method 'task(name, target)'"),
+        (Arguments, {"name": "yours"}, "whose 'kind' must be 'yours' too, not 'mine'"),
+        (Arguments, {"factory": "module"}, "the factory 'module', which must be like"),
+        (Arguments, {"api_version": API_VERSION + 1}, "upgrade chameleon-tuner-core"),
+        (NoOptions, {}, "registers an operator named ''"),
+    ],
+)
+def test_rubbish_of_operators_is_remembered(arguments, changes, message):
+    (error,) = load(operators(arguments, **changes)).errors
+    assert error.message.startswith("registers ")
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"operators": "conv2d"}, "the operators 'conv2d', which must be a tuple of texts"),
+        ({"operators": ()}, "no operators, of which it must name one at least"),
+        ({"targets": ()}, "no targets, of which it must name one at least"),
+        ({"targets": ["llvm"]}, "the targets ['llvm'], which must be a tuple of texts"),
+    ],
+)
+def test_rubbish_of_templates_is_remembered(changes, message):
+    class Plugin:
+        @hookimpl
+        def chameleon_templates(self):
+            values = {"operators": ("conv2d",), "targets": ("llvm",), **changes}
+            return [TemplateRecord(name="mine", summary="", factory="a:B", **values)]
+
+    (error,) = load(Plugin()).errors
+    assert error.message == f"registers the template 'mine' with {message}"

@@ -9,6 +9,7 @@ import re
 import pytest
 from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
 from chameleon_core.event_bus import EventBus
+from chameleon_core.events.records import RunFinished
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
 from chameleon_core.plugins.registry import default_registry
@@ -192,3 +193,38 @@ def test_plain_progress_is_one_line_a_batch(pipeline):
     assert len([line for line in lines if "measured, failed" in line]) == 10
     assert lines[0].startswith("2 tasks, 40 measurements")
     assert "\x1b" not in file.getvalue()
+
+
+class Ordered:
+    """Says when it is told of the end of a run."""
+
+    def __init__(self, name, heard, **options):
+        def chameleon_run_finished(event):
+            heard.append(name)
+
+        self.chameleon_run_finished = hookimpl(chameleon_run_finished, **options)
+
+
+def test_tryfirst_and_trylast_are_kept_and_a_wrapper_is_refused_with_a_sentence():
+    class Wrapper:
+        @hookimpl(wrapper=True)
+        def chameleon_run_finished(self, event):
+            raise AssertionError("called")
+            yield
+
+    heard = []
+    listeners = [
+        Ordered("last", heard, trylast=True),
+        Ordered("second", heard),
+        Wrapper(),
+        Ordered("third", heard),
+        Ordered("first", heard, tryfirst=True),
+    ]
+    with capture_logs() as said:
+        EventBus(listeners).publish(RunFinished(folder="run", seconds=1.0, result={}))
+    assert heard == ["first", "second", "third", "last"]
+    (error,) = said
+    assert error["event"].startswith(
+        "a listener implements chameleon_run_finished as a wrapper, which is left out"
+    )
+    assert error["log_level"] == "error"

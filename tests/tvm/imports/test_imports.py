@@ -59,3 +59,17 @@ def test_importing_tvm_leaves_its_ffi_and_the_collector_as_they_were():
         "    assert core._object_type_key_to_index('ir.IRModule') is not None\n"
     )
     assert loaded(program, "tvm") == ["tvm"]
+
+
+def test_workers_load_no_plugins_for_the_operators_and_templates_of_this_package():
+    statements = (
+        "from chameleon_tvm.operators.base import operator_of\n"
+        "from chameleon_tvm.operators.specs import DenseSpec\n"
+        "from chameleon_tvm.spaces.auto import AutoSpace\n"
+        "from chameleon_tvm.spaces.options import AutoOptions\n"
+        'target = \'{"kind": "llvm", "mcpu": "znver4"}\'\n'
+        "task = DenseSpec(input=(8, 64), units=64).task('t', target)\n"
+        "AutoSpace(AutoOptions()).builder(task, threads=1)\n"
+    )
+    hooks = "chameleon_core.hooks", "chameleon_samplers.hooks", "chameleon_runners.hooks"
+    assert loaded(statements, "tvm", *hooks) == ["tvm"]

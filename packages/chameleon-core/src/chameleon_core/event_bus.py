@@ -20,7 +20,9 @@ from chameleon_core.events.records import (
     RunStarted,
     TaskFinished,
 )
-from chameleon_core.plugins.hookspecs import PROJECT, EventHooks
+from chameleon_core.plugins.event_hooks import EventHooks
+from chameleon_core.plugins.implementations import order_of, refused_event_hook
+from chameleon_core.plugins.registration import PROJECT
 
 log = structlog.get_logger()
 
@@ -58,12 +60,21 @@ class EventBus:
             self._manager.register(listener)
         except (Exception, SystemExit):  # anyone's code; watching a run must not end it
             log.exception("a listener cannot be registered and is left out", listener=listener)
+            return
+        for caller in self._manager.get_hookcallers(listener) or ():
+            for implementation in caller.get_hookimpls():
+                refused = refused_event_hook(implementation)
+                if refused and implementation.plugin is listener:
+                    said = f"a listener implements {caller.name} {refused}"
+                    log.error(said, listener=listener)
 
     def publish(self, event: Event) -> None:
-        """Tell every listener, in order of registration."""
+        """Tell every listener, in order of registration but for ``tryfirst`` and ``trylast``."""
         caller = getattr(self._manager.hook, _HOOKS[type(event)])
         # Each implementation is called on its own: pluggy's own call ends at the first error.
-        for implementation in caller.get_hookimpls():
+        for implementation in sorted(caller.get_hookimpls(), key=order_of):
+            if refused_event_hook(implementation):
+                continue
             try:
                 implementation.function(*(event for _ in implementation.argnames))
             except (Exception, SystemExit):  # anyone's code; watching a run must not end it

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.plugins import default_registry
+from chameleon_core.pipeline.members import create_member
 from chameleon_core.space import Configs
 from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
@@ -28,8 +27,8 @@ class AlternatingModels(CostModel):
 
     def __init__(self, options: AlternatingOptions, context: StageContext) -> None:
         generators = context.rng.spawn(len(options.models))
-        self._models = [
-            _made(member, attrs.evolve(context, rng=rng))
+        self._models: list[CostModel] = [
+            create_member("cost_models", member, attrs.evolve(context, rng=rng))
             for member, rng in zip(options.models, generators, strict=True)
         ]
         self._batch = max(context.batch_size, 1)
@@ -55,13 +54,3 @@ class AlternatingModels(CostModel):
     def jointly(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """What the model whose turn it is would measure at the same time."""
         return self._turn.jointly(configs, count)
-
-
-def _made(member: StageSpec | str, context: StageContext) -> CostModel:
-    """One of the models, through the registry like any stage; a name alone means its defaults."""
-    made: CostModel = (
-        default_registry().create("cost_models", member, context=context)
-        if isinstance(member, str)
-        else member.create(context)
-    )
-    return made

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import attrs
-from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.plugins import default_registry
+from chameleon_core.pipeline.members import create_member
 from chameleon_core.stages import (
     Candidates,
     Explorer,
@@ -47,7 +46,7 @@ class PortfolioExplorer(Explorer):
         self._options = options
         generators = context.rng.spawn(len(options.explorers))
         self._arms = [
-            Arm(explorer=_made(member, attrs.evolve(context, rng=rng)))
+            Arm(explorer=create_member("explorers", member, attrs.evolve(context, rng=rng)))
             for member, rng in zip(options.explorers, generators, strict=True)
         ]
         self._chosen: Arm | None = None
@@ -91,13 +90,3 @@ class PortfolioExplorer(Explorer):
         total = sum(arm.rounds for arm in self._arms)
         doubt = math.sqrt(math.log(1.0 + total) / arm.rounds)
         return arm.improvement / arm.rounds / scale + self._options.curiosity * doubt
-
-
-def _made(member: StageSpec | str, context: StageContext) -> Explorer:
-    """An explorer of the portfolio, through the registry like any stage."""
-    made: Explorer = (
-        default_registry().create("explorers", member, context=context)
-        if isinstance(member, str)
-        else member.create(context)
-    )
-    return made

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hookimpl
+from chameleon_core.plugins import (
+    CommandRecord,
+    NoOptions,
+    OperatorRecord,
+    PluginRecord,
+    TemplateRecord,
+    hookimpl,
+)
 
 from chameleon_tvm.baselines.records import BASELINES
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.operators.records import OPERATORS
 from chameleon_tvm.rivals.options import MetaScheduleOptions
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.records import TEMPLATES
 
 SPACES = (
     PluginRecord(
@@ -76,6 +85,18 @@ TARGETS = (
 def chameleon_spaces() -> Iterable[PluginRecord]:
     """The design spaces of this package."""
     return SPACES
+
+
+@hookimpl
+def chameleon_operators() -> Iterable[OperatorRecord]:
+    """The tensor operators of this package."""
+    return OPERATORS
+
+
+@hookimpl
+def chameleon_templates() -> Iterable[TemplateRecord]:
+    """The hand-written schedules of this package."""
+    return TEMPLATES
 
 
 @hookimpl

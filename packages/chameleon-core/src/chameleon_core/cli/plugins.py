@@ -10,10 +10,10 @@ import attrs
 import click
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.jsonable import to_json
+from chameleon_core.pipeline.jsonable import registered_classes, tags_of, to_json
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Entry
-from chameleon_core.plugins.records import PluginRecord
+from chameleon_core.plugins.records import OperatorRecord
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean
 
@@ -40,7 +40,9 @@ def command(kind: str | None, as_json: bool, with_options: bool) -> None:
 
 def options_of(record: Any) -> list[dict[str, Any]]:
     """The options of a record: name, type as text, default as JSON values (null: required)."""
-    if not isinstance(record, PluginRecord):
+    operator = isinstance(record, OperatorRecord)
+    given = record.arguments if operator else getattr(record, "options", None)
+    if given is None:
         return []
     return [
         {
@@ -50,7 +52,7 @@ def options_of(record: Any) -> list[dict[str, Any]]:
             "default": _default(field),
             "help": field.metadata.get("help", ""),
         }
-        for field in attrs.fields(record.options)
+        for field in attrs.fields(given)
         if field.init
     ]
 
@@ -62,7 +64,7 @@ def _default(field: attrs.Attribute[Any]) -> Any:
     if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
         # A factory that needs the instance has no default of its own.
         default = None if default.takes_self else default.factory()
-    return to_json(default, field.metadata.get("tagged"))
+    return to_json(default, tags_of(field, registered_classes))
 
 
 def _as_json(registry: Registry, kinds: list[str]) -> dict[str, Any]:

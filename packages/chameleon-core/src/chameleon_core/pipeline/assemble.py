@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
-from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, StageSpec, Subject
-from chameleon_core.pipeline.structure import Structurer, first_field
+from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
+from chameleon_core.pipeline.stage_reader import StageReader
+from chameleon_core.pipeline.structure import first_field
 from chameleon_core.plugins.first_party import CORE
-from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
+from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
 
 
@@ -39,11 +39,8 @@ class Assembler:
 
     def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
         self._registry = registry
-        self._structurer = Structurer(
-            lambda kind, node: self._chosen(f"a {KINDS[kind].noun} in a list", kind, node)
-        )
         self._problems = problems
-        self._hints: list[str] = []
+        self._stages = StageReader(registry, problems)
         self._preset = self._known_preset(root)
         self._root = expand_presets(root, self._preset, registry)
 
@@ -99,7 +96,8 @@ class Assembler:
 
     def _raise_problems(self) -> None:
         if self._problems:
-            raise PipelineError(self._problems, hint="\n".join(dict.fromkeys(self._hints)) or None)
+            hints = dict.fromkeys(self._stages.hints)
+            raise PipelineError(self._problems, hint="\n".join(hints) or None)
 
     # Each of the methods below returns nothing useful where it found a problem; ``assemble`` raises
     # before anything reads it.
@@ -109,8 +107,8 @@ class Assembler:
         if node is None:
             return None
         with Collecting(self._problems):
-            name: str = self._structurer.make(node, str, "'preset'")
-            self._find("presets", node)
+            name: str = self._stages.structurer.make(node, str, "'preset'")
+            self._stages.find("presets", node)
             return name
         return None
 
@@ -135,7 +133,7 @@ class Assembler:
                 f"of '{name}' go below it",
             )
         name_node = Node(value=name, mark=item.key_mark)
-        return self._spec("frontends", name_node, lambda kind: first_field(item.node, kind))
+        return self._stages.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
 
     def _target(self) -> tuple[Any, Any]:
         node = self._root.get("target")
@@ -151,7 +149,7 @@ class Assembler:
             text, name = node.get("text") or Node(value=None, mark=node.mark), node.get("resolver")
         made: str | None = None
         with Collecting(self._problems):
-            made = self._structurer.make(text, str, "'target'")
+            made = self._stages.structurer.make(text, str, "'target'")
         if made is not None and not made.strip():
             self._say(text.mark, "'target' is empty; write 'native' for this machine")
         known = self._registry.names("targets")
@@ -165,7 +163,9 @@ class Assembler:
             )
             return made, None
         chosen = name or Node(value=known[0], mark=attrs.evolve(node.mark, author=CORE))
-        return made, self._spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
+        return made, self._stages.spec(
+            "targets", chosen, lambda _: Node(value={}, mark=chosen.mark)
+        )
 
     def _stage(self, key: str, kind: str) -> Any:
         item = self._root.value.get(key)
@@ -176,7 +176,7 @@ class Assembler:
                 f"missing '{key}', and no preset gives one; installed: {names or 'none'}",
             )
             return None
-        return self._chosen(f"'{key}'", kind, item.node)
+        return self._stages.chosen(f"'{key}'", kind, item.node)
 
     def _warm_start(self) -> tuple[Path, ...]:
         node = self._root.get("warm_start")
@@ -185,7 +185,7 @@ class Assembler:
         folders: list[Path] = []
         for entry in node.value if node.is_sequence else (node,):
             with Collecting(self._problems):
-                folder = Path(self._structurer.make(absolute(entry), str, "'warm_start'"))
+                folder = Path(self._stages.structurer.make(absolute(entry), str, "'warm_start'"))
                 if not folder.is_dir():
                     self._say(entry.mark, f"there is no run folder {folder} to start from")
                 folders.append(folder)
@@ -196,7 +196,7 @@ class Assembler:
         if node is None:
             return []
         entries = node.value if node.is_sequence else (node,)
-        specs = [self._chosen("a baseline", "baselines", entry) for entry in entries]
+        specs = [self._stages.chosen("a baseline", "baselines", entry) for entry in entries]
         names: set[str] = set()
         for entry, spec in zip(entries, specs, strict=True):
             if spec is not None and spec.name in names:
@@ -204,45 +204,12 @@ class Assembler:
             names |= {spec.name} if spec is not None else set()
         return specs
 
-    def _chosen(self, about: str, kind: str, node: Node) -> Any:
-        """A stage written as its name, or as a mapping with its name and options."""
-        name = node.get("name") if node.is_mapping else node
-        if name is None:
-            self._say(node.mark, f"{about} needs a 'name' beside its options")
-            return None
-        if not isinstance(name.value, str):
-            also = ", or 'none' for none" if "none" in self._registry.names(kind) else ""
-            self._say(
-                name.mark,
-                f"{about} must name a {KINDS[kind].noun}, not be {name.in_words()}; leave the "
-                f"key out for the default{also}",
-            )
-            return None
-        options = {key: item for key, item in node.items() if key != "name"}
-        return self._spec(kind, name, lambda _: Node(value=options, mark=node.mark))
-
-    def _spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
-        with Collecting(self._problems):
-            entry = self._find(kind, name)
-            record = entry.record
-            owner = f"{KINDS[kind].noun} '{name.value}'"
-            options = self._structurer.make(section(record.options), record.options, owner)
-            return StageSpec(
-                kind=kind,
-                name=self._registry.full_name(entry),
-                record=record,
-                options=options,
-                options_json=to_json(options),
-                distribution=entry.distribution,
-            )
-        return None
-
     def _section(self, key: str, kind: Any) -> Any:
         node = self._root.get(key)
         if node is None or (node.value is None and key == "require"):
             return None
         with Collecting(self._problems):
-            return self._structurer.make(node, kind, f"'{key}'")
+            return self._stages.structurer.make(node, kind, f"'{key}'")
         return None
 
     def _requirement(self, baselines: list[Any]) -> Requirement | None:
@@ -267,7 +234,7 @@ class Assembler:
         if node is None:
             return 0
         with Collecting(self._problems):
-            seed: int = self._structurer.make(node, int, "'seed'")
+            seed: int = self._stages.structurer.make(node, int, "'seed'")
             if seed < 0:
                 self._say(node.mark, f"'seed' must be at least 0, not {seed}")
             return seed
@@ -279,25 +246,10 @@ class Assembler:
         text = f"runs/{source.stem}" if source is not None else "runs/pipeline"
         if node is not None:
             with Collecting(self._problems):
-                text = self._structurer.make(node, str, "'output'")
+                text = self._stages.structurer.make(node, str, "'output'")
                 if not text.strip():
                     self._say(node.mark, "'output' is empty; name a folder for the run")
         return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
-
-    def _find(self, kind: str, name: Node) -> Any:
-        """The entry of a name; what the registry says becomes a problem at its place."""
-        try:
-            return self._registry.find(kind, name.value, author=name.mark.author)
-        except UnknownNameError as error:
-            self._hints.append(error.hint or "")
-            # With a broken plugin about, the name may well be right.
-            broken = bool(self._registry.errors)
-            problem = Problem(mark=name.mark, message=str(error), plugin=broken)
-            raise PipelineError([problem]) from error
-        except AmbiguousNameError as error:
-            message = f"{error}; {error.hint}"
-            problem = Problem(mark=name.mark, message=message, plugin=True)
-            raise PipelineError([problem]) from error
 
     def _say(self, mark: Mark, message: str) -> None:
         self._problems.append(Problem(mark=mark, message=message))

@@ -2,38 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from chameleon_core.plugins.registry import default_registry
 
-def to_json(value: Any, tags: Mapping[str, type] | None = None) -> Any:
+Tags = Mapping[str, type]
+"""Names of classes; an instance of one is written as a mapping with that name as its only key."""
+
+
+def registered_classes(kind: str) -> Tags:
+    """Names and classes of a kind of plugin, of the installed ones."""
+    return default_registry().classes(kind)
+
+
+def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags | None:
+    """What the values of a field may be tagged with; None where they are not.
+
+    Args:
+        field: its metadata may hold ``tagged``, with names and classes, or a kind of plugin.
+        classes: gives the names and classes of a kind.
+    """
+    tagged = field.metadata.get("tagged")
+    return classes(tagged) if isinstance(tagged, str) else tagged
+
+
+def to_json(
+    value: Any,
+    tags: Tags | None = None,
+    *,
+    classes: Callable[[str], Tags] = registered_classes,
+) -> Any:
     """An options instance, or any value in one, as JSON values.
 
     Args:
         value: an attrs instance, a container, an enum member, a path or a scalar.
-        tags: the names of a tagged field's classes; an instance of one of them becomes a
-            mapping with that name as its only key.
+        tags: the names of a tagged field's classes.
+        classes: gives the names and classes of a kind of plugin.
     """
     # A stage among the options of another one says itself how a pipeline writes it.
     value = value.to_json() if hasattr(value, "to_json") else value
     if attrs.has(type(value)):
         plain = {
-            field.alias: to_json(getattr(value, field.name), field.metadata.get("tagged"))
+            field.alias: to_json(
+                getattr(value, field.name), tags_of(field, classes), classes=classes
+            )
             for field in attrs.fields(type(value))
-            if field.init
+            if field.init and not _unwritten(field, value)
         }
         name = next((name for name, kind in (tags or {}).items() if kind is type(value)), None)
         return plain if name is None else {name: plain}
     if isinstance(value, Mapping):
-        return {str(key): to_json(inner, tags) for key, inner in value.items()}
+        return {str(key): to_json(inner, tags, classes=classes) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(inner, tags) for inner in value]
+        return [to_json(inner, tags, classes=classes) for inner in value]
     if isinstance(value, set | frozenset):
-        return sorted(to_json(inner, tags) for inner in value)
+        return sorted(to_json(inner, tags, classes=classes) for inner in value)
     if isinstance(value, Enum):
         return value.value
     return str(value) if isinstance(value, Path) else value
+
+
+def _unwritten(field: attrs.Attribute[Any], value: Any) -> bool:
+    """Whether a field is left out: one whose metadata say so (``unwritten_default``), unchanged."""
+    return bool(
+        field.metadata.get("unwritten_default") and getattr(value, field.name) == field.default
+    )

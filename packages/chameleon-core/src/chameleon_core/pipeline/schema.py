@@ -163,6 +163,7 @@ class StageSpec:
         options: an instance of ``record.options``.
         options_json: the same options, defaults included, as JSON values.
         distribution: what its plugin belongs to; empty where nobody says.
+        by_default: whether nobody wrote it: the default of another stage's option names it.
     """
 
     kind: str
@@ -171,10 +172,11 @@ class StageSpec:
     options: Any
     options_json: dict[str, Any] = attrs.field(factory=dict)
     distribution: str = ""
+    by_default: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """The stage as a pipeline file names it, in full."""
-        return {"name": self.name, **self.options_json}
+    def to_json(self) -> dict[str, Any] | str:
+        """The stage as a pipeline file names it: in full, or by the name that a default has."""
+        return self.name if self.by_default else {"name": self.name, **self.options_json}
 
     @property
     def factory(self) -> str:

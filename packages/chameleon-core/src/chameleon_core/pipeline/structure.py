@@ -19,6 +19,7 @@ from cattrs import BaseConverter, StructureHandlerNotFoundError
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
 from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute, missing_sources
 from chameleon_core.pipeline.scalars import NAMES, Scalars
@@ -30,16 +31,26 @@ class Structurer(Scalars):
 
     A field's metadata may hold ``duration`` (texts such as ``20m`` become seconds), ``path`` or
     ``source`` (relative file names become absolute), and ``tagged`` (a mapping of names to attrs
-    classes: the value, or each entry of a list, is a mapping whose only key picks the class), or
-    ``stages`` (a kind of plugin: the value is a list of stages, each written as in a pipeline).
+    classes, or a kind of plugin whose records name such classes: the value, or each entry of a
+    list, is a mapping whose only key picks the class), or ``stages`` (a kind of plugin: the value
+    is a list of stages, each written as in a pipeline).
 
     Args:
         stage: makes the ``StageSpec`` of a kind and a node, or None where it says what is wrong.
+        classes: gives the names and classes of a kind of plugin; the installed ones by default.
+        blamed: whether a plugin may be to blame for a name that no class of a kind has.
     """
 
-    def __init__(self, stage: Callable[[str, Node], Any] | None = None) -> None:
+    def __init__(
+        self,
+        stage: Callable[[str, Node], Any] | None = None,
+        classes: Callable[[str], Tags] = registered_classes,
+        blamed: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__()
         self._stage = stage
+        self._classes = classes
+        self._blamed = blamed
         converter = BaseConverter(detailed_validation=False)
         by_type: dict[Any, Callable[[Any, Any], Any]] = {
             int: self.integer,
@@ -194,13 +205,15 @@ class Structurer(Scalars):
                 raise PipelineError([problem for error in said for problem in error.problems])
         if self._stage is not None and "stages" in field.metadata:
             return self._stages(node, partial(self._stage, field.metadata["stages"]))
-        tags = field.metadata.get("tagged")
+        tags = tags_of(field, self._classes)
         if tags is None:
             return self._structure(node, Any if field.type is None else field.type)
+        of = field.metadata["tagged"]
         if not node.is_sequence:
-            return self._tagged(node, tags)
+            return self._tagged(node, tags, of)
         made = self._all(
-            (f"[{index}]", partial(self._tagged, one, tags)) for index, one in enumerate(node.value)
+            (f"[{index}]", partial(self._tagged, one, tags, of))
+            for index, one in enumerate(node.value)
         )
         return made if get_origin(field.type) is list else tuple(made)
 
@@ -214,7 +227,7 @@ class Structurer(Scalars):
             raise PipelineError([])
         return made
 
-    def _tagged(self, node: Node, tags: Mapping[str, type]) -> Any:
+    def _tagged(self, node: Node, tags: Tags, of: Any) -> Any:
         known = listing(list(tags))
         if not node.is_mapping or len(node.value) != 1:
             raise self._wrong(node, f"a mapping with one key, {known}")
@@ -223,7 +236,8 @@ class Structurer(Scalars):
         if kind is None:
             guess = did_you_mean(tag, tags) or f"; there is {known}"
             message = f"unknown entry '{tag}' for {self._place()}{guess}"
-            raise PipelineError([Problem(mark=item.key_mark, message=message)])
+            blamed = isinstance(of, str) and self._blamed()
+            raise PipelineError([Problem(mark=item.key_mark, message=message, plugin=blamed)])
         with self._inside(tag):
             return self._attrs(first_field(item.node, kind), kind)
 

@@ -8,8 +8,10 @@ from chameleon_core.plugins.records import (
     API_VERSION,
     CommandRecord,
     NoOptions,
+    OperatorRecord,
     PluginRecord,
     PresetRecord,
+    TemplateRecord,
 )
 from chameleon_core.plugins.registry import (
     AmbiguousNameError,
@@ -29,9 +31,11 @@ __all__ = [
     "Kind",
     "LoadError",
     "NoOptions",
+    "OperatorRecord",
     "PluginRecord",
     "PresetRecord",
     "Registry",
+    "TemplateRecord",
     "UnknownNameError",
     "default_registry",
     "hookimpl",

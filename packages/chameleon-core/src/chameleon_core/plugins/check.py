@@ -12,12 +12,14 @@ from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.records import (
     API_VERSION,
     CommandRecord,
+    OperatorRecord,
     PluginRecord,
     PresetRecord,
+    TemplateRecord,
 )
 from chameleon_core.words import with_article
 
-Record = PluginRecord | PresetRecord | CommandRecord
+Record = PluginRecord | OperatorRecord | TemplateRecord | PresetRecord | CommandRecord
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -43,17 +45,30 @@ def complaint(kind: Kind, record: Any) -> str | None:
     summary: Any = record.summary
     if not isinstance(summary, str):
         return f"{about} with a summary that is no text"
-    if isinstance(record, PresetRecord):
-        wrong = _wrong_preset(record.pipeline)
-    else:
-        wrong = _wrong_factory(record.factory)
-        if wrong is None and isinstance(record, PluginRecord):
-            wrong = (
-                _wrong_version(record.api_version)
-                or _wrong_operators(record.operators)
-                or _wrong_options(kind, record.options)
-            )
+    wrong = _wrong(kind, record)
     return None if wrong is None else f"{about} with {wrong}"
+
+
+def _wrong(kind: Kind, record: Record) -> str | None:
+    if isinstance(record, PresetRecord):
+        return _wrong_preset(record.pipeline)
+    wrong = _wrong_factory(record.factory)
+    if wrong is not None or isinstance(record, CommandRecord):
+        return wrong
+    wrong = _wrong_version(record.api_version)
+    if wrong is not None:
+        return wrong
+    if isinstance(record, OperatorRecord):
+        return _wrong_arguments(record.name, record.arguments)
+    wrong = _wrong_texts("operators", record.operators)
+    if isinstance(record, TemplateRecord):
+        return (
+            wrong
+            or _wrong_texts("targets", record.targets)
+            or _nothing("operators", record.operators)
+            or _nothing("targets", record.targets)
+        )
+    return wrong or _wrong_options(kind, record.options)
 
 
 def _wrong_factory(factory: Any) -> str | None:
@@ -73,22 +88,47 @@ def _wrong_version(version: Any) -> str | None:
     return None
 
 
-def _wrong_operators(operators: Any) -> str | None:
-    if isinstance(operators, tuple) and all(isinstance(one, str) for one in operators):
+def _wrong_texts(what: str, texts: Any) -> str | None:
+    if isinstance(texts, tuple) and all(isinstance(one, str) for one in texts):
         return None
-    return f"the operators {operators!r}, which must be a tuple of texts"
+    return f"the {what} {texts!r}, which must be a tuple of texts"
+
+
+def _nothing(what: str, texts: tuple[str, ...]) -> str | None:
+    return None if texts else f"no {what}, of which it must name one at least"
+
+
+def _wrong_arguments(name: str, arguments: Any) -> str | None:
+    if arguments is None:
+        return None
+    wrong = _wrong_class("arguments", arguments)
+    if wrong is not None:
+        return wrong
+    kind = getattr(arguments, "kind", None)
+    if kind != name:
+        return f"the arguments {arguments!r}, whose 'kind' must be '{name}' too, not {kind!r}"
+    if not callable(getattr(arguments, "task", None)):
+        return f"the arguments {arguments!r}, which must have a method 'task(name, target)'"
+    return None
 
 
 def _wrong_options(kind: Kind, options: Any) -> str | None:
-    if not (isinstance(options, type) and attrs.has(options)):
-        return f"the options {options!r}, which must be an attrs class"
-    try:
-        attrs.resolve_types(options)
-    except Exception as error:  # noqa: BLE001 - annotations may name anything
-        return f"options whose annotations cannot be resolved ({type(error).__name__}: {error})"
+    wrong = _wrong_class("options", options)
+    if wrong is not None:
+        return wrong
     # The section's own key `name` says which implementation is meant; a frontend has no such key.
     if kind.name != "frontends" and any(field.alias == "name" for field in attrs.fields(options)):
         return "an option called 'name', which the pipeline file uses for the stage itself"
+    return None
+
+
+def _wrong_class(what: str, given: Any) -> str | None:
+    if not (isinstance(given, type) and attrs.has(given)):
+        return f"the {what} {given!r}, which must be an attrs class"
+    try:
+        attrs.resolve_types(given)
+    except Exception as error:  # noqa: BLE001 - annotations may name anything
+        return f"{what} whose annotations cannot be resolved ({type(error).__name__}: {error})"
     return None
 
 

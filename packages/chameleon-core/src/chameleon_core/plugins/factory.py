@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from chameleon_core.errors import ChameleonError, PluginError
-from chameleon_core.plugins.kinds import Kind
-from chameleon_core.plugins.records import PluginRecord
+from chameleon_core.plugins.records import OperatorRecord, PluginRecord, TemplateRecord
+from chameleon_core.plugins.registration import Kind
 from chameleon_core.words import with_article
 
 
@@ -56,13 +56,26 @@ def load_factory(factory: str) -> Callable[..., Any]:
 
 
 def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = None) -> Any:
-    """Import an implementation, make it and see that it has the methods of its contract.
+    """Import a stage of a pipeline and make it, as ``make`` does.
 
     Args:
         kind: what it is; says whether the factory takes a context.
         record: what the plugin registered.
         options: an instance of ``record.options``.
         context: given to the factory of kinds that take one.
+    """
+    return make(kind, record, *((options, context) if kind.takes_context else (options,)))
+
+
+def make(
+    kind: Kind, record: PluginRecord | OperatorRecord | TemplateRecord, *arguments: Any
+) -> Any:
+    """Import an implementation, make it and see that it has the methods of its contract.
+
+    Args:
+        kind: what it is.
+        record: what the plugin registered.
+        arguments: what the factory of such a kind is called with.
 
     Raises:
         PluginError: it cannot be imported, its constructor fails, or it lacks a method.
@@ -70,7 +83,7 @@ def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = No
     """
     factory = load_factory(record.factory)
     try:
-        made = factory(options, context) if kind.takes_context else factory(options)
+        made = factory(*arguments)
     except ChameleonError:
         raise
     except (Exception, SystemExit) as error:

@@ -1,142 +1,310 @@
-"""The hooks of the pluggy project ``chameleon``, one per kind of stage."""
+"""The hooks that name implementations, one per kind of plugin.
+
+Each carries what there is to know of its kind (:class:`.Kind` is derived from it), an example, and
+where the documentation is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pluggy
-
-from chameleon_core.events.records import (
-    BatchMeasured,
-    BatchProposed,
-    BestImproved,
-    CheckFinished,
-    CheckStarted,
-    ComparisonStarted,
-    Measured,
-    RunFinished,
-    RunStarted,
-    TaskFinished,
+from chameleon_core.plugins.event_hooks import EventHooks
+from chameleon_core.plugins.records import (
+    CommandRecord,
+    OperatorRecord,
+    PluginRecord,
+    PresetRecord,
+    TemplateRecord,
 )
-from chameleon_core.plugins.records import CommandRecord, PluginRecord, PresetRecord
+from chameleon_core.plugins.registration import PROJECT, hookimpl, hookspec, registers
 
-PROJECT = "chameleon"
-hookspec = pluggy.HookspecMarker(PROJECT)
-hookimpl = pluggy.HookimplMarker(PROJECT)
+_STAGES = "chameleon_core.stages"
+_WHOLE = "chameleon-tuner"
+_CORE = "chameleon-tuner-core"
+_TVM = "chameleon-tuner-tvm"
+_SAMPLERS = "chameleon-tuner-samplers"
 
 
 class RegistrationHooks:
     """Hooks that name implementations. Each returns records; none does any work."""
 
-    @hookspec
+    @registers(contract=f"{_STAGES}:Frontend", distribution=_TVM)
     def chameleon_frontends(self) -> Iterable[PluginRecord]:
-        """Frontends: ``Class(options)`` is a ``chameleon_core.stages.Frontend``."""
+        """Frontends turn the section ``model`` into tasks: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_frontends():
+                yield PluginRecord(
+                    name="gguf",
+                    summary="The operators of a language model in a GGUF file",
+                    options=Options,
+                    factory="my_package.gguf:GgufFrontend",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
         return ()
 
-    @hookspec
-    def chameleon_spaces(self) -> Iterable[PluginRecord]:
-        """Space providers: ``Class(options)`` is a ``chameleon_core.stages.SpaceProvider``."""
+    @registers(contract="chameleon_tvm.operators.base:Operator", distribution=_TVM, unique=True)
+    def chameleon_operators(self) -> Iterable[OperatorRecord]:
+        """Kinds of tensor operators, made computable: ``Class(task)``.
+
+        Example:
+            @hookimpl
+            def chameleon_operators():
+                yield OperatorRecord(
+                    summary="The products of all pairs of columns",
+                    arguments=GramArguments,
+                    factory="my_package.operator:Gram",
+                )
+
+        Documentation: docs/plugins.md#an-operator-and-its-template
+        """
         return ()
 
-    @hookspec
-    def chameleon_explorers(self) -> Iterable[PluginRecord]:
-        """Explorers: ``Class(options, context)`` is a ``chameleon_core.stages.Explorer``."""
-        return ()
-
-    @hookspec
-    def chameleon_cost_models(self) -> Iterable[PluginRecord]:
-        """Cost models: ``Class(options, context)`` is a ``chameleon_core.stages.CostModel``."""
-        return ()
-
-    @hookspec
-    def chameleon_samplers(self) -> Iterable[PluginRecord]:
-        """Samplers: ``Class(options, context)`` is a ``chameleon_core.stages.Sampler``."""
-        return ()
-
-    @hookspec
-    def chameleon_synthesizers(self) -> Iterable[PluginRecord]:
-        """Synthesizers: ``Class(options, context)`` is a ``stages.Synthesizer``."""
-        return ()
-
-    @hookspec
-    def chameleon_runners(self) -> Iterable[PluginRecord]:
-        """Runners: ``Class(options)`` is a ``chameleon_core.stages.Runner``."""
-        return ()
-
-    @hookspec
-    def chameleon_baselines(self) -> Iterable[PluginRecord]:
-        """Baselines: ``Class(options)`` is a ``chameleon_core.stages.Baseline``."""
-        return ()
-
-    @hookspec
-    def chameleon_rivals(self) -> Iterable[PluginRecord]:
-        """Other tuners, for ``chameleon bench``: ``Class(options)`` is a ``stages.Rival``."""
-        return ()
-
-    @hookspec
-    def chameleon_schedulers(self) -> Iterable[PluginRecord]:
-        """Schedulers of tasks: ``Class(options, context)`` is a ``schedulers.Scheduler``."""
-        return ()
-
-    @hookspec
+    @registers(noun="target resolver", contract=f"{_STAGES}:TargetResolver", distribution=_TVM)
     def chameleon_targets(self) -> Iterable[PluginRecord]:
-        """Target resolvers: ``Class(options)`` is a ``chameleon_core.stages.TargetResolver``."""
+        """Target resolvers read what a user writes after ``target``: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_targets():
+                yield PluginRecord(
+                    name="boards",
+                    summary="The names of our boards",
+                    options=Options,
+                    factory="my_package.boards:Boards",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
         return ()
 
-    @hookspec
+    @registers(contract=f"{_STAGES}:SpaceProvider", distribution=_TVM)
+    def chameleon_spaces(self) -> Iterable[PluginRecord]:
+        """Space providers give a task its design space and builder: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_spaces():
+                yield PluginRecord(
+                    name="polyhedral",
+                    summary="Tilings that a polyhedral scheduler finds legal",
+                    options=Options,
+                    factory="my_package.polyhedral:PolyhedralSpace",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract="chameleon_tvm.spaces.template.base:Template", distribution=_TVM)
+    def chameleon_templates(self) -> Iterable[TemplateRecord]:
+        """Hand-written schedules of operators, with knobs: ``Class(task, options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_templates():
+                yield TemplateRecord(
+                    name="gram",
+                    summary="Tiles of sums in registers",
+                    operators=("gram",),
+                    targets=("llvm",),
+                    factory="my_package.template:GramTemplate",
+                )
+
+        Documentation: docs/plugins.md#an-operator-and-its-template
+        """
+        return ()
+
+    @registers(
+        contract=f"{_STAGES}:Explorer",
+        takes_context=True,
+        distribution="chameleon-tuner-explorers",
+    )
+    def chameleon_explorers(self) -> Iterable[PluginRecord]:
+        """Explorers walk a design space: ``Class(options, context)``.
+
+        Example:
+            @hookimpl
+            def chameleon_explorers():
+                yield PluginRecord(
+                    name="screening",
+                    summary="The most promising of many random configurations",
+                    options=Options,
+                    factory="my_package.screening:Screening",
+                )
+
+        Documentation: docs/plugins.md#writing-a-plugin
+        """
+        return ()
+
+    @registers(
+        contract=f"{_STAGES}:CostModel",
+        takes_context=True,
+        distribution="chameleon-tuner-cost-models",
+    )
+    def chameleon_cost_models(self) -> Iterable[PluginRecord]:
+        """Cost models predict which configurations are fast: ``Class(options, context)``.
+
+        Example:
+            @hookimpl
+            def chameleon_cost_models():
+                yield PluginRecord(
+                    name="nearest",
+                    summary="The mean of the nearest measured configurations",
+                    options=Options,
+                    factory="my_package.nearest:NearestModel",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract=f"{_STAGES}:Sampler", takes_context=True, distribution=_SAMPLERS)
+    def chameleon_samplers(self) -> Iterable[PluginRecord]:
+        """Samplers keep few of the candidates: ``Class(options, context)``.
+
+        Example:
+            @hookimpl
+            def chameleon_samplers():
+                yield PluginRecord(
+                    name="medoids",
+                    summary="The candidate in the middle of each cluster",
+                    options=Options,
+                    factory="my_package.medoids:Medoids",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract=f"{_STAGES}:Synthesizer", takes_context=True, distribution=_SAMPLERS)
+    def chameleon_synthesizers(self) -> Iterable[PluginRecord]:
+        """Synthesizers replace what need not be measured: ``Class(options, context)``.
+
+        Example:
+            @hookimpl
+            def chameleon_synthesizers():
+                yield PluginRecord(
+                    name="median",
+                    summary="The median of every knob instead of what was measured before",
+                    options=Options,
+                    factory="my_package.median:Median",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract=f"{_STAGES}:Runner", distribution="chameleon-tuner-runners")
+    def chameleon_runners(self) -> Iterable[PluginRecord]:
+        """Runners build, check and time: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_runners():
+                yield PluginRecord(
+                    name="simulator",
+                    summary="Cycles that a simulator of the accelerator counts",
+                    options=Options,
+                    factory="my_package.simulator:SimulatorRunner",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract=f"{_STAGES}:Baseline", distribution=_TVM)
+    def chameleon_baselines(self) -> Iterable[PluginRecord]:
+        """Baselines are what a user would run instead: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_baselines():
+                yield PluginRecord(
+                    name="blis",
+                    summary="Matrix products of the library BLIS",
+                    options=Options,
+                    factory="my_package.blis:BlisBaseline",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract=f"{_STAGES}:Rival", distribution=_TVM)
+    def chameleon_rivals(self) -> Iterable[PluginRecord]:
+        """Other tuners, for ``chameleon bench``: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_rivals():
+                yield PluginRecord(
+                    name="opentuner",
+                    summary="OpenTuner's bandit of search techniques",
+                    options=Options,
+                    factory="my_package.opentuner:OpenTunerRival",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(
+        contract="chameleon_core.schedulers:Scheduler", takes_context=True, distribution=_CORE
+    )
+    def chameleon_schedulers(self) -> Iterable[PluginRecord]:
+        """Schedulers decide which task gets the next batch: ``Class(options, context)``.
+
+        Example:
+            @hookimpl
+            def chameleon_schedulers():
+                yield PluginRecord(
+                    name="longest",
+                    summary="The next batch where the network spends most time",
+                    options=Options,
+                    factory="my_package.longest:Longest",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(distribution=_WHOLE)
     def chameleon_presets(self) -> Iterable[PresetRecord]:
-        """Presets: whole pipelines under a name."""
+        """Presets: stages of a pipeline under a name.
+
+        Example:
+            @hookimpl
+            def chameleon_presets():
+                yield PresetRecord(
+                    name="quick",
+                    summary="A first impression in a minute",
+                    pipeline={"explorer": "annealing", "budget": {"wall_time": "60s"}},
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
         return ()
 
-    @hookspec
+    @registers(distribution=_WHOLE)
     def chameleon_commands(self) -> Iterable[CommandRecord]:
-        """Commands for the command line."""
+        """Commands for the command line, made with click.
+
+        Example:
+            @hookimpl
+            def chameleon_commands():
+                yield CommandRecord(
+                    name="upload",
+                    summary="Send a run's records to the shared database",
+                    factory="my_package.upload:command",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
         return ()
 
 
-class EventHooks:
-    """Hooks that are told what happens in a run. All implementations are called.
-
-    One that raises is logged and switched off for the rest of the run. They are called in the
-    process and thread of the search, so they should be quick.
-    """
-
-    @hookspec
-    def chameleon_check_started(self, event: CheckStarted) -> None:
-        """What is to be delivered is tried once, before there are tasks."""
-
-    @hookspec
-    def chameleon_check_finished(self, event: CheckFinished) -> None:
-        """What is to be delivered can be."""
-
-    @hookspec
-    def chameleon_run_started(self, event: RunStarted) -> None:
-        """A process begins, or continues, a run."""
-
-    @hookspec
-    def chameleon_batch_proposed(self, event: BatchProposed) -> None:
-        """A batch is about to be measured."""
-
-    @hookspec
-    def chameleon_measured(self, event: Measured) -> None:
-        """One configuration was measured and is on disk."""
-
-    @hookspec
-    def chameleon_batch_measured(self, event: BatchMeasured) -> None:
-        """A batch is complete."""
-
-    @hookspec
-    def chameleon_best_improved(self, event: BestImproved) -> None:
-        """A configuration is faster than every one before."""
-
-    @hookspec
-    def chameleon_task_finished(self, event: TaskFinished) -> None:
-        """A task gets no further batch."""
-
-    @hookspec
-    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
-        """A task's winners are about to be measured again, interleaved with the baselines."""
-
-    @hookspec
-    def chameleon_run_finished(self, event: RunFinished) -> None:
-        """The run is at its end, winners compared."""
+__all__ = ["PROJECT", "EventHooks", "RegistrationHooks", "hookimpl", "hookspec"]

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from typing import Any
 
 import attrs
@@ -18,6 +17,11 @@ import pluggy
 
 from chameleon_core.plugins.check import complaint
 from chameleon_core.plugins.hookspecs import PROJECT, EventHooks, RegistrationHooks
+from chameleon_core.plugins.implementations import (
+    is_wrapper,
+    refused_event_hook,
+    refused_registration,
+)
 from chameleon_core.plugins.kinds import KINDS, Kind
 from chameleon_core.words import did_you_mean
 
@@ -27,12 +31,13 @@ MOST_RECORDS = 10_000
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """A record with the distribution that registered it."""
+    """A record with the plugin and the distribution that registered it."""
 
     kind: str
     name: str
     record: Any
     distribution: str
+    plugin: str
 
 
 @attrs.frozen(kw_only=True)
@@ -80,6 +85,9 @@ class Loaded:
 
 def installed() -> Iterator[Candidate]:
     """The plugins that installed distributions announce in the entry-point group."""
+    # Takes as long to import as all the rest here; workers, which look nothing up, do without.
+    from importlib import metadata  # noqa: PLC0415
+
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
         yield Candidate(name=point.name, distribution=distribution, load=point.load)
@@ -97,6 +105,9 @@ def load_plugins(candidates: Iterable[Candidate]) -> Loaded:
     with contextlib.redirect_stdout(sys.stderr):
         for candidate in candidates:
             _load_one(candidate, loaded)
+    for kind in KINDS.values():
+        if kind.unique:
+            _drop_shared_names(kind, loaded)
     return loaded
 
 
@@ -124,11 +135,30 @@ def _register(candidate: Candidate, loaded: Loaded) -> Iterator[str]:
         yield f"failed to load: {_in_words(error)}"
         return
     yield from _unknown_hooks(plugin, loaded.manager)
+    yield from _refused_event_hooks(plugin, loaded.manager)
     for kind in KINDS.values():
-        caller = getattr(loaded.manager.hook, kind.hook)
-        for implementation in caller.get_hookimpls():
-            if implementation.plugin is plugin:
+        for implementation in _implementations(loaded.manager, kind.hook, plugin):
+            refused = refused_registration(implementation)
+            if refused:
+                yield f"implements {kind.hook} {refused}"
+            if not is_wrapper(implementation):
                 yield from _collect(kind, implementation.function, candidate, loaded)
+
+
+def _refused_event_hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[str]:
+    for hook in (name for name in vars(EventHooks) if name.startswith(f"{PROJECT}_")):
+        for implementation in _implementations(manager, hook, plugin):
+            refused = refused_event_hook(implementation)
+            if refused:
+                yield f"implements {hook} {refused}"
+
+
+def _implementations(
+    manager: pluggy.PluginManager, hook: str, plugin: Any
+) -> list[pluggy.HookImpl]:
+    """A plugin's implementations of a hook."""
+    caller: pluggy.HookCaller = getattr(manager.hook, hook)
+    return [one for one in caller.get_hookimpls() if one.plugin is plugin]
 
 
 def _unknown_hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[str]:
@@ -175,6 +205,29 @@ def _collect(kind: Kind, hook: Any, candidate: Candidate, loaded: Loaded) -> Ite
                 name=record.name,
                 record=record,
                 distribution=candidate.distribution,
+                plugin=candidate.name,
+            )
+        )
+
+
+def _drop_shared_names(kind: Kind, loaded: Loaded) -> None:
+    """Leave each name of a kind to one distribution: the first-party one, or else to none."""
+    owners: dict[str, list[str]] = {}
+    for entry in loaded.entries:
+        if entry.kind == kind.name:
+            owners.setdefault(entry.name, []).append(entry.distribution)
+    for entry in list(loaded.entries):
+        shared = entry.kind == kind.name and len(owners[entry.name]) > 1
+        if not shared or entry.distribution == kind.distribution:
+            continue
+        others = " and ".join(f"'{one}'" for one in owners[entry.name] if one != entry.distribution)
+        loaded.entries.remove(entry)
+        loaded.errors.append(
+            LoadError(
+                plugin=entry.plugin,
+                distribution=entry.distribution,
+                message=f"registers the {kind.noun} '{entry.name}', as {others} does; records of "
+                "measurements hold the name, so it must be another one",
             )
         )
 

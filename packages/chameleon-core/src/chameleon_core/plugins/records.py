@@ -42,6 +42,56 @@ class NoOptions:
 
 
 @attrs.frozen(kw_only=True)
+class OperatorRecord:
+    """One kind of tensor operator.
+
+    Attributes:
+        summary: one line for ``chameleon plugins``.
+        factory: ``"module:Class"``, imported only where a task is computed, and called as
+            ``Class(task)``.
+        arguments: an attrs class: what a pipeline file says of such an operator, with its name as
+            ``kind`` and a method ``task(name, target)``. None for operators that only networks are
+            made of.
+        name: the kind, as ``Task.operator`` holds it and as a list of operators in a pipeline file
+            names it; that of the arguments. Records of measurements hold it too: it stays what it
+            is.
+        api_version: the contract version it was written for.
+    """
+
+    summary: str
+    factory: str
+    arguments: type | None = None
+    name: str = attrs.field()
+    api_version: int = API_VERSION
+
+    @name.default
+    def _kind(self) -> str:
+        return getattr(self.arguments, "kind", "")
+
+
+@attrs.frozen(kw_only=True)
+class TemplateRecord:
+    """One hand-written schedule of operators, with its choices left open as knobs.
+
+    Attributes:
+        name: what the pipeline file calls it.
+        summary: one line for ``chameleon plugins``.
+        factory: ``"module:Class"``, imported only when the template is used, and called as
+            ``Class(task, options)`` with the options of the space.
+        operators: the kinds of operators it is for.
+        targets: the kinds of targets it is for, such as ``llvm``.
+        api_version: the contract version it was written for.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    operators: tuple[str, ...]
+    targets: tuple[str, ...]
+    api_version: int = API_VERSION
+
+
+@attrs.frozen(kw_only=True)
 class PresetRecord:
     """Stages under one name, written as a pipeline file would: ``preset: autotvm``.
 

@@ -145,6 +145,15 @@ class Registry:
         alone = len(self._entries[entry.kind][entry.name]) == 1
         return entry.name if alone else f"{entry.distribution}:{entry.name}"
 
+    def classes(self, kind: str) -> dict[str, type]:
+        """The classes that texts of a pipeline file become, by name: ``arguments`` of a kind.
+
+        Args:
+            kind: one whose records have arguments, such as ``operators``.
+        """
+        found = {entry.name: entry.record.arguments for entry in self.entries(kind)}
+        return {name: arguments for name, arguments in found.items() if arguments is not None}
+
     def space_of(self, operator: str) -> PluginRecord | None:
         """The space provider that alone knows a kind of operator, or None where none claims it."""
         for entry in self.entries("spaces"):

@@ -10,7 +10,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Baseline, Builder
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.base import OPERATORS
+from chameleon_tvm.operators.base import is_operator
 
 
 class UntunedBaseline(Baseline):
@@ -27,7 +27,7 @@ class UntunedBaseline(Baseline):
 
     def supports(self, task: Task) -> bool:
         """Whether it is one of TVM's operators on a CPU; GPUs run nothing without a schedule."""
-        return task.operator in OPERATORS and _kind(task.target) == "llvm"
+        return is_operator(task.operator) and _kind(task.target) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:
         del task

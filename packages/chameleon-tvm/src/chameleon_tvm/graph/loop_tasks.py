@@ -17,7 +17,7 @@ from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 
 from chameleon_tvm.graph.defaults import OURS
-from chameleon_tvm.operators.primfunc import function_arguments, function_flop
+from chameleon_tvm.operators.prim_functions import function_arguments, function_flop
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.schedule import LoopPlan
 from chameleon_tvm.spaces.loops.template import KIND, plan_of

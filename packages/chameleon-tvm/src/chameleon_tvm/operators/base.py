@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import KINDS, OperatorRecord, UnknownNameError, default_registry
+from chameleon_core.plugins.factory import make
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.operators.records import OPERATORS
+
 if TYPE_CHECKING:
     from chameleon_tvm.quick_tvm import tvm
 
-OPERATORS = {
-    "conv1d": "chameleon_tvm.operators.convolution:Convolution",
-    "conv2d": "chameleon_tvm.operators.convolution:Convolution",
-    "conv3d": "chameleon_tvm.operators.convolution:Convolution",
-    "depthwise_conv1d": "chameleon_tvm.operators.convolution:Convolution",
-    "depthwise_conv2d": "chameleon_tvm.operators.convolution:Convolution",
-    "depthwise_conv3d": "chameleon_tvm.operators.convolution:Convolution",
-    "dense": "chameleon_tvm.operators.matmul:Dense",
-    "batch_matmul": "chameleon_tvm.operators.matmul:BatchMatmul",
-    "attention": "chameleon_tvm.operators.attention:Attention",
-    "primfunc": "chameleon_tvm.operators.primfunc:PrimFuncOperator",
-    "loops": "chameleon_tvm.operators.primfunc:PrimFuncOperator",
-}
-"""Kinds of operators (``Task.operator``) and the classes that make them computable."""
+OWN = {record.name: record for record in OPERATORS}
+"""The kinds of operators of this package, by name: they are its own whatever else is installed
+(``Kind.unique``), so that worker processes load no plugins for them."""
 
 
 class Operator(ABC):
@@ -40,6 +33,9 @@ class Operator(ABC):
 
     Args:
         task: what to compute.
+
+    Attributes:
+        task: the same.
     """
 
     constants: frozenset[int] = frozenset()
@@ -47,6 +43,11 @@ class Operator(ABC):
 
     def __init__(self, task: Task) -> None:
         self.task = task
+
+    @cached_property
+    def spec(self) -> Any:
+        """What the task was made from: an instance of the ``arguments`` of its kind's record."""
+        return record_of(self.task).arguments.of(self.task)  # type: ignore[union-attr]
 
     @abstractmethod
     def prim_func(self) -> tvm.tirx.PrimFunc:
@@ -61,9 +62,9 @@ class Operator(ABC):
         """Expected logical outputs in float64, computed by NumPy from logical inputs."""
 
     @property
-    @abstractmethod
     def tolerance(self) -> float:
-        """Largest accepted |difference| over the largest |expected|."""
+        """Largest accepted |difference| over the largest |expected|; that of float32 by default."""
+        return tolerance_of("float32")
 
     @property
     def flop(self) -> float:
@@ -89,21 +90,37 @@ class Operator(ABC):
         return outputs
 
 
+def is_operator(kind: str) -> bool:
+    """Whether a task's operator is one that is computed here: this package's or a plugin's."""
+    return kind in OWN or kind in default_registry().names("operators")
+
+
+def record_of(task: Task) -> OperatorRecord:
+    """What registers the kind of a task's operator.
+
+    Raises:
+        ConfigError: no such kind is installed.
+    """
+    record: OperatorRecord | None = OWN.get(task.operator)
+    if record is not None:
+        return record
+    try:
+        record = default_registry().record("operators", task.operator)
+    except UnknownNameError as error:
+        raise ConfigError(
+            f"task {task.name!r}: there is no operator {task.operator!r}", hint=error.hint
+        ) from error
+    return record
+
+
 def operator_of(task: Task) -> Operator:
     """The operator a task describes.
 
     Raises:
-        ConfigError: no such kind of operator.
+        ConfigError: no such kind of operator is installed.
+        PluginError: its own code fails.
     """
-    if task.operator not in OPERATORS:
-        raise ConfigError(
-            f"task {task.name!r}: there is no operator {task.operator!r}",
-            hint=f"Known operators: {', '.join(OPERATORS)}.",
-        )
-    module, _, name = OPERATORS[task.operator].partition(":")
-    made = getattr(importlib.import_module(module), name)(task)
-    if not isinstance(made, Operator):
-        raise TypeError(f"{OPERATORS[task.operator]} is no Operator")
+    made: Operator = make(KINDS["operators"], record_of(task), task)
     return made
 
 

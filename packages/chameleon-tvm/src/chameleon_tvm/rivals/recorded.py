@@ -11,7 +11,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators.base import OPERATORS
+from chameleon_tvm.operators.base import is_operator
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +38,7 @@ class RecordedSchedule(Baseline):
         self._trace = options.trace
 
     def supports(self, task: Task) -> bool:
-        return task.operator in OPERATORS
+        return is_operator(task.operator)
 
     def variants(self, task: Task) -> Sequence[str]:
         del task

@@ -10,7 +10,7 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.base import OPERATORS
+from chameleon_tvm.operators.base import is_operator
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
@@ -37,15 +37,14 @@ class AutoSpace(SpaceProvider):
         return self._provider(task).builder(task, threads=threads)
 
     def _provider(self, task: Task) -> SpaceProvider:
-        # Looked up only for what is not TVM's: workers load no plugins for ordinary tasks.
         record = None
-        if task.operator not in OPERATORS:
+        if not is_operator(task.operator):
             record = default_registry().space_of(task.operator)
         if record is not None:
             provider: SpaceProvider = make_stage(KINDS["spaces"], record, record.options())
             return provider
         try:
-            template_of(task)
+            template_of(task, self._template.options)
         except ConfigError:
             return self._sketch
         return self._template

@@ -19,6 +19,7 @@ class AutoOptions(SketchOptions):
     Attributes:
         algorithms: see :class:`.TemplateOptions`.
         max_error: see :class:`.TemplateOptions`.
+        templates: see :class:`.TemplateOptions`.
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(
@@ -32,9 +33,16 @@ class AutoOptions(SketchOptions):
         validator=_TEMPLATE.max_error.validator,
         metadata=_TEMPLATE.max_error.metadata,
     )
+    templates: tuple[str, ...] = attrs.field(
+        default=_TEMPLATE.templates.default,
+        converter=tuple,
+        metadata=_TEMPLATE.templates.metadata,
+    )
 
     @property
     def template(self) -> TemplateOptions:
         """What concerns templates."""
-        chosen: dict[str, Any] = {"algorithms": self.algorithms, "max_error": self.max_error}
+        chosen: dict[str, Any] = {
+            field.name: getattr(self, field.name) for field in attrs.fields(TemplateOptions)
+        }
         return TemplateOptions(**chosen)

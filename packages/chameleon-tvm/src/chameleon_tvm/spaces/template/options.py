@@ -35,6 +35,8 @@ class TemplateOptions:
         max_error: what an algorithm may be expected to lose in float32, as largest |difference|
             over the largest |output|; None for no limit but the check that every kernel has to
             pass. The direct one is always allowed where it is named.
+        templates: names of templates, ``distribution:name`` where two are called the same, that
+            go before this package's own wherever they are for an operator and target.
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(
@@ -51,4 +53,13 @@ class TemplateOptions:
         default=MAX_ERROR,
         validator=validators.optional(validators.gt(0.0)),
         metadata={"help": "largest relative error an algorithm may be expected to have"},
+    )
+    templates: tuple[str, ...] = attrs.field(
+        default=(),
+        converter=tuple,
+        metadata={
+            "help": "names of templates that go before the built-in ones",
+            # Folders of runs that knew no such option stay theirs.
+            "unwritten_default": True,
+        },
     )

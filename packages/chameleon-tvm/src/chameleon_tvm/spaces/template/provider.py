@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Sequence
 
 from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import KINDS, AmbiguousNameError, TemplateRecord, default_registry
+from chameleon_core.plugins.factory import make
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 
+from chameleon_tvm.operators.base import OWN
 from chameleon_tvm.spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.records import TEMPLATES
 from chameleon_tvm.targets import tvm_target
-
-_CPU = "chameleon_tvm.spaces.template"
-_GPU = "chameleon_tvm.spaces.cuda"
-TEMPLATES = {
-    "llvm": {
-        **dict.fromkeys(("conv1d", "conv2d", "conv3d"), f"{_CPU}.conv2d:ConvolutionTemplate"),
-        **dict.fromkeys(
-            ("depthwise_conv1d", "depthwise_conv2d", "depthwise_conv3d"),
-            f"{_CPU}.depthwise:DepthwiseTemplate",
-        ),
-        "dense": f"{_CPU}.matmul:DenseTemplate",
-        "batch_matmul": f"{_CPU}.matmul:BatchMatmulTemplate",
-        "loops": "chameleon_tvm.spaces.loops.template:LoopTemplate",
-        "attention": f"{_CPU}.attention:AttentionTemplate",
-    },
-    "cuda": {
-        "conv2d": f"{_GPU}.implicit_gemm:convolution_template",
-        "depthwise_conv2d": f"{_GPU}.convolution:DepthwiseTemplate",
-        "dense": f"{_GPU}.matmul:dense_template",
-        "batch_matmul": f"{_GPU}.matmul:batch_matmul_template",
-    },
-}
-"""Kinds of targets, kinds of operators, and their templates."""
 
 
 def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
@@ -46,31 +27,60 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
 
     Raises:
         ConfigError: there is none for such an operator, shape or target.
+        PluginError: several are for it, the options name an unknown one, or its own code fails.
     """
-    kind = str(tvm_target(task.target).kind.name)
-    if kind not in TEMPLATES:
+    chosen = options or TemplateOptions()
+    made: Template = make(KINDS["templates"], _record_of(task, chosen.templates), task, chosen)
+    return made
+
+
+def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
+    target = str(tvm_target(task.target).kind.name)
+    for name in preferred:
+        record: TemplateRecord = default_registry().record("templates", name)
+        if task.operator in record.operators and target in record.targets:
+            return record
+    known = _registered(task.operator)
+    found = [one for one in known if task.operator in one.operators]
+    fitting = [one for one in found if target in one.targets]
+    if len(fitting) > 1:
+        names = " and ".join(f"'{one.name}'" for one in fitting)
+        raise AmbiguousNameError(
+            f"the templates {names} are for operators such as task {task.name!r}, "
+            f"{task.operator!r} on {target}",
+            hint=f"choose one: `space: {{name: template, templates: [{fitting[0].name}]}}`",
+        )
+    if fitting:
+        return fitting[0]
+    targets = dict.fromkeys(target for record in found or known for target in record.targets)
+    if target not in targets and targets:
         raise ConfigError(
-            f"templates are for {' and '.join(TEMPLATES)} targets, and the target of task "
-            f"{task.name!r} is {kind!r}",
+            f"templates are for {' and '.join(targets)} targets, and the target of task "
+            f"{task.name!r} is {target!r}",
             hint="Use `space: sketch`, which works on every target.",
         )
-    if task.operator not in TEMPLATES[kind]:
-        raise ConfigError(
-            f"there is no template for the operator {task.operator!r} of task {task.name!r}",
-            hint="Use `space: sketch`, which works on every operator.",
-        )
-    module, _, name = TEMPLATES[kind][task.operator].partition(":")
-    template: Template = getattr(importlib.import_module(module), name)(
-        task, options or TemplateOptions()
+    raise ConfigError(
+        f"there is no template for the operator {task.operator!r} of task {task.name!r}",
+        hint="Use `space: sketch`, which works on every operator.",
     )
-    return template
+
+
+def _registered(operator: str) -> Sequence[TemplateRecord]:
+    """The templates that those of an operator are among.
+
+    This package's own for its own operators: what else is installed changes nothing for them, and
+    worker processes load no plugins.
+    """
+    if operator in OWN:
+        return TEMPLATES
+    return [entry.record for entry in default_registry().entries("templates")]
 
 
 class TemplateSpace(SpaceProvider):
     """Design spaces of hand-written templates.
 
     Args:
-        options: which algorithms convolutions choose from.
+        options: which templates, and which algorithms convolutions choose from.
     """
 
     def __init__(self, options: TemplateOptions) -> None:

@@ -1,0 +1,1 @@
+"""Gram matrices: an operator with a template, as a plugin of Chameleon."""

@@ -1,0 +1,114 @@
+"""Makes stages of what was written: a name among a run's plugins, and checked options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+
+from chameleon_core.pipeline.jsonable import to_json
+from chameleon_core.pipeline.members import with_members
+from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.schema import StageSpec
+from chameleon_core.pipeline.structure import Structurer
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.manager import Entry
+from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
+
+
+class StageReader:
+    """Reads stages, and the stages that their options name, and collects what is wrong with them.
+
+    Args:
+        registry: where names are looked up.
+        problems: what is wrong already; more is added to it.
+
+    Attributes:
+        structurer: makes options; also of sections that are no stages.
+        hints: what to do about names that are unknown.
+    """
+
+    def __init__(self, registry: Registry, problems: list[Problem]) -> None:
+        self._registry = registry
+        self._problems = problems
+        self.hints: list[str] = []
+        self.structurer = Structurer(self.listed, registry.classes, self._plugins_failed)
+
+    def listed(self, kind: str, node: Node) -> Any:
+        """A stage that another one's options name."""
+        return self.chosen(f"a {KINDS[kind].noun} in a list", kind, node)
+
+    def chosen(self, about: str, kind: str, node: Node) -> Any:
+        """A stage written as its name, or as a mapping with its name and options."""
+        name = node.get("name") if node.is_mapping else node
+        if name is None:
+            self._say(node.mark, f"{about} needs a 'name' beside its options")
+            return None
+        if not isinstance(name.value, str):
+            also = ", or 'none' for none" if "none" in self._registry.names(kind) else ""
+            self._say(
+                name.mark,
+                f"{about} must name a {KINDS[kind].noun}, not be {name.in_words()}; leave the "
+                f"key out for the default{also}",
+            )
+            return None
+        options = {key: item for key, item in node.items() if key != "name"}
+        return self.spec(kind, name, lambda _: Node(value=options, mark=node.mark))
+
+    def spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
+        """A stage of a kind, or None where its problems were added.
+
+        Args:
+            kind: a key of ``STAGE_KINDS``.
+            name: as written.
+            section: gives what was written for an options class.
+        """
+        with Collecting(self._problems):
+            entry = self.find(kind, name)
+            record = entry.record
+            owner = f"{KINDS[kind].noun} '{name.value}'"
+            options = self.structurer.make(section(record.options), record.options, owner)
+            # A default that an option names was written by the stage's own distribution.
+            member = partial(self._member, attrs.evolve(name.mark, author=entry.distribution))
+            options = with_members(options, member)
+            return StageSpec(
+                kind=kind,
+                name=self._registry.full_name(entry),
+                record=record,
+                options=options,
+                options_json=to_json(options, classes=self._registry.classes),
+                distribution=entry.distribution,
+            )
+        return None
+
+    def _member(self, mark: Mark, kind: str, name: str) -> Any:
+        """A stage with its defaults, which the default of another one's option names."""
+        made = self.spec(kind, Node(value=name, mark=mark), lambda _: Node(value={}, mark=mark))
+        if made is None:
+            raise PipelineError([])
+        return made
+
+    def find(self, kind: str, name: Node) -> Entry:
+        """The entry of a name; what the registry says becomes a problem at its place."""
+        try:
+            return self._registry.find(kind, name.value, author=name.mark.author)
+        except UnknownNameError as error:
+            self.hints.append(error.hint or "")
+            # With a broken plugin about, the name may well be right.
+            broken = bool(self._registry.errors)
+            problem = Problem(mark=name.mark, message=str(error), plugin=broken)
+            raise PipelineError([problem]) from error
+        except AmbiguousNameError as error:
+            message = f"{error}; {error.hint}"
+            problem = Problem(mark=name.mark, message=message, plugin=True)
+            raise PipelineError([problem]) from error
+
+    def _plugins_failed(self) -> bool:
+        """Whether plugins failed to load, one of which an unknown name may be; the hint says so."""
+        self.hints += map(str, self._registry.errors)
+        return bool(self._registry.errors)
+
+    def _say(self, mark: Mark, message: str) -> None:
+        self._problems.append(Problem(mark=mark, message=message))

@@ -1,0 +1,89 @@
+"""What a hook spec says about the kind of plugin that it registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import attrs
+import pluggy
+
+PROJECT = "chameleon"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+Hook = TypeVar("Hook", bound=Callable[..., Iterable[Any]])
+
+_PREFIX = f"{PROJECT}_"
+_KIND = "kind_of_plugin"
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """One kind of plugin.
+
+    Attributes:
+        name: the plural, as in ``chameleon plugins`` and ``chameleon_<name>``.
+        noun: the singular, for sentences.
+        record: the class of its records.
+        takes_context: whether its factory is called with a context beside its options.
+        contract: ``"module:Class"``, the abstract class whose methods it must have, or None.
+        distribution: the first-party distribution that brings some, for install hints.
+        unique: whether a name belongs to one distribution alone, because records of measurements
+            hold it; the first-party distribution's names are its own.
+    """
+
+    name: str
+    noun: str
+    record: type
+    takes_context: bool = False
+    contract: str | None = None
+    distribution: str
+    unique: bool = False
+
+    @property
+    def hook(self) -> str:
+        """Name of the registration hook."""
+        return f"{_PREFIX}{self.name}"
+
+
+def registers(
+    *,
+    distribution: str,
+    contract: str | None = None,
+    noun: str = "",
+    takes_context: bool = False,
+    unique: bool = False,
+) -> Callable[[Hook], Hook]:
+    """Make a method the hook spec of a kind: ``chameleon_<name>``, annotated with its records.
+
+    Args:
+        distribution: see :class:`Kind`, as all below.
+        contract: an abstract class.
+        noun: where it is another one than the name says.
+        takes_context: whether factories take a context.
+        unique: whether names are.
+    """
+
+    def mark(hook: Hook) -> Hook:
+        name = hook.__name__.removeprefix(_PREFIX)
+        (record,) = get_args(get_type_hints(hook)["return"])
+        kind = Kind(
+            name=name,
+            noun=noun or name.replace("_", " ").removesuffix("s"),
+            record=record,
+            takes_context=takes_context,
+            contract=contract,
+            distribution=distribution,
+            unique=unique,
+        )
+        setattr(hook, _KIND, kind)
+        return hookspec(hook)
+
+    return mark
+
+
+def kinds_of(specs: type) -> dict[str, Kind]:
+    """The kinds that the hook specs of a class register, by name, in their order."""
+    kinds = [getattr(spec, _KIND) for name, spec in vars(specs).items() if name.startswith(_PREFIX)]
+    return {kind.name: kind for kind in kinds}

@@ -1,0 +1,223 @@
+"""What a pipeline file says about every convolution, checked, and the shapes that follow from it.
+
+One family serves one, two and three spatial axes. Cheap to import: a pipeline file is checked
+without TVM or NumPy.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import attrs
+
+from chameleon_tvm.operators.layouts import (
+    LAYOUT_HINT,
+    SPATIAL,
+    channel_block,
+    channels_first,
+    spatial_rank,
+)
+from chameleon_tvm.operators.spec import (
+    HALVES,
+    FusedSpec,
+    helped,
+    only_float32,
+    positive,
+    times,
+)
+
+PerAxis = int | tuple[int, ...]
+"""One number for all spatial axes, or one for each."""
+
+
+def _numbers(value: Any) -> Any:
+    return value if isinstance(value, int) else tuple(value)
+
+
+def _each(value: PerAxis, rank: int) -> tuple[int, ...]:
+    return (value,) * rank if isinstance(value, int) else value
+
+
+def _both_sides(value: PerAxis, rank: int) -> tuple[int, ...]:
+    numbers = _each(value, rank)
+    return numbers * 2 if len(numbers) == rank else numbers
+
+
+@attrs.frozen(kw_only=True)
+class ConvolutionSpec(FusedSpec):
+    """What every convolution has; sizes are logical (N, C, spatial axes) whatever the layout.
+
+    Spatial axes are in the order depth, height, width; fewer of them are the last ones.
+    """
+
+    rank: ClassVar[int]
+    """Number of spatial axes."""
+
+    input: tuple[int, ...] = attrs.field(
+        converter=tuple,
+        metadata=helped("input shape, channels second ([N, C, H, W]), whatever the layout"),
+    )
+    kernel: PerAxis = attrs.field(
+        converter=_numbers, metadata=helped("filter size, one number or one for each axis")
+    )
+    stride: PerAxis = attrs.field(
+        default=1, converter=_numbers, metadata=helped("steps along each axis")
+    )
+    padding: PerAxis = attrs.field(
+        default=0,
+        converter=_numbers,
+        metadata=helped(
+            "one number, one for each axis, or those before and those after "
+            "([top, left, bottom, right])"
+        ),
+    )
+    dilation: PerAxis = attrs.field(
+        default=1, converter=_numbers, metadata=helped("distance between taps along each axis")
+    )
+    layout: str = attrs.field(
+        default="",
+        metadata=helped("input layout; NCHW, NCW or NCDHW where missing. " + LAYOUT_HINT),
+    )
+    output_layout: str = attrs.field(
+        default="", metadata=helped("output layout; the input's where missing")
+    )
+    dtype: str = attrs.field(
+        default="float32",
+        metadata=helped("element type: float32; conv2d on GPUs also " + " or ".join(HALVES)),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        # One number and as many as there are axes are the same operator.
+        for name, value in (
+            ("kernel", self.kernel_size),
+            ("stride", self.strides),
+            ("padding", self.pads),
+            ("dilation", self.dilations),
+        ):
+            object.__setattr__(self, name, value)
+        if not self.layout:
+            object.__setattr__(self, "layout", channels_first(self.rank))
+        if not self.output_layout:
+            object.__setattr__(self, "output_layout", self.layout)
+        self._check_dtype()
+        self._check_lengths()
+        positive(
+            self,
+            input=self.input,
+            kernel=self.kernel_size,
+            stride=self.strides,
+            dilation=self.dilations,
+            filters=self.output_channels,
+            groups=self.group_count,
+        )
+        if any(pad < 0 for pad in self.pads):
+            raise self.fail(f"padding {self.pads} is negative", "Give padding of at least 0.")
+        if min(self.output_shape[2:]) < 1:
+            covered, size = ("x".join(map(str, one)) for one in (self.reach, self.input[2:]))
+            raise self.fail(
+                f"a filter that covers {covered} does not fit into an input of {size} "
+                f"with padding {self.pads}",
+                "Enlarge the input or the padding, or shrink kernel or dilation.",
+            )
+        for layout, channels, what in (
+            (self.layout, self.input[1], "input"),
+            (self.output_layout, self.output_channels, "output"),
+        ):
+            self._check_layout(layout, channels, what)
+
+    def _check_lengths(self) -> None:
+        """Refuse shapes of another number of axes."""
+        rank = self.rank
+        per_axis = (self.kernel_size, self.strides, self.dilations)
+        fits = len(self.input) == rank + 2 and len(self.pads) == 2 * rank
+        if not fits or any(len(sizes) != rank for sizes in per_axis):
+            raise self.fail(
+                f"input needs {rank + 2} numbers; kernel, stride and dilation 1 or {rank}; "
+                f"padding 1, {rank} or {2 * rank}",
+                f"Write input as [N, C, {', '.join(SPATIAL[-rank:])}] whatever the layout.",
+            )
+
+    def _check_layout(self, layout: str, channels: int, what: str) -> None:
+        """Refuse layouts that the input or the output cannot have."""
+        if spatial_rank(layout) != self.rank:
+            raise self.fail(
+                f"{layout} is no layout of {self.rank} spatial axes", f"Known ones: {LAYOUT_HINT}"
+            )
+        block = channel_block(layout)
+        if block and channels % block:
+            raise self.fail(
+                f"{channels} {what} channels do not divide into the blocks of {layout}",
+                "Choose a block that divides them, or channels first or last.",
+            )
+
+    def _check_dtype(self) -> None:
+        """Refuse element types that nothing here computes with."""
+        only_float32(self, self.dtype)
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        return self.output_shape
+
+    @property
+    @abstractmethod
+    def group_count(self) -> int:
+        """Number of groups."""
+
+    @property
+    def kernel_size(self) -> tuple[int, ...]:
+        """Filter size along each axis."""
+        return _each(self.kernel, self.rank)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps along each axis."""
+        return _each(self.stride, self.rank)
+
+    @property
+    def dilations(self) -> tuple[int, ...]:
+        """Distances between taps along each axis."""
+        return _each(self.dilation, self.rank)
+
+    @property
+    def pads(self) -> tuple[int, ...]:
+        """Zeros added before each axis, then those after each (top, left, bottom, right)."""
+        return _both_sides(self.padding, self.rank)
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """What a dilated filter covers along each axis."""
+        sizes = zip(self.kernel_size, self.dilations, strict=True)
+        return tuple((kernel - 1) * dilation + 1 for kernel, dilation in sizes)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The output's logical (N, C, spatial axes)."""
+        before, after = self.pads[: self.rank], self.pads[self.rank :]
+        spatial = (
+            (size + first + last - reach) // stride + 1
+            for size, first, last, reach, stride in zip(
+                self.input[2:], before, after, self.reach, self.strides, strict=True
+            )
+        )
+        return (self.input[0], self.output_channels, *spatial)
+
+    @property
+    def filter_shape(self) -> tuple[int, ...]:
+        """The weights' logical (output channels, input channels of a group, spatial axes)."""
+        return (self.output_channels, self.input[1] // self.group_count, *self.kernel_size)
+
+    @property
+    def sizes(self) -> str:
+        batch = self.input[:1] if self.input[0] > 1 else ()
+        channels = times(self.input[1], self.output_channels)
+        where = times(*batch, *self.output_shape[2:])
+        return f"{channels} {times(*self.kernel_size)} @{where}"
+
+    @property
+    def flop(self) -> float:
+        total = 2.0
+        for extent in (*self.output_shape, *self.filter_shape[1:]):
+            total *= extent
+        return total

@@ -1,0 +1,183 @@
+"""Reads a TensorIR function of a user's own, so that a task can carry it as JSON.
+
+The task holds the function itself, and the source text of a reference in NumPy, so that a worker
+process, or another machine years later, needs none of the user's files.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+
+from chameleon_tvm.sources import named_object
+
+if TYPE_CHECKING:
+    from chameleon_tvm.quick_tvm import tvm
+
+TOLERANCE = 1e-3
+"""Where nobody says anything else."""
+
+
+@attrs.frozen(kw_only=True)
+class ReadFunction:
+    """A user's function, read.
+
+    Attributes:
+        arguments: of its task, the tolerance left at :data:`TOLERANCE`.
+        flop: floating-point operations of one evaluation.
+    """
+
+    arguments: dict[str, Any]
+    flop: float
+
+
+def read_function(source: str, reference: str, constants: Sequence[str], name: str) -> ReadFunction:
+    """Read a user's function.
+
+    Args:
+        source: names the function.
+        reference: names a function of NumPy arrays that computes the same; empty for none.
+        constants: names of inputs that never change.
+        name: of the task.
+
+    Raises:
+        ConfigError: there is no such file, function, parameter or PrimFunc, or TVM cannot
+            schedule it.
+    """
+    function = _prim_func(named_object(source, f"primfunc {name}"), source, name)
+    arguments = function_arguments(function, name)
+    known = [one["name"] for one in arguments["parameters"] if not one["output"]]
+    for constant in constants:
+        if constant not in known:
+            raise ConfigError(
+                f"primfunc {name}: {constant!r} is no input of {source}",
+                hint=f"Its inputs are {', '.join(known)}.",
+            )
+    text = None
+    if reference:
+        computing = named_object(reference, f"primfunc {name}")
+        text = _portable_source(computing, reference, name)
+    return ReadFunction(
+        arguments={**arguments, "constants": list(constants), "reference": text},
+        flop=function_flop(function, name),
+    )
+
+
+def function_arguments(function: tvm.tirx.PrimFunc, name: str) -> dict[str, Any]:
+    """The arguments of a task that is a function, without constants and a reference of its own.
+
+    Args:
+        function: of blocks with static shapes; its inputs come before its outputs.
+        name: of the task.
+
+    Raises:
+        ConfigError: it is no such function.
+    """
+    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
+
+    return {
+        "function": tvm.ir.save_json(function),
+        "parameters": _parameters(function, name),
+        "constants": [],
+        "reference": None,
+        "tolerance": TOLERANCE,
+    }
+
+
+def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
+    """The text of the module that defines a reference, and which function it is."""
+    try:
+        text = Path(inspect.getfile(function)).read_text(encoding="utf-8")
+    except (TypeError, OSError) as error:
+        raise ConfigError(
+            f"primfunc {name}: the source of {named} cannot be read: {error}",
+            hint="Define the reference as a function in a Python file.",
+        ) from error
+    return {"text": text, "function": function.__name__}
+
+
+def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
+    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
+
+    if not isinstance(loaded, tvm.tirx.PrimFunc) and callable(loaded):
+        try:
+            loaded = loaded()
+        except Exception as error:
+            raise ConfigError(
+                f"primfunc {name}: {source} failed: {type(error).__name__}: {error}",
+                hint="It is called without arguments and returns a PrimFunc.",
+            ) from error
+    if not isinstance(loaded, tvm.tirx.PrimFunc):
+        raise ConfigError(
+            f"primfunc {name}: {source} gives a {type(loaded).__name__}, not a PrimFunc",
+            hint="Return te.create_prim_func([...]), or decorate it with TVMScript's prim_func.",
+        )
+    return loaded.without_attr("global_symbol") if loaded.attrs else loaded
+
+
+def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
+    """Name, shape, dtype and direction of every parameter, inputs first."""
+    from chameleon_tvm.quick_tvm import Schedule  # noqa: PLC0415 - see ``Operator``
+
+    hint = "Write blocks (te.create_prim_func, or TVMScript with T.sblock) of static shapes."
+    try:
+        schedule = Schedule(function)
+        handles = schedule.get_child_blocks(schedule.get_sblock("root"))
+        blocks = [schedule.get(handle) for handle in handles]
+    except Exception as error:
+        raise ConfigError(
+            f"primfunc {name}: TVM cannot schedule this function", hint=hint
+        ) from error
+    written = {str(r.source.name) for block in blocks for r in block.writes}
+    if not blocks:
+        raise ConfigError(f"primfunc {name}: the function has no block to schedule", hint=hint)
+    found = []
+    for parameter in function.params:
+        try:
+            shape = [int(extent) for extent in parameter.shape]
+        except (TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"primfunc {name}: parameter {parameter.name!r} has no static shape", hint=hint
+            ) from error
+        output = str(parameter.name) in written
+        found.append(
+            {
+                "name": str(parameter.name),
+                "shape": shape,
+                "dtype": str(parameter.dtype),
+                "output": output,
+            }
+        )
+    directions = [bool(parameter["output"]) for parameter in found]
+    if directions != sorted(directions) or not any(directions):
+        raise ConfigError(
+            f"primfunc {name}: parameters must be the inputs, then the outputs",
+            hint="Put the buffers that the function writes last.",
+        )
+    return found
+
+
+def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
+    """Floating-point operations of a function; elements of its parameters where it has none.
+
+    Raises:
+        ConfigError: they cannot be counted.
+    """
+    from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
+
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    try:
+        counted = float(tvm.s_tir.analysis.estimate_tir_flops(module))
+    except Exception as error:
+        raise ConfigError(
+            f"primfunc {name}: its floating-point operations cannot be counted",
+            hint="Loops need constant extents.",
+        ) from error
+    # A function that only moves data has none; throughput then counts its elements.
+    return counted or float(sum(int(np.prod([int(e) for e in p.shape])) for p in function.params))

@@ -1,0 +1,65 @@
+"""Templates that are schedules of the operator's own function, in TVM's primitives."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+from chameleon_tvm.operators.base import Operator, operator_of
+from chameleon_tvm.quick_tvm import Schedule, tirx
+from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.options import TemplateOptions
+
+
+class ScheduledTemplate(Template):
+    """Schedules ``Operator.prim_func``; subclasses name the knobs and what each of them does.
+
+    Args:
+        task: the operator.
+        options: of the space.
+
+    Attributes:
+        task: the task.
+        operator: its operator, whose constants stay in the layouts that its function takes.
+    """
+
+    plain_loops: ClassVar[bool] = False
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options  # they choose among algorithms, and this is one
+        self.task = task
+        self.operator: Operator = operator_of(task)
+
+    @abstractmethod
+    def apply(self, schedule: Schedule, values: Mapping[str, Any]) -> None:
+        """Schedule the operator's function in place.
+
+        Args:
+            schedule: of the operator's function.
+            values: a legal configuration, as knob name to value.
+
+        Raises:
+            InvalidConfigurationError: it is no program after all.
+        """
+
+    @cached_property
+    def _unscheduled(self) -> tirx.PrimFunc:
+        return self.operator.prim_func()
+
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        schedule = Schedule(self._unscheduled)
+        self.apply(schedule, values)
+        return schedule.mod["main"]
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        del values  # one order serves all
+        places = sorted(self.operator.constants)
+        return [
+            self.operator.arranged(place, array)
+            for place, array in zip(places, constants, strict=True)
+        ]

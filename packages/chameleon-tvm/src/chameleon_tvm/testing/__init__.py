@@ -1,0 +1,1 @@
+"""Checks for those who write operators and templates."""

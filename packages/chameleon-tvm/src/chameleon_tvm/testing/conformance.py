@@ -1,0 +1,86 @@
+"""What every operator and every template must do; compiles and runs on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from chameleon_core.stages import Arrays, Builder
+from chameleon_core.task import Task
+from chameleon_core.testing.conformance import require
+from chameleon_core.testing.conformance_hardware import check_space_provider
+
+from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace
+
+_SEED = 0
+
+
+def check_operator(task: Task) -> None:
+    """Check the operator of a task, which is made as worker processes make it.
+
+    Its function, built without a schedule, must compute what its reference does, and another
+    process must find the same task, inputs and reference.
+
+    Args:
+        task: a small one, for a target that this machine runs.
+
+    Raises:
+        ConformanceError: with what is wrong, as a sentence.
+    """
+    where = f"operator '{task.operator}'"
+    again = Task(**json.loads(json.dumps(task.to_json())))
+    require(again.key == task.key, f"{where}: its arguments change when they are written as JSON")
+    operator, other = operator_of(task), operator_of(again)
+    inputs = operator.inputs()
+    require(_same(inputs, other.inputs()), f"{where}: its inputs differ from process to process")
+    kept = [array.copy() for array in inputs]
+    expected = operator.reference(inputs)
+    require(_same(inputs, kept), f"{where}: its reference changes its inputs")
+    require(_same(expected, other.reference(inputs)), f"{where}: its reference is not settled")
+    places = range(len(inputs))
+    require(operator.constants <= set(places), f"{where}: a constant is none of its inputs")
+    require(operator.flop > 0, f"{where}: it has no floating-point operations")
+    _check_outputs(UnscheduledBuilder(task, threads=1), [()], f"{where}, without a schedule")
+
+
+def check_template(task: Task, options: TemplateOptions | None = None, *, count: int = 8) -> None:
+    """Check the template of a task: its design space, and some of its configurations built.
+
+    Args:
+        task: a small one, for a target that this machine runs.
+        options: of the space ``template``, which name the template where there are several.
+        count: configurations that are built, first guesses before random ones.
+
+    Raises:
+        ConformanceError: with what is wrong, as a sentence.
+        ConfigError: there is no template for the task.
+    """
+    provider = TemplateSpace(options or TemplateOptions())
+    check_space_provider(lambda: provider, task)
+    space, builder = provider.design_space(task), provider.builder(task, threads=1)
+    drawn = space.sample(count, np.random.default_rng(_SEED))
+    configs = space.distinct(np.concatenate([space.start, drawn]))[:count]
+    _check_outputs(builder, configs.tolist(), f"template of operator '{task.operator}'")
+
+
+def _check_outputs(builder: Builder, configs: Sequence[Sequence[int]], where: str) -> None:
+    expected, tolerance = builder.reference()
+    for config in configs:
+        outputs = builder.build(config).outputs()
+        about = f"{where}, configuration {list(config)}" if len(config) else where
+        require(len(outputs) == len(expected), f"{about}: another number of outputs")
+        for got, wanted in zip(outputs, expected, strict=True):
+            require(got.shape == wanted.shape, f"{about}: outputs of another shape")
+            error = np.max(np.abs(got - wanted), initial=0.0)
+            limit = tolerance * np.max(np.abs(wanted), initial=0.0)
+            require(
+                error <= limit, f"{about}: outputs differ by {error:.3g}, more than {limit:.3g}"
+            )
+
+
+def _same(ours: Arrays, others: Arrays) -> bool:
+    return len(ours) == len(others) and all(map(np.array_equal, ours, others))

@@ -1,0 +1,97 @@
+"""A third party's operator, with its template, from its wheel to a tuned kernel."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+MOST_LINES = 60
+
+
+@pytest.fixture(scope="module")
+def example(root):
+    return root / "examples" / "gram_matrix"
+
+
+@pytest.fixture(scope="module")
+def installed(example, tmp_path_factory):
+    """The environment of a process that has the example's wheel installed."""
+    folder = tmp_path_factory.mktemp("example")
+    # Built from a copy, since setuptools leaves files where it builds.
+    source, wheels, site = (folder / name for name in ("source", "wheels", "site"))
+    files = [file for file in example.rglob("*") if file.suffix in {".py", ".toml"}]
+    for file in files:
+        copy = source / file.relative_to(example)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(file.read_text())
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    # The index is asked for the build's own tool only where it is not installed.
+    offline = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
+    wheel = ["wheel", "--no-deps", *offline, "--wheel-dir", str(wheels), str(source)]
+    subprocess.run([*pip, *wheel], check=True, capture_output=True)
+    (built,) = wheels.glob("gram_matrix-*.whl")
+    install = ["install", "--no-deps", "--no-index", "--target", str(site), str(built)]
+    subprocess.run([*pip, *install], check=True, capture_output=True)
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *([known] if known else [])])}
+
+
+def chameleon(environment, folder, *arguments):
+    """What a command prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", "chameleon_core", *map(str, arguments), "--json"],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def lines_of_code(file):
+    """Lines that are neither empty, comments, nor docstrings."""
+    text = file.read_text()
+    documentation = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, node.end_lineno + 1)
+    }
+    return sum(
+        bool(line.strip()) and not line.strip().startswith("#") and number not in documentation
+        for number, line in enumerate(text.splitlines(), 1)
+    )
+
+
+def test_it_is_short(example):
+    assert sum(map(lines_of_code, example.rglob("*.py"))) <= MOST_LINES
+
+
+def test_its_wheel_registers_and_workers_find_it(example, installed, tmp_path):
+    listed = chameleon(installed, tmp_path, "plugins", "operators")
+    assert not listed["errors"]
+    (gram,) = (one for one in listed["plugins"] if one["name"] == "gram")
+    assert gram["distribution"] == "gram-matrix"
+    assert [one["name"] for one in gram["options"] if one["required"]] == ["samples", "features"]
+    sizes = ("model.operators.0.gram.samples=64", "model.operators.0.gram.features=48")
+    settings = [
+        word
+        for one in (*sizes, "budget.measurements=4", "budget.batch_size=4")
+        for word in ("--set", one)
+    ]
+    run = ("run", example / "pipeline.yaml", *settings, "--output", "run")
+    (operator,) = chameleon(installed, tmp_path, *run)["operators"]
+    assert operator["measurements"] == 4
+    assert operator["failed"] == {}
+    assert operator["tuned_seconds"] > 0
+    assert operator["untuned_seconds"] > 0
+    assert operator["task"]["operator"] == "gram"
+    assert set(operator["best"]) == {"rows", "columns"}

@@ -1,0 +1,157 @@
+"""A worker makes a stage's options as the pipeline did: of the same values, with one converter."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline import StageSpec, from_dict
+from chameleon_core.plugins import PluginRecord, hookimpl
+from chameleon_core.stages import Builder, SpaceProvider
+from chameleon_core.task import Task
+from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_runners.worker.stages import make_builder, make_device
+
+TASK = Task(name="t", operator="o", arguments={}, target="nowhere", flop=1.0)
+
+
+@attrs.frozen(kw_only=True)
+class Tile:
+    rows: int = 1
+    columns: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class Unroll:
+    steps: int = 4
+
+
+@attrs.frozen(kw_only=True)
+class EveryOptions:
+    """One of each kind of option that a pipeline can hold."""
+
+    rule: Any = attrs.field(default=Tile(), metadata={"tagged": {"tile": Tile, "unroll": Unroll}})
+    rules: tuple[Any, ...] = attrs.field(
+        default=(), metadata={"tagged": {"tile": Tile, "unroll": Unroll}}
+    )
+    spaces: tuple[StageSpec | str, ...] = attrs.field(
+        default=("sketch",), metadata={"stages": "spaces"}
+    )
+    pause: float = attrs.field(default=0.0, metadata={"duration": True})
+    table: Path | None = attrs.field(default=None, metadata={"path": True})
+    mode: Literal["fast", "exact"] = "fast"
+    sizes: frozenset[int] = frozenset()
+    limit: int | Literal["auto"] = "auto"
+    tile: Tile | None = None
+
+
+class EverySpace(SpaceProvider):
+    """Remembers its options."""
+
+    def __init__(self, options: EveryOptions) -> None:
+        self.options = options
+
+    def design_space(self, task: Task) -> Any:
+        raise NotImplementedError
+
+    def builder(self, task: Task, *, threads: int) -> Any:
+        return Made(self.options)
+
+
+class Made(Builder):
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    def build(self, config: Any) -> Any:
+        raise NotImplementedError
+
+
+class Plugin:
+    @hookimpl
+    def chameleon_spaces(self) -> list[PluginRecord]:
+        factory = f"{__name__}:EverySpace"
+        return [PluginRecord(name="every", summary="", options=EveryOptions, factory=factory)]
+
+
+WRITTEN = {
+    "name": "every",
+    "rule": {"unroll": {"steps": 8}},
+    "rules": [{"tile": {"rows": 2}}, {"unroll": 16}],
+    "pause": "20ms",
+    "table": "table.json",
+    "mode": "exact",
+    "sizes": [3, 1],
+    "limit": 7,
+    "tile": {"columns": 5},
+}
+
+
+def read(tmp_path: Path, written: Any) -> StageSpec:
+    # `sketch` is an installed space: what a worker finds, too.
+    registry = synthetic_registry(Plugin(), *_installed_spaces())
+    document = synthetic_document(tmp_path / "run", space=written)
+    return from_dict(document, registry=registry).space
+
+
+def _installed_spaces() -> list[Any]:
+    from chameleon_tvm import hooks  # noqa: PLC0415 - nothing else of TVM's is needed
+
+    class Spaces:
+        chameleon_spaces = staticmethod(hooks.chameleon_spaces)
+
+    return [("chameleon-tuner-tvm", Spaces())]
+
+
+def made(spec: StageSpec) -> Any:
+    message = {
+        "factory": spec.factory,
+        "options": json.loads(json.dumps(spec.options_json)),
+        "task": TASK.to_json(),
+        "threads": 1,
+    }
+    return make_builder(message).options
+
+
+@pytest.mark.parametrize("written", ["every", WRITTEN], ids=["defaults", "everything"])
+def test_a_worker_reads_the_options_that_the_pipeline_read(tmp_path, written):
+    spec = read(tmp_path, written)
+    here, there = spec.options, made(spec)
+    members = [one.options for one in there.spaces]
+    assert members == [one.options for one in here.spaces]
+    assert attrs.evolve(there, spaces=()) == attrs.evolve(here, spaces=())
+
+
+class Lamp:
+    def __init__(self, options: Tile) -> None:
+        self.options = options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": "3"}, "option 'rows' for .*Lamp' must be an integer, not the text '3'"),
+        ({"row": 3}, "unknown option 'row' for .*Lamp'; did you mean 'rows'"),
+    ],
+)
+def test_what_a_worker_cannot_read_is_a_sentence(options, message):
+    with pytest.raises(ConfigError, match=message):
+        make_device(f"{__name__}:Lamp", options)
+    assert make_device(f"{__name__}:Lamp", {"rows": 3}).options == Tile(rows=3)
+
+
+def test_a_stage_without_annotations_gets_what_was_sent():
+    class Bare:
+        def __init__(self, options):
+            self.options = options
+
+    module = sys.modules[__name__]
+    module.Bare = Bare
+    try:
+        assert make_device(f"{__name__}:Bare", {"rows": "3"}).options == {"rows": "3"}
+    finally:
+        del module.Bare

@@ -1,0 +1,156 @@
+"""The checks of operators and templates find what is wrong, and pass what is right."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions, OperatorRecord, Registry, TemplateRecord, hookimpl
+from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.testing.conformance import ConformanceError
+from chameleon_tvm.operators import base
+from chameleon_tvm.operators.base import Operator, seeded_array
+from chameleon_tvm.operators.spec import OperatorSpec
+from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.spaces.template import provider
+from chameleon_tvm.spaces.template.scheduled import ScheduledTemplate
+from chameleon_tvm.targets import TVMTargets
+from chameleon_tvm.testing.conformance import check_operator, check_template
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+SPECS = [
+    Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC"),
+    DenseSpec(input=[4, 64], units=48, bias=True, activation="relu"),
+    BatchMatmulSpec(a=[2, 16, 32], b=[2, 32, 16]),
+    AttentionSpec(query=[1, 2, 20, 16], key=[1, 2, 20, 16], value=[1, 2, 20, 16]),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_our_own_conform(spec):
+    task = spec.task("t", NATIVE)
+    check_operator(task)
+    check_template(task, count=2)
+
+
+@attrs.frozen(kw_only=True)
+class DoubleSpec(OperatorSpec):
+    kind = "double"
+    extent: int = 32
+
+    @property
+    def flop(self):
+        return float(self.extent)
+
+
+class Double(Operator):
+    """Twice its input; what it gets wrong is in its class attributes."""
+
+    factor = 2.0
+    draws = 0
+
+    def inputs(self):
+        Double.draws += 1
+        return [seeded_array((self.spec.extent,), "float32", 0)]
+
+    def reference(self, inputs):
+        return [self.factor * inputs[0].astype(np.float64)]
+
+    def prim_func(self):
+        data = te.placeholder((self.spec.extent,), name="data")
+        return te.create_prim_func([data, te.compute(data.shape, lambda i: 2 * data[i], name="b")])
+
+
+class Wrong(Double):
+    factor = 3.0
+
+
+class Unsettled(Double):
+    def inputs(self):
+        return [one + Double.draws for one in super().inputs()]
+
+
+class Careless(Double):
+    def reference(self, inputs):
+        inputs[0] *= 2
+        return inputs
+
+
+class Misplaced(Double):
+    constants = frozenset({3})
+
+
+class DoubleTemplate(ScheduledTemplate):
+    def space(self):
+        return DesignSpace([Choice(name="vector", options=(4, 8, 16))])
+
+    def apply(self, schedule, values):
+        (loop,) = schedule.get_loops("b")
+        _, inner = schedule.split(loop, [None, values["vector"]])
+        schedule.vectorize(inner)
+
+
+class WrongTemplate(DoubleTemplate):
+    """Computes every output but those of the vectors after the first."""
+
+    def function(self, values):
+        extent = values["vector"]
+        data = te.placeholder((self.operator.spec.extent,), name="data")
+        some = te.compute(data.shape, lambda i: te.if_then_else(i < extent, 2 * data[i], 0.0))
+        return te.create_prim_func([data, some])
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Registers an operator and its template as an installed plugin would."""
+
+    def installed(operator, template=DoubleTemplate):
+        class Plugin:
+            @hookimpl
+            def chameleon_operators(self):
+                factory = f"{__name__}:{operator.__name__}"
+                yield OperatorRecord(summary="", arguments=DoubleSpec, factory=factory)
+
+            @hookimpl
+            def chameleon_templates(self):
+                yield TemplateRecord(
+                    name="double",
+                    summary="",
+                    operators=("double",),
+                    targets=("llvm",),
+                    factory=f"{__name__}:{template.__name__}",
+                )
+
+        registry = Registry.from_plugins([Plugin()], with_installed=True)
+        for module in (base, provider):
+            monkeypatch.setattr(module, "default_registry", lambda: registry)
+        return DoubleSpec().task("t", NATIVE)
+
+    return installed
+
+
+def test_a_third_party_s_conform(install):
+    task = install(Double)
+    check_operator(task)
+    check_template(task)
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        (Wrong, "operator 'double', without a schedule: outputs differ by"),
+        (Unsettled, "its inputs differ from process to process"),
+        (Careless, "its reference changes its inputs"),
+        (Misplaced, "a constant is none of its inputs"),
+    ],
+)
+def test_an_operator_that_breaks_its_contract_is_told_so(install, operator, message):
+    with pytest.raises(ConformanceError, match=message):
+        check_operator(install(operator))
+
+
+def test_a_template_that_computes_something_else_is_told_so(install):
+    message = r"template of operator 'double', configuration \[\d\]: outputs differ by"
+    with pytest.raises(ConformanceError, match=message):
+        check_template(install(Double, WrongTemplate))
