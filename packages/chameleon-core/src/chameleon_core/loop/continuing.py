@@ -16,22 +16,25 @@ _VERSIONS = "versions"
 """Name of the fact in the run's store."""
 
 
-def record_versions(pipeline: ResolvedPipeline, runner: LazyRunner, store: RecordStore) -> Versions:
+def record_versions(
+    pipeline: ResolvedPipeline, runner: LazyRunner, store: RecordStore, *, at_end: bool = False
+) -> Versions:
     """Keep the versions of what took part until now, and say which ones have changed.
-
-    Stages import libraries when they need them, so there are more of them at the end.
 
     Args:
         pipeline: the run's.
         runner: the run's, which knows what its workers and devices have.
         store: the run's records.
+        at_end: whether what was imported is looked up as well: stages import libraries when they
+            need them, and looking takes half a second, which nobody should wait for at the start.
     """
     kept: Versions = store.fact(_VERSIONS) or {}
     described = runner.get().describe().get("versions")
-    now = {
-        **(described if isinstance(described, dict) else {}),
-        **versions([*distributions_of(pipeline), *imported()]),
-    }
+    own = distributions_of(pipeline)
+    others = {*kept, *(imported() if at_end else ())}.difference(own)
+    # What took part before and is installed no more took part all the same.
+    found = {name: one for name, one in versions(sorted(others)).items() if one is not None}
+    now = {**(described if isinstance(described, dict) else {}), **found, **versions(own)}
     changed = changes(kept, now)
     if changed:
         log.warning(

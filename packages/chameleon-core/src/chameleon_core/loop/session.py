@@ -109,7 +109,7 @@ class Session:
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
-            versions=record_versions(pipeline, self._runner, self._store),
+            versions=record_versions(pipeline, self._runner, self._store, at_end=True),
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
