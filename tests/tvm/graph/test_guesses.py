@@ -28,7 +28,7 @@ def _winner(name: str, *guesses: int, seconds: float | None = None) -> Winner:
     return Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
 
 
-class Making:
+class DeliverySteps:
     """A delivery of kernels of which some spoil the network."""
 
     def __init__(self, winners: list[Winner], bad: set[tuple[str, int]]) -> None:
@@ -55,25 +55,25 @@ class Making:
 
 
 def test_nothing_is_touched_where_the_network_is_right():
-    making = Making([_winner("a", 0, 1), _winner("b", 0)], set())
-    assert making.mended().problem is None
-    assert (making.compiled, making.left, making.replaced) == (1, {"a": 0, "b": 0}, {})
+    steps = DeliverySteps([_winner("a", 0, 1), _winner("b", 0)], set())
+    assert steps.mended().problem is None
+    assert (steps.compiled, steps.left, steps.replaced) == (1, {"a": 0, "b": 0}, {})
 
 
 def test_the_guess_to_blame_makes_room_for_the_next_and_then_for_the_default_schedule():
-    making = Making([_winner("a", 0, 1, 2), _winner("b", 0), _winner("c", 0)], {("a", 0)})
-    assert making.mended().problem is None
-    assert making.left == {"a": 1, "b": 0, "c": 0}
-    making = Making([_winner("a", 0, 1), _winner("b", 0)], {("a", 0), ("a", 1)})
-    assert making.mended().problem is None
-    assert making.left == {"b": 0}
-    assert list(making.replaced.values()) == ["with the guess before, it is off"]
+    steps = DeliverySteps([_winner("a", 0, 1, 2), _winner("b", 0), _winner("c", 0)], {("a", 0)})
+    assert steps.mended().problem is None
+    assert steps.left == {"a": 1, "b": 0, "c": 0}
+    steps = DeliverySteps([_winner("a", 0, 1), _winner("b", 0)], {("a", 0), ("a", 1)})
+    assert steps.mended().problem is None
+    assert steps.left == {"b": 0}
+    assert list(steps.replaced.values()) == ["with the guess before, it is off"]
 
 
 def test_measured_kernels_are_never_replaced():
-    making = Making([_winner("a", 0, seconds=1.0), _winner("b", 0, 1)], {("a", 0)})
-    assert making.mended().problem == "it is off"
-    assert making.left == {"a": 0, "b": 0}
+    steps = DeliverySteps([_winner("a", 0, seconds=1.0), _winner("b", 0, 1)], {("a", 0)})
+    assert steps.mended().problem == "it is off"
+    assert steps.left == {"a": 0, "b": 0}
 
 
 @given(st.integers(1, 20), st.data())
@@ -81,9 +81,9 @@ def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count: i
     names = [f"task{place}" for place in range(count)]
     every = [(name, guess) for name in names for guess in range(3)]
     bad = data.draw(st.sets(st.sampled_from(every)))
-    making = Making([_winner(name, 0, 1, 2) for name in names], bad)
-    assert making.mended().problem is None
-    assert making.compiled <= 2 + TURNS * (2 + 2 * count.bit_length())
+    steps = DeliverySteps([_winner(name, 0, 1, 2) for name in names], bad)
+    assert steps.mended().problem is None
+    assert steps.compiled <= 2 + TURNS * (2 + 2 * count.bit_length())
 
 
 def test_a_guess_that_gives_no_program_makes_room_for_the_next():

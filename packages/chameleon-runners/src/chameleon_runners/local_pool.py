@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 import attrs
 
 from chameleon_runners.starter import Starter
+from chameleon_runners.wake_pipe import WakePipe
 from chameleon_runners.worker.protocol import Message
 from chameleon_runners.worker_process import EndReason, WorkerEnd, WorkerProcess
 
@@ -110,9 +110,7 @@ class LocalPool:
         self._closed = False
         # A worker is either started before ``close`` looks for workers, or not at all.
         self._starting = threading.RLock()
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_write, False)
-        os.set_blocking(self._wake_read, False)
+        self._waking = WakePipe()
 
     @property
     def workers(self) -> list[WorkerProcess]:
@@ -167,31 +165,21 @@ class LocalPool:
         timeout = max(0.0, min([_WATCH_SECONDS, *limits]))
         # Poll rather than select, which knows no descriptor above 1023.
         poll = select.poll()
-        for descriptor in (*descriptors, self._wake_read):
+        for descriptor in (*descriptors, self._waking.fileno()):
             poll.register(descriptor, select.POLLIN)
         with contextlib.suppress(OSError, ValueError):
             ready = poll.poll(1000.0 * timeout)
-            if any(descriptor == self._wake_read for descriptor, _ in ready):
-                os.read(self._wake_read, 1024)
+            if any(descriptor == self._waking.fileno() for descriptor, _ in ready):
+                self._waking.clear()
         events = []
         for worker in watched:
             tag = worker.work.tag if worker.work is not None else None
             reply = worker.poll()
             if tag == "init" and (reply is not None or not worker.alive):
-                self._started(worker, reply)
+                self._starter.started(worker, reply, closed=self._closed)
             elif reply is not None or not worker.alive:
                 events.append(Event(worker=worker, tag=tag, reply=reply, end=worker.end))
         return events
-
-    def _started(self, worker: WorkerProcess, reply: Message | None) -> None:
-        if reply is not None and reply["status"] == "ok":
-            worker.initialised = True
-            self._starter.succeeded()
-            return
-        reason = reply["message"] if reply is not None else ""
-        end = worker.kill(EndReason.DIED) if worker.end is None else worker.end
-        reason = reason or end.explain()
-        self._starter.failed(reason, closed=self._closed)
 
     def quiet(self, worker: WorkerProcess | None = None) -> None:
         """Stop every idle worker, but for one that is about to be timed, until it has work."""
@@ -201,8 +189,7 @@ class LocalPool:
 
     def wake(self) -> None:
         """Make ``wait`` return soon; may be called from a signal handler."""
-        with contextlib.suppress(OSError):
-            os.write(self._wake_write, b"!")
+        self._waking.wake()
 
     def close(self) -> None:
         """End all workers. Safe to call twice, and while another call waits."""
@@ -214,6 +201,4 @@ class LocalPool:
         for worker in self._workers:
             if worker is not None:
                 worker.kill(EndReason.DIED if worker.end else EndReason.DEADLINE)
-        for descriptor in (self._wake_read, self._wake_write):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        self._waking.close()

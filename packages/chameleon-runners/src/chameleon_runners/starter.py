@@ -10,7 +10,7 @@ from chameleon_core.errors import TargetError
 
 from chameleon_runners.environment import worker_environment
 from chameleon_runners.worker.protocol import Message
-from chameleon_runners.worker_process import WorkerProcess
+from chameleon_runners.worker_process import EndReason, WorkerProcess
 
 _log = structlog.get_logger()
 
@@ -67,20 +67,23 @@ class Starter:
         worker.submit("init", message, self._start_timeout)
         return worker
 
-    def succeeded(self) -> None:
-        """A worker is ready."""
-        self._failed = 0
-
-    def failed(self, reason: str, *, closed: bool) -> None:
-        """A worker ended before it was ready.
+    def started(self, worker: WorkerProcess, reply: Message | None, *, closed: bool) -> None:
+        """Take in a worker's answer to its first command; one that is not ready is ended.
 
         Args:
-            reason: how.
-            closed: whether it was told to, with all others.
+            worker: the worker.
+            reply: its answer; None where it ended.
+            closed: whether it was told to end, with all others.
 
         Raises:
-            TargetError: workers do so again and again.
+            TargetError: workers end before they are ready, again and again.
         """
+        if reply is not None and reply["status"] == "ok":
+            worker.initialised = True
+            self._failed = 0
+            return
+        end = worker.kill(EndReason.DIED)
+        reason = reply["message"] if reply is not None else end.explain()
         self._failed += 1
         _log.warning("worker_start_failed", reason=reason, attempt=self._failed)
         if self._failed >= _START_ATTEMPTS and not closed:

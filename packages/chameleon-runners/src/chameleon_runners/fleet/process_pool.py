@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import os
 import resource
 import selectors
 import threading
@@ -14,6 +13,7 @@ from collections import deque
 
 from chameleon_runners.fleet.workers import ClosedError, Listener, Worker, WorkerEvent, WorkerPool
 from chameleon_runners.starter import Starter
+from chameleon_runners.wake_pipe import WakePipe
 from chameleon_runners.worker.protocol import Message
 from chameleon_runners.worker_process import EndReason, Work, WorkerProcess
 
@@ -43,10 +43,8 @@ class ProcessPool(WorkerPool):
         # A worker is either started before ``close`` looks for workers, or not at all.
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_write, False)
-        os.set_blocking(self._wake_read, False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._waking = WakePipe()
+        self._selector.register(self._waking, selectors.EVENT_READ, None)
 
     @property
     def closed(self) -> bool:
@@ -110,8 +108,7 @@ class ProcessPool(WorkerPool):
             ready = self._selector.select(max(0.0, min(limits)))
         for key, _ in ready:
             if key.data is None:
-                with contextlib.suppress(OSError):
-                    os.read(self._wake_read, 1024)
+                self._waking.clear()
             else:
                 self._look_at(key.data)
         now = time.monotonic()
@@ -151,20 +148,16 @@ class ProcessPool(WorkerPool):
         )
 
     def _started(self, worker: WorkerProcess, reply: Message | None, heard: Listener) -> None:
-        if reply is not None and reply["status"] == "ok":
-            worker.initialised = True
-            self._starter.succeeded()
-            self.enqueue(heard, WorkerEvent(worker=worker, reply=reply))
-            return
-        reason = reply["message"] if reply is not None else ""
-        end = worker.kill(EndReason.DIED)
-        self._forget(worker)
-        self.enqueue(heard, WorkerEvent(worker=worker, end=end))
-        self._starter.failed(reason or end.explain(), closed=self._closed)
+        try:
+            self._starter.started(worker, reply, closed=self._closed)
+        finally:
+            if worker.end is not None:
+                self._forget(worker)
+            said = reply if worker.alive else None
+            self.enqueue(heard, WorkerEvent(worker=worker, reply=said, end=worker.end))
 
     def wake(self) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._wake_write, b"!")
+        self._waking.wake()
 
     def close(self) -> None:
         with self._lock:
@@ -175,9 +168,7 @@ class ProcessPool(WorkerPool):
         for worker, _ in list(self._workers.values()):
             worker.kill(EndReason.DEADLINE)
         self._selector.close()
-        for descriptor in (self._wake_read, self._wake_write):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        self._waking.close()
 
 
 def _allow_descriptors() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from chameleon_core.stages import Delivery
 
+from chameleon_tvm.graph.delivery_steps import DeliverySteps
 from chameleon_tvm.graph.guesses import mended
-from chameleon_tvm.graph.making import Making
 from chameleon_tvm.graph.package import (
     check_compiler,
     check_target,
@@ -46,67 +46,67 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     check_target(delivery.target)
     check_compiler()
     with contextlib.ExitStack() as stack:
-        made = Making(frontend, delivery, stack)
-        staged, result = verified(made, frontend)
+        steps = DeliverySteps(frontend, delivery, stack)
+        staged, result = verified(steps, frontend)
         if staged is None:
             return result
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
         result["delivered_seconds"] = time.perf_counter() - started
         log.info("network_delivered", folder=str(delivery.folder))
-        ours = stack.enter_context(made.running(staged))
-        result.update(made.latencies(ours))
-        result["kernels"] = made.kernel_seconds(ours, staged)
+        ours = stack.enter_context(steps.running(staged))
+        result.update(steps.latencies(ours))
+        result["kernels"] = steps.kernel_seconds(ours, staged)
         write_manifest(delivery.folder, {**read_manifest(staged), "latency": result})
     return {**result, "folder": str(delivery.folder)}
 
 
-def verified(made: Making, frontend: NetworkFrontend) -> tuple[Path | None, dict[str, Any]]:
+def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | None, dict[str, Any]]:
     """Compile and verify a network.
 
     Args:
-        made: its delivery.
+        steps: its delivery.
         frontend: the network.
 
     Returns:
         The folder that it is in for now, with its whole manifest, or None where it is not to be
         delivered; and what there is to say about it, ``failure`` among it.
     """
-    staged = made.best_in_place() if frontend.options.in_place else None
+    staged = steps.best_in_place() if frontend.options.in_place else None
     if staged is None:
-        staged, verdict = made.tried(made.kernels, "network")
+        staged, verdict = steps.tried(steps.kernels, "network")
     else:
-        verdict = made.verdict(staged)
-    staged, verdict = mended(made, staged, verdict)
+        verdict = steps.verdict(staged)
+    staged, verdict = mended(steps, staged, verdict)
     result: dict[str, Any] = {
         "latency_seconds": None,
         "untuned_seconds": None,
         "rivals": {},
         "max_relative_error": verdict.max_relative_error,
-        "reference": made.baselines.reference.name,
+        "reference": steps.baselines.reference.name,
         "layout": frontend.choice.to_json(),
-        "unmeasured": made.unmeasured(),
+        "unmeasured": steps.unmeasured(),
         "failure": None,
     }
     if staged is None or verdict.problem is not None:
-        return None, {**result, "failure": made.accuse(verdict)}
+        return None, {**result, "failure": steps.accuse(verdict)}
     verification: dict[str, Any] = {
-        "reference": made.baselines.reference.name,
+        "reference": steps.baselines.reference.name,
         "samples": SAMPLES,
-        "tolerance": made.expected.tolerance,
+        "tolerance": steps.expected.tolerance,
         "max_relative_error": verdict.max_relative_error,
     }
-    if made.expected.conditioning is not None:
-        why = made.expected.conditioning.sentence(made.baselines.reference.name)
+    if steps.expected.conditioning is not None:
+        why = steps.expected.conditioning.sentence(steps.baselines.reference.name)
         verification["conditioning"] = result["conditioning"] = why
         log.warning("rounding_is_large", why=why)
     if frontend.half is not None:
-        own = made.in_own_precision(staged, frontend.half)
+        own = steps.in_own_precision(staged, frontend.half)
         verification["own_precision"] = result["own_precision"] = own
         if own.get("problem"):
             return None, {**result, "failure": f"the network is not delivered: {own['problem']}"}
     # What the package says of its weights stays.
-    manifest = {**read_manifest(staged), **made.manifest(), "verification": verification}
+    manifest = {**read_manifest(staged), **steps.manifest(), "verification": verification}
     write_manifest(staged, manifest)
     return staged, result
 

@@ -17,9 +17,9 @@ from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
 
 from chameleon_tvm.graph.deliver import replace, verified
+from chameleon_tvm.graph.delivery_steps import DeliverySteps
 from chameleon_tvm.graph.dispatch import BucketShapes, Probe, dispatch_table
 from chameleon_tvm.graph.kernels import Kernels
-from chameleon_tvm.graph.making import Making
 from chameleon_tvm.graph.package import (
     check_compiler,
     check_target,
@@ -81,18 +81,18 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
             log.info("bucket_begun", bucket=bucket.name)
             begun = time.perf_counter()
             with contextlib.ExitStack() as stack:
-                making = Making(network, own[bucket.name], stack)
-                staged, result = verified(making, network)
+                steps = DeliverySteps(network, own[bucket.name], stack)
+                staged, result = verified(steps, network)
                 if staged is None:
                     failure = f"bucket {bucket.name}: {result['failure']}"
                     return {**result, "failure": failure, "kernels": []}
-                running = stack.enter_context(making.running(staged))
-                result["kernels"] = making.kernel_seconds(running, staged)
+                running = stack.enter_context(steps.running(staged))
+                result["kernels"] = steps.kernel_seconds(running, staged)
                 inputs = network.samples(np.random.default_rng(0))
                 answers[bucket.name] = inputs, running.outputs(inputs)
                 shutil.copytree(staged, whole / bucket.name)
             result["seconds"] = time.perf_counter() - begun
-            kernels[bucket.name], results[bucket.name] = making.kernels, result
+            kernels[bucket.name], results[bucket.name] = steps.kernels, result
         manifest = _combined(frontend, whole)
         problem = _problem(frontend, whole, answers, delivery.threads)
         if problem is not None:
@@ -188,10 +188,10 @@ def _time(
     """
     for bucket, network in frontend.networks:
         with contextlib.ExitStack() as stack:
-            making = Making(network, own[bucket.name], stack)
-            making.kernels = kernels[bucket.name]
-            ours = stack.enter_context(making.running(folder))
-            results[bucket.name].update(making.latencies(ours))
+            steps = DeliverySteps(network, own[bucket.name], stack)
+            steps.kernels = kernels[bucket.name]
+            ours = stack.enter_context(steps.running(folder))
+            results[bucket.name].update(steps.latencies(ours))
 
 
 def summed(

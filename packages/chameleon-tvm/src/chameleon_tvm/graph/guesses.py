@@ -16,7 +16,7 @@ import structlog
 from chameleon_tvm.graph.verify import Verdict, guilty
 
 if TYPE_CHECKING:
-    from chameleon_tvm.graph.making import Making
+    from chameleon_tvm.graph.delivery_steps import DeliverySteps
 
 log = structlog.get_logger()
 
@@ -28,11 +28,13 @@ FIRST, ANOTHER, DEFAULT = "first guess", "another guess", "default schedule"
 """What an operator without a time is delivered with."""
 
 
-def mended(making: Making, staged: Path | None, verdict: Verdict) -> tuple[Path | None, Verdict]:
+def mended(
+    steps: DeliverySteps, staged: Path | None, verdict: Verdict
+) -> tuple[Path | None, Verdict]:
     """Replace guesses that are to blame until the network is right, or none is to blame.
 
     Args:
-        making: the delivery; it gets other kernels.
+        steps: the delivery; it gets other kernels.
         staged: the compiled network, or None where it could not be compiled.
         verdict: on it.
 
@@ -40,27 +42,27 @@ def mended(making: Making, staged: Path | None, verdict: Verdict) -> tuple[Path 
         The network that was compiled last and the verdict on it.
     """
     for turn in range(TURNS + 1):
-        guesses = [key for key, winner in making.kernels.winners.items() if not winner.measured]
+        guesses = [key for key, winner in steps.kernels.winners.items() if not winner.measured]
         if verdict.problem is None or not guesses:
             break
-        blamed = guesses if turn == TURNS else _blamed(making, guesses)
+        blamed = guesses if turn == TURNS else _blamed(steps, guesses)
         if not blamed:
             break
         for key in blamed:
-            winner = making.kernels.winners[key]
+            winner = steps.kernels.winners[key]
             log.warning("guess_replaced", task=winner.task.name, problem=verdict.problem)
-            making.replaced[key] = f"with the guess before, {verdict.problem}"
-        making.kernels = making.kernels.with_next_guesses(blamed, give_up=turn == TURNS)
-        staged, verdict = making.tried(making.kernels, f"mended-{turn}")
+            steps.replaced[key] = f"with the guess before, {verdict.problem}"
+        steps.kernels = steps.kernels.with_next_guesses(blamed, give_up=turn == TURNS)
+        staged, verdict = steps.tried(steps.kernels, f"mended-{turn}")
     return staged, verdict
 
 
-def _blamed(making: Making, guesses: list[str]) -> list[str]:
+def _blamed(steps: DeliverySteps, guesses: list[str]) -> list[str]:
     """The guesses with which the network fails; none where it fails without any of them."""
 
     def fails(keys: frozenset[str]) -> bool:
         others = frozenset(guesses) - keys
-        _, verdict = making.tried(making.kernels.without(others), "suspects")
+        _, verdict = steps.tried(steps.kernels.without(others), "suspects")
         return verdict.problem is not None
 
     return guilty(guesses, fails)

@@ -35,7 +35,7 @@ _UNBLAMED = (
 )
 
 
-class Making:
+class DeliverySteps:
     """The steps of one delivery.
 
     Args:
