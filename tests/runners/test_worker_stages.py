@@ -134,8 +134,8 @@ class Lamp:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rows": "3"}, "option 'rows' for .*Lamp' must be an integer, not the text '3'"),
-        ({"row": 3}, "unknown option 'row' for .*Lamp'; did you mean 'rows'"),
+        ({"rows": "3"}, "option 'rows' for Tile must be an integer, not the text '3'"),
+        ({"row": 3}, "unknown option 'row' for Tile; did you mean 'rows'"),
     ],
 )
 def test_what_a_worker_cannot_read_is_a_sentence(options, message):

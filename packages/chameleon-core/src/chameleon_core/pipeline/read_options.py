@@ -26,7 +26,7 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     made = None
     with Collecting(problems):
         made = Structurer(lambda kind, node: _stage(kind, node, problems)).make(
-            node_of(values, owner), options, owner
+            node_of(values, "options"), options, owner
         )
     if problems:
         raise PipelineError(problems)

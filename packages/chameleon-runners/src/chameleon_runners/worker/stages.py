@@ -48,7 +48,7 @@ def make_builder(message: Message) -> Builder:
     """
     factory = _load(message["factory"])
     unblock(getattr(factory, "needs_modules", ()))
-    stage = factory(_options(factory, message["factory"], message["options"]))
+    stage = factory(_options(factory, message["options"]))
     task = Task(**message["task"])
     if isinstance(stage, Baseline):
         return stage.builder(task, message["variant"], threads=message["threads"])
@@ -64,7 +64,7 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
     """
     found = _load(factory)
     unblock(getattr(found, "needs_modules", ()))
-    device: Device = found(_options(found, factory, options))
+    device: Device = found(_options(found, options))
     return device
 
 
@@ -88,12 +88,12 @@ def _load(factory: str) -> Callable[..., Any]:
     return load_factory(factory)
 
 
-def _options(factory: Callable[..., Any], name: str, values: dict[str, Any]) -> Any:
+def _options(factory: Callable[..., Any], values: dict[str, Any]) -> Any:
     """The options object that a stage's constructor is annotated with, from JSON values."""
     constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
     hints = typing.get_type_hints(constructor)
     hints.pop("return", None)
     expected = next(iter(hints.values()), None)
     if isinstance(expected, type) and attrs.has(expected):
-        return read_options(values, expected, f"the stage '{name}'")
+        return read_options(values, expected, expected.__name__)
     return values
