@@ -33,7 +33,29 @@ def _gelu_tanh(emit: Emit, x: Any) -> Any:
     return op.multiply(half, emit(op.add(bent, _number(1.0))))
 
 
+def _mish(emit: Emit, x: Any) -> Any:
+    """As torch decomposes it: its softplus is the number itself above 20."""
+    soft = emit(op.log(emit(op.add(emit(op.exp(x)), _number(1.0)))))
+    whole = emit(op.where(emit(op.greater(x, _number(20.0))), x, soft))
+    return op.multiply(x, emit(op.tanh(whole)))
+
+
+def _elu(emit: Emit, x: Any) -> Any:
+    below = emit(op.subtract(emit(op.exp(emit(op.minimum(x, _number(0.0))))), _number(1.0)))
+    return op.add(emit(op.nn.relu(x)), below)
+
+
 WRITTEN = {
+    "gelu_sigmoid": lambda emit, x: op.multiply(
+        x, emit(op.sigmoid(emit(op.multiply(x, _number(1.702)))))
+    ),
+    "leaky_relu(0.1)": lambda _, x: op.nn.leakyrelu(x, 0.1),
+    "leaky_relu(0.25)": lambda emit, x: op.where(
+        emit(op.greater(x, _number(0.0))), x, emit(op.multiply(x, _number(0.25)))
+    ),
+    "relu_squared": lambda emit, x: op.square(emit(op.nn.relu(x))),
+    "mish": _mish,
+    "elu": _elu,
     "hardswish": _hardswish,
     "gelu_tanh": _gelu_tanh,
     "silu": lambda emit, x: op.multiply(x, emit(op.sigmoid(x))),

@@ -7,6 +7,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.kernel import Program, TVMKernel
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.spec import leaky_relu
 from chameleon_tvm.operators.specs import (
     ACTIVATIONS,
     Conv2dSpec,
@@ -134,7 +135,7 @@ def test_a_network_packs_its_own_weights(spec):
     assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, leaky_relu(0.2), leaky_relu(1e-05)])
 def test_activations_are_good_to_float32(activation):
     """Far beyond the range of the fit of erf, too."""
     numbers = np.concatenate([np.linspace(-12, 12, 4001), [-1e4, 1e4]]).astype(np.float32)

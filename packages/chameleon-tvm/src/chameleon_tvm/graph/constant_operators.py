@@ -44,6 +44,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.tanh": np.tanh,
     "relax.erf": np.vectorize(math.erf, otypes=[float]),
     "relax.square": np.square,
+    "relax.sign": np.sign,
     "relax.sigmoid": ARRAYS["sigmoid"],
     **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
 }
@@ -85,11 +86,6 @@ def _full(call: Any, known: Known) -> Array | None:
     """Of a shape, or of the shape of an array, which need not be constant itself."""
     value = known(call.args[1])
     return None if value is None else np.full([int(e) for e in call.ty.shape], value)
-
-
-def _where(call: Any, known: Known) -> Array | None:
-    found = _all(call.args, known)
-    return None if found is None else np.where(*found)
 
 
 def _concat(call: Any, known: Known) -> Array | None:
@@ -179,7 +175,6 @@ _OTHERS: dict[str, Callable[[Any, Known], Array | None]] = {
     "relax.arange": _arange,
     "relax.full": _full,
     "relax.full_like": _full,
-    "relax.where": _where,
     "relax.concat": _concat,
     "relax.strided_slice": _strided_slice,
     "relax.slice_scatter": _slice_scatter,

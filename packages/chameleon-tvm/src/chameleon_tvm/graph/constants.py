@@ -35,9 +35,20 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "relax.abs": np.abs,
     **UNARY,
 }
-_TERNARY: dict[str, Callable[[Any, Any, Any], Any]] = {"relax.clip": np.clip}
+_TERNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "relax.clip": np.clip,
+    "relax.where": np.where,
+}
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY, **_TERNARY}
 """Operators that compute each number from those at its place."""
+
+
+def _leaky_relu(value: Array, call: Any) -> Array:
+    return np.where(value < 0, float(call.attrs.alpha) * value, value)
+
+
+_WITH_ATTRIBUTES: dict[str, Callable[[Array, Any], Array]] = {"relax.nn.leakyrelu": _leaky_relu}
+"""The same of operators that get the call as well."""
 
 
 _IN_NUMPY = frozenset(
@@ -129,10 +140,11 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
         known: values of variables.
     """
     name = str(call.op.name)
-    if name not in _ELEMENTWISE and name not in _MOVES:
+    of_call = {**_MOVES, **_WITH_ATTRIBUTES}.get(name)
+    if name not in _ELEMENTWISE and of_call is None:
         return evaluate_other(call, lambda argument: _constant(argument, known))
     operands = []
-    for argument in call.args[: 1 if name in _MOVES else None]:
+    for argument in call.args[: None if of_call is None else 1]:
         operand = _constant(argument, known)
         if operand is None:
             return None
@@ -140,7 +152,7 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
     if not operands:
         return None
     return np.asarray(
-        _MOVES[name](operands[0], call) if name in _MOVES else _ELEMENTWISE[name](*operands)
+        _ELEMENTWISE[name](*operands) if of_call is None else of_call(operands[0], call)
     )
 
 
@@ -149,7 +161,7 @@ def is_elementwise(value: Any) -> bool:
     return (
         isinstance(value, relax.Call)
         and isinstance(value.op, tvm.ir.Op)
-        and str(value.op.name) in _ELEMENTWISE
+        and str(value.op.name) in {*_ELEMENTWISE, *_WITH_ATTRIBUTES}
     )
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from chameleon_tvm.graph.constants import array_of, evaluate, is_elementwise
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.operators.epilogue import ARRAYS
+from chameleon_tvm.operators.epilogue import ARRAYS, activated
+from chameleon_tvm.operators.spec import leaky_relu
 
 _MOST = 12
 """Operators that are looked at; the longest known decomposition, of GELU by tanh, has nine."""
@@ -30,7 +31,7 @@ class FoundActivation:
     """An activation in a graph.
 
     Attributes:
-        name: one of ``specs.ACTIVATIONS``.
+        name: one of ``specs.ACTIVATIONS``, or of ``spec.leaky_relu``.
         members: variables of its operators; the last one is its result.
     """
 
@@ -51,16 +52,17 @@ def activation_after(
     if len(shape_of(variable)) == 0:
         return None
     rank = len(shape_of(variable))
+    longest = None
     known = {variable: _POINTS.reshape((1,) * (rank - 1) + (-1,))}
     members: list[Any] = []
     for last in _following(variable, users):
         value = values[last]
         if not _depends_on(value, known) or shape_of(last) != shape_of(variable):
-            return None
+            break
         with np.errstate(all="ignore"):
             made = evaluate(value, known)
         if made is None:
-            return None
+            break
         known[last] = made
         members.append(last)
         inside = {*known} - {last}
@@ -69,8 +71,9 @@ def activation_after(
         )
         name = _named(made.reshape(-1)) if closed else None
         if name is not None:
-            return FoundActivation(name=name, members=tuple(members))
-    return None
+            # A ReLU may be the beginning of something else, such as its square.
+            longest = FoundActivation(name=name, members=tuple(members))
+    return longest
 
 
 def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
@@ -107,8 +110,12 @@ def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
 
 def _named(made: Any) -> str | None:
     """The activation that has these values at the points."""
-    for name, function in ARRAYS.items():
-        expected = function(_POINTS)
+    names = [*ARRAYS]
+    if made.shape == _POINTS.shape:
+        slope = float(made[0] / _POINTS[0])
+        names += [leaky_relu(slope)] if 0.0 < slope < 1.0 else []
+    for name in names:
+        expected = activated(_POINTS, name)
         scale = np.maximum(1.0, np.abs(expected))
         if name != "none" and made.shape == expected.shape:
             difference = np.abs(made - expected) / scale

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from chameleon_tvm.operators.elementary import erf, number, sigmoid, tanh
+from chameleon_tvm.operators.elementary import erf, exp, number, sigmoid, tanh
+from chameleon_tvm.operators.epilogue import SELU_SCALE, SELU_SLOPE
+from chameleon_tvm.operators.spec import slope_of
 from chameleon_tvm.quick_tvm import tirx
 
 Expr = Any
@@ -33,6 +35,27 @@ def _hardsigmoid(x: Expr) -> Expr:
     return _clipped(x + number(3.0, x), 0.0, 6.0) * number(1.0 / 6.0, x)
 
 
+def _below_zero(x: Expr) -> Expr:
+    """``exp(x) - 1`` below zero, zero above."""
+    return exp(tirx.min(x, number(0.0, x))) - number(1.0, x)
+
+
+def _mish(x: Expr) -> Expr:
+    """``x tanh(log(1 + exp(x)))`` (Misra 2019, equation 1) without a logarithm."""
+    power = exp(tirx.min(x, number(_MISH_RANGE, x)))
+    twice = power * (power + number(2.0, x))
+    return x * (twice / (twice + number(2.0, x)))
+
+
+_MISH_RANGE = 20.0
+"""Beyond it the factor is one in float32."""
+
+
+def _leaky(x: Expr, slope: float) -> Expr:
+    zero = number(0.0, x)
+    return tirx.max(x, zero) + tirx.min(x, zero) * number(slope, x)
+
+
 _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
     "none": lambda x: x,
     "relu": lambda x: tirx.max(x, number(0.0, x)),
@@ -44,6 +67,14 @@ _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
     "tanh": tanh,
     "hardsigmoid": _hardsigmoid,
     "hardswish": lambda x: x * _hardsigmoid(x),
+    "gelu_sigmoid": lambda x: x * sigmoid(x * number(1.702, x)),
+    "elu": lambda x: tirx.max(x, number(0.0, x)) + _below_zero(x),
+    "selu": lambda x: (
+        (tirx.max(x, number(0.0, x)) + _below_zero(x) * number(SELU_SLOPE, x))
+        * number(SELU_SCALE, x)
+    ),
+    "mish": _mish,
+    "relu_squared": lambda x: tirx.max(x, number(0.0, x)) * tirx.max(x, number(0.0, x)),
 }
 
 
@@ -52,6 +83,7 @@ def activate(value: Expr, name: str) -> Expr:
 
     Args:
         value: a scalar or a vector.
-        name: one of ``specs.ACTIVATIONS``.
+        name: one of ``specs.ACTIVATIONS``, or of ``spec.leaky_relu``.
     """
-    return _EXPRESSIONS[name](value)
+    slope = slope_of(name)
+    return _EXPRESSIONS[name](value) if slope is None else _leaky(value, slope)

@@ -11,6 +11,7 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.operators.base import seeded_array
+from chameleon_tvm.operators.spec import slope_of
 from chameleon_tvm.operators.specs import FusedSpec
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ def _sigmoid(x: Exact) -> Exact:
     # By the hyperbolic tangent, which never overflows.
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
+
+SELU_SLOPE, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+"""Of self-normalizing networks (Klambauer et al. 2017, equation 2 and theorem 1)."""
 
 ARRAYS: dict[str, Callable[[Exact], Exact]] = {
     "none": lambda x: x,
@@ -37,8 +41,24 @@ ARRAYS: dict[str, Callable[[Exact], Exact]] = {
     "tanh": np.tanh,
     "hardsigmoid": lambda x: np.clip(x + 3.0, 0.0, 6.0) / 6.0,
     "hardswish": lambda x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0,
+    "gelu_sigmoid": lambda x: x * _sigmoid(1.702 * x),
+    "elu": lambda x: np.maximum(x, 0.0) + np.expm1(np.minimum(x, 0.0)),
+    "selu": lambda x: SELU_SCALE * (np.maximum(x, 0.0) + SELU_SLOPE * np.expm1(np.minimum(x, 0.0))),
+    "mish": lambda x: x * np.tanh(np.logaddexp(0.0, x)),
+    "relu_squared": lambda x: np.square(np.maximum(x, 0.0)),
 }
-"""Activations of float64 arrays."""
+"""Activations of float64 arrays, but for those with a slope."""
+
+
+def activated(x: Exact, name: str) -> Exact:
+    """An activation of an array.
+
+    Args:
+        x: of any shape.
+        name: one of ``specs.ACTIVATIONS``, or of ``spec.leaky_relu``.
+    """
+    slope = slope_of(name)
+    return ARRAYS[name](x) if slope is None else np.where(x < 0.0, slope * x, x)
 
 
 class Epilogue:
@@ -83,7 +103,7 @@ class Epilogue:
             sums = sums + bias.astype(np.float64).reshape(-1, *(1,) * (sums.ndim - 2))
         if residual is not None:
             sums = sums + residual.astype(np.float64)
-        return ARRAYS[self.spec.activation](sums)
+        return activated(sums, self.spec.activation)
 
     def apply(
         self,

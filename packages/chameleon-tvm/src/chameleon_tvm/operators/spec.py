@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -91,9 +92,26 @@ class OperatorSpec(ABC):
 
 ACTIVATIONS = (
     *("none", "relu", "relu6", "gelu", "gelu_tanh", "sigmoid", "silu", "tanh"),
-    *("hardsigmoid", "hardswish"),
+    *("hardsigmoid", "hardswish", "gelu_sigmoid", "elu", "selu", "mish", "relu_squared"),
 )
-"""What may be applied to every output at the end (``gelu`` is the exact one, with erf)."""
+"""What may be applied to every output at the end.
+
+``gelu`` is the exact one, with erf; ``gelu_tanh`` and ``gelu_sigmoid`` are its approximations
+(Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+"""
+
+_LEAKY = re.compile(r"leaky_relu\((\d*\.?\d+(?:e-?\d+)?)\)")
+
+
+def leaky_relu(slope: float) -> str:
+    """The name of the activation that multiplies what is below zero by a slope."""
+    return f"leaky_relu({slope:.6g})"
+
+
+def slope_of(activation: str) -> float | None:
+    """The slope below zero of what ``leaky_relu`` named; None for other activations."""
+    found = _LEAKY.fullmatch(activation)
+    return None if found is None else float(found[1])
 
 
 @attrs.frozen(kw_only=True)
@@ -119,15 +137,17 @@ class FusedSpec(OperatorSpec):
         default="none",
         metadata={
             "epilogue": True,
-            **helped("after bias and residual: one of " + ", ".join(ACTIVATIONS)),
+            **helped(
+                f"after bias and residual: one of {', '.join(ACTIVATIONS)}, or {leaky_relu(0.1)}"
+            ),
         },
     )
 
     def __attrs_post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
+        if self.activation not in ACTIVATIONS and slope_of(self.activation) is None:
             raise self.fail(
                 f"the activation {self.activation!r} is not supported",
-                f"Known ones here: {', '.join(ACTIVATIONS)}.",
+                f"Known ones here: {', '.join(ACTIVATIONS)}, {leaky_relu(0.1)}.",
             )
 
     @property
