@@ -141,7 +141,7 @@ def test_the_candidate_of_a_killed_actor_is_measured_elsewhere(make: Make, tmp_p
 def test_contenders_are_compared(make: Make):
     contenders = [
         Contender(name=name, stage=fault_space(seconds=seconds), config=config(Fault.NONE))
-        for name, seconds in {"fast": 0.0005, "slow": 0.002}.items()
+        for name, seconds in {"fast": 0.0005, "slow": 0.1}.items()
     ]
     with make() as runner:
         fast, slow = runner.compare(TASK, contenders)
