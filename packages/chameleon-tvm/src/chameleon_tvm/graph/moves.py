@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.graph.constants import array_of
 from chameleon_tvm.graph.permutations import moves_nothing, through_reduction, through_reshape
 from chameleon_tvm.graph.relaxed import relax, tvm
 
@@ -16,6 +18,8 @@ ELEMENTWISE = frozenset(
         *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"),
         *("clip", "exp", "log", "sqrt", "rsqrt", "abs", "negative", "sigmoid", "tanh", "erf"),
         *("astype", "nn.relu", "nn.relu6", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu"),
+        *("where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+        *("logical_and", "logical_or", "logical_not", "square", "sin", "cos", "floor", "ceil"),
     )
 )
 _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
@@ -216,8 +220,12 @@ class _Mover(relax.PyExprMutator):
         shape = shape_of(call)
         found = None
         arguments = []
-        for argument in call.args:
-            if not _is_tensor(argument) or not shape_of(argument):
+        constants = {}
+        for place, argument in enumerate(call.args):
+            constant = isinstance(argument, tvm.ir.GenericConst)
+            if constant or not _is_tensor(argument) or not shape_of(argument):
+                if constant and _size(shape_of(argument)) > 1:
+                    constants[place] = array_of(argument)
                 arguments.append(argument)
                 continue
             known = self._permuted.get(argument)
@@ -227,6 +235,11 @@ class _Mover(relax.PyExprMutator):
             arguments.append(known[0])
         if found is None:
             return None
+        for place, array in constants.items():
+            whole = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+            inverse = [found.index(axis) for axis in range(len(found))]
+            moved = np.ascontiguousarray(whole.transpose(inverse))
+            arguments[place] = relax.const(moved, str(array.dtype))
         made = self.builder_.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
         return self._permute(made, found)
 
