@@ -24,7 +24,8 @@ def _network() -> Any:
             below = builder.emit(op.multiply(slopes, images))
             made = builder.emit(op.where(above, images, below))
             made = builder.emit(op.add(made, bias))
-            out = builder.emit_output(op.permute_dims(made, [0, 2, 3, 1]))
+            made = builder.emit(op.permute_dims(made, [0, 2, 3, 1]))
+            out = builder.emit_output(op.negative(made))
         builder.emit_func_output(out)
     return builder.get()
 
@@ -39,4 +40,4 @@ def test_constants_of_channels_and_selections_stand_in_no_permutations_way():
     assert "permute_dims" not in str(module)
     given = np.random.default_rng(0).standard_normal((1, 4, 5, 3)).astype(np.float32)
     expected = np.where(given > 0, given, SLOPES * given) + SLOPES
-    np.testing.assert_allclose(_run(module, given), expected, rtol=1e-6)
+    np.testing.assert_allclose(_run(module, given), -expected, rtol=1e-6)
