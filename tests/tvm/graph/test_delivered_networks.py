@@ -16,7 +16,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend
-from chameleon_tvm.graph import making, package
+from chameleon_tvm.graph import delivery_steps, package
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.verify import TOLERANCE
 from chameleon_tvm.targets import TVMTargets
@@ -71,7 +71,7 @@ def test_a_network_that_is_not_what_the_framework_computes_in_half_precision(
     pytest.importorskip("torch")
     source = _half()
     delivery = delivery_of(source)
-    monkeypatch.setattr(making, "ROUNDINGS", 1e-3)
+    monkeypatch.setattr(delivery_steps, "ROUNDINGS", 1e-3)
     result = source.deliver(delivery)
     assert "compared with torch in bfloat16, its outputs are off by" in result["failure"]
     assert not delivery.folder.exists()

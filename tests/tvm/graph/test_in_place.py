@@ -87,7 +87,7 @@ def test_a_network_is_delivered_with_what_was_tried(
     frontend: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch, in_place: bool
 ):
     import attrs  # noqa: PLC0415
-    from chameleon_tvm.graph import making  # noqa: PLC0415
+    from chameleon_tvm.graph import delivery_steps  # noqa: PLC0415
 
     source = frontend("resnet_small")
     monkeypatch.setattr(source, "options", attrs.evolve(source.options, in_place=in_place))
@@ -103,6 +103,6 @@ def test_a_network_is_delivered_with_what_was_tried(
         seen.extend(trials)
         return {}
 
-    monkeypatch.setattr(making, "fastest", told)
+    monkeypatch.setattr(delivery_steps, "fastest", told)
     assert source.deliver(delivery)["failure"] is None
     assert len(seen) == (2 if in_place else 0)

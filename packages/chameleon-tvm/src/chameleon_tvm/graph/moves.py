@@ -90,7 +90,7 @@ class _Mover(relax.PyExprMutator):
             else:
                 made = self._reshape(source, shape)
         elif name in ELEMENTWISE:
-            made = self._elementwise(call)
+            made = self._elementwise(call, variable)
         elif name == "relax.concat":
             made = self._concatenated(call)
         elif name in _REDUCTIONS:
@@ -215,7 +215,7 @@ class _Mover(relax.PyExprMutator):
         )
         return self._permute(self.builder_.emit(made), axes)
 
-    def _elementwise(self, call: Any) -> Any | None:
+    def _elementwise(self, call: Any, variable: Any) -> Any | None:
         """The operator on unpermuted inputs, permuted; None where they differ."""
         shape = shape_of(call)
         found = None
@@ -234,6 +234,9 @@ class _Mover(relax.PyExprMutator):
             found = known[1]
             arguments.append(known[0])
         if found is None:
+            return None
+        # Where the permutation stays, it may be read as it is by others: it would be there twice.
+        if constants and not self._undone(variable, found):
             return None
         for place, array in constants.items():
             whole = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)

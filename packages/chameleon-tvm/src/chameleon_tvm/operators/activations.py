@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chameleon_tvm.operators.elementary import erf, exp, number, sigmoid, tanh
-from chameleon_tvm.operators.epilogue import SELU_SCALE, SELU_SLOPE
-from chameleon_tvm.operators.spec import slope_of
+from chameleon_tvm.operators.spec import SELU_SCALE, SELU_SLOPE, slope_of
 from chameleon_tvm.quick_tvm import tirx
 
 Expr = Any

@@ -11,7 +11,7 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.operators.base import seeded_array
-from chameleon_tvm.operators.spec import slope_of
+from chameleon_tvm.operators.spec import SELU_SCALE, SELU_SLOPE, slope_of
 from chameleon_tvm.operators.specs import FusedSpec
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ def _sigmoid(x: Exact) -> Exact:
     # By the hyperbolic tangent, which never overflows.
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
-
-SELU_SLOPE, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
-"""Of self-normalizing networks (Klambauer et al. 2017, equation 2 and theorem 1)."""
 
 ARRAYS: dict[str, Callable[[Exact], Exact]] = {
     "none": lambda x: x,
