@@ -221,6 +221,7 @@ def test_padding_that_changes_the_answers_is_refused_before_tuning(networks: Pat
     assert "mask" in str(caught.value.hint)
 
 
+@pytest.mark.long
 def test_padding_that_changes_the_answers_is_not_delivered(
     networks: Path, target: str, tmp_path: Path
 ):
