@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 
+import attrs
 import pytest
 from chameleon_core.errors import RunFolderError
 from chameleon_core.measurement import FailureKind, Measurement
@@ -71,6 +72,15 @@ def test_another_space_or_fingerprint_has_records_of_its_own(tmp_path):
         add(store, rows[0].id, Measurement(config=(1,), seconds=(1.0,)))
         assert store.measurements(rows[1].id) == []
         assert [stored.task for stored in store.tasks()] == [TASK] * 3
+
+
+def test_a_task_of_an_earlier_version_gets_its_name_of_today(tmp_path):
+    with RecordStore(tmp_path / "r.sqlite") as store:
+        row = store.add_task(attrs.evolve(TASK, name="conv2d_0"), "a", "f")
+        add(store, row.id, Measurement(config=(1,), seconds=(1.0,)))
+        again = store.add_task(attrs.evolve(TASK, name="layer1.0.conv1 64x64"), "a", "f")
+        assert (again.id, again.task.name) == (row.id, "layer1.0.conv1 64x64")
+        assert len(store.measurements(again.id)) == 1
 
 
 def test_a_wide_identity_is_kept_exactly(tmp_path):

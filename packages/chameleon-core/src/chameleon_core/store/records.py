@@ -107,10 +107,11 @@ class RecordStore:
     # -- tasks --------------------------------------------------------------------------------
 
     def add_task(self, task: Task, space: str, fingerprint: str) -> StoredTask:
-        """The task's row, made where there is none."""
+        """The task's row, made where there is none; one of an earlier version gets today's name."""
         self._database.write(
-            "INSERT OR IGNORE INTO tasks (key, space, fingerprint, name, task) "
-            "VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (key, space, fingerprint) "
+            "DO UPDATE SET name = excluded.name, task = excluded.task",
             (task.key, space, fingerprint, task.name, _dump(task.to_json())),
         )
         return next(
