@@ -1,7 +1,7 @@
 """Discrete Fourier transforms by their definition, as products with matrices of cosines and sines.
 
-A transform of n numbers takes n^2 multiplications instead of n log n, as the most of one kernel
-that reaches most of a core's peak. That is less time for the lengths of windows and of sequences.
+A transform of n numbers takes n^2 multiplications instead of some n log n, but in one tuned kernel
+that reaches most of a core's peak. Lengths of windows and of sequences are short enough for that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def complex_to_complex(
         given: of the shape.
         shape: its extents.
         axes: to transform along.
-        mode: how it is normalised; see ``_scale``.
+        mode: how it is normalised; see ``_scaled``.
         forward: whether angles are negative.
     """
     for axis in axes:
@@ -60,7 +60,7 @@ def complex_to_real(
         given: half of what is symmetric along the last one of the axes.
         shape: its extents.
         axes: to transform along.
-        mode: how it is normalised; see ``_scale``.
+        mode: how it is normalised; see ``_scaled``.
         extent: of the result along the last one of the axes.
     """
     *others, last = axes
