@@ -32,7 +32,7 @@ from chameleon_bench.cells.running import CellResult
 from chameleon_bench.pages.suite_report import environment, report_of
 from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Cell, Suite
-from chameleon_core.cli.logs import configure
+from chameleon_cli.logs import configure
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted
 from chameleon_core.loop.assembly import tasks_of

@@ -33,7 +33,7 @@ def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> 
     peak = run_json([sys.executable, str(HERE / "peak.py"), "--threads", str(threads), "--json"])
     settings = [word for value in overrides for word in ("--set", value)]
     command = ["run", str(pipeline), "--fresh", "--json", "--output", output, *settings]
-    result = run_json([sys.executable, "-m", "chameleon_core", *command])
+    result = run_json([sys.executable, "-m", "chameleon_cli", *command])
     rows = []
     for operator in result["operators"]:
         flop = operator["gflops"] * operator["tuned_seconds"]

@@ -5,11 +5,11 @@ import json
 import pytest
 from chameleon_bench import hooks
 from chameleon_bench.suites import versions
-from chameleon_core.cli.main import run as chameleon
+from chameleon_cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import Registry
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.testing.synthetic import synthetic_registry
+from chameleon_testing.synthetic import synthetic_registry
 
 SUITE = """\
 pipelines:

@@ -7,13 +7,13 @@ import json
 import re
 
 import pytest
-from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
+from chameleon_cli.progress import LiveProgress, PlainProgress, progress_for
 from chameleon_core.event_bus import EventBus
 from chameleon_core.events.records import RunFinished
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.testing.synthetic import synthetic_registry
+from chameleon_testing.synthetic import synthetic_registry
 from structlog.testing import capture_logs
 
 

@@ -6,13 +6,13 @@ import json
 
 import attrs
 import pytest
-from chameleon_core.cli.results_table import print_network
+from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.result import NetworkResult, RunResult
 from chameleon_core.loop.verdicts import missed, slower
 from chameleon_core.pipeline.schema import Requirement
-from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
 
 def _row(name, latency, **rivals):

@@ -149,7 +149,7 @@ class _Progress:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from chameleon_core.cli.results_table import duration, print_table  # noqa: PLC0415
+    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
 
     def told(value: dict[str, Any] | None) -> str:
         if value is None or value["median"] is None:
@@ -184,7 +184,7 @@ def _seeds(row: dict[str, Any]) -> str:
 
 
 def _dry_run(loaded: Suite, *, as_json: bool) -> None:
-    from chameleon_core.cli.results_table import print_table  # noqa: PLC0415
+    from chameleon_cli.results_table import print_table  # noqa: PLC0415
 
     from chameleon_bench.cells.execute import results  # noqa: PLC0415
 
