@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.streams import results_alone
 
 if TYPE_CHECKING:
@@ -19,22 +19,11 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("pipeline", type=click.Path(path_type=Path))
-@click.option(
-    "--set",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Overrule the file, as in budget.measurements=64. May be given again.",
-)
+@set_option("budget.measurements=64")
 @click.option("--fresh", is_flag=True, help="Move an earlier run in the folder aside.")
 @click.option("--dry-run", is_flag=True, help="Say what would be tuned, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The run folder, instead of the file's.",
-)
+@output_option("The run folder")
 def command(  # noqa: PLR0917 - click passes them by name
     pipeline: Path,
     overrides: tuple[str, ...],
@@ -51,18 +40,14 @@ def command(  # noqa: PLR0917 - click passes them by name
     # Imported here so that --help needs neither numpy nor a plugin.
     from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
 
-    again = ["chameleon", "run", str(pipeline)]
-    again += [word for text in overrides for word in ("--set", text)]
-    if output is not None:
-        again += ["-o", str(output)]
-        overrides = (*overrides, f"output={json.dumps(str(output.absolute()))}")
+    again, overrides = given_again("run", pipeline, overrides, output)
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
     if dry_run:
         _dry_run(resolved, as_json=as_json)
         return
     with results_alone():
-        result = _run(resolved, fresh=fresh, again=shlex.join(again))
+        result = _run(resolved, fresh=fresh, again=again)
     if as_json:
         if result.slower is not None:
             click.echo(result.slower, err=True)

@@ -7,12 +7,13 @@ import json
 import click
 from chameleon_core.pipeline import dump_pipeline, load_pipeline
 
+from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
 
 
 @click.command("validate")
 @click.argument("pipeline", type=click.Path())
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@set_option("budget.measurements=64")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(pipeline: str, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check PIPELINE and print it with presets expanded and every default written out."""

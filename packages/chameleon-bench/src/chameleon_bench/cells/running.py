@@ -15,9 +15,9 @@ from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.assembly import tasks_of
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.nodes import node_of
+from chameleon_core.pipeline.nodes import PipelineError, Problem, node_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.pipeline.structure import Structurer
+from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Rival, RivalTrace
@@ -172,11 +172,12 @@ def begin(cell: Cell) -> None:
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
-    given = dict(cell.rival or {})
-    name = given.pop("name")
-    record = registry.record("rivals", name)
-    options = Structurer().make(node_of(given, "suite"), record.options, f"rival '{name}'")
-    rival: Rival = registry.create("rivals", name, options)
+    problems: list[Problem] = []
+    reader = StageReader(registry, problems)
+    spec = reader.chosen("a rival", "rivals", node_of(cell.rival, "suite"))
+    if spec is None:
+        raise PipelineError(problems)
+    rival: Rival = spec.create()
     _, tasks = tasks_of(pipeline)
     traces = [
         rival.tune(
@@ -191,7 +192,7 @@ def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> Cell
         identity=cell.identity,
         trajectories=tuple(map(_rival_trajectory, tasks, traces)),
         environment={
-            "rival": name,
+            "rival": spec.name,
             **{t.name: dict(r.details) for t, r in zip(tasks, traces, strict=True)},
         },
     )

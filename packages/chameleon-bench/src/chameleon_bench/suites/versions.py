@@ -20,20 +20,19 @@ _DIGITS = 12
 """Of a digest of sources: two states of one package do not meet in them by chance."""
 
 
-def versions_of(document: Mapping[str, Any], registry: Registry, *more: str) -> dict[str, str]:
+def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
     """The distributions whose plugins take part in a run, each with its version.
 
     Args:
-        document: the expanded pipeline. Whatever bears a plugin's name in it takes part, the
-            members of a portfolio for example: a distribution too many costs a repetition, one
-            too few a wrong result.
+        documents: JSON values, such as the expanded pipeline. Whatever bears a plugin's name in
+            them takes part, the members of a portfolio for example: a distribution too many costs
+            a repetition, one too few a wrong result.
         registry: knows who registers which name.
-        more: names of plugins that the pipeline does not say.
 
     Returns:
         By distribution its version; with a digest of its sources where it is installed editable.
     """
-    named = {*_texts(document), *more}
+    named = set(_texts(documents))
     packages: dict[str, set[str]] = {OURS: {"chameleon_core"}}
     for kind in KINDS:
         for entry in registry.entries(kind):
