@@ -21,7 +21,7 @@ from chameleon_core.errors import (
 )
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.plugins import CommandRecord, Registry, hookimpl
-from chameleon_core.processor import this_processor
+from chameleon_system.processor import this_processor
 
 PIPELINE = "model: {onnx: net.onnx}\ntarget: native\npreset: hot\n"
 

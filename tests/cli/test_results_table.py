@@ -42,9 +42,10 @@ def operator(name):
         (1.5, "1.50 s"),
         (0.9996, "1.00 s"),
         (0.0512, "51.2 ms"),
-        (1.6249e-4, "162 us"),
-        (9.996e-6, "10.0 us"),
+        (1.6249e-4, "162 µs"),
+        (9.996e-6, "10.0 µs"),
         (5e-10, "0.500 ns"),
+        (1234.5, "1230 s"),
     ],
 )
 def test_a_duration_has_three_digits_and_a_unit(seconds, text):

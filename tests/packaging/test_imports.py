@@ -11,18 +11,21 @@ from packaging.requirements import Requirement
 HEAVY = {"tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "matplotlib", "onnx"}
 """What the core never imports, and no module that is loaded before a stage is made."""
 
+BOTH = {"chameleon_system", "chameleon_core"}
 SIBLINGS = {
-    "chameleon_core": set(),
-    "chameleon_cli": {"chameleon_core"},
+    "chameleon_system": set(),
+    "chameleon_core": {"chameleon_system"},
+    "chameleon_cli": BOTH,
     "chameleon_testing": {"chameleon_core"},
-    "chameleon_tvm": {"chameleon_core", "chameleon_cli", "chameleon_testing"},
+    "chameleon_tvm": {*BOTH, "chameleon_cli", "chameleon_testing"},
     "chameleon_explorers": {"chameleon_core"},
     "chameleon_cost_models": {"chameleon_core"},
     "chameleon_samplers": {"chameleon_core"},
-    "chameleon_runners": {"chameleon_core", "chameleon_tvm"},
-    "chameleon_bench": {"chameleon_core", "chameleon_cli"},
+    "chameleon_runners": {*BOTH, "chameleon_tvm"},
+    "chameleon_bench": {*BOTH, "chameleon_cli"},
 }
 HEAVY_ALLOWED = {
+    "chameleon_system": set(),
     "chameleon_core": set(),
     "chameleon_cli": set(),
     "chameleon_testing": set(),

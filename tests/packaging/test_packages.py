@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 SIBLING = "chameleon-tuner"
-WITHOUT_PLUGINS = {f"{SIBLING}-cli", f"{SIBLING}-testing"}
+WITHOUT_PLUGINS = {f"{SIBLING}-{kind}" for kind in ("cli", "system", "testing")}
 
 
 def requirements(package):
@@ -49,7 +49,7 @@ def test_all_have_one_version_and_pin_each_other_exactly(packages):
     (version,) = versions
     for package in packages:
         siblings = [one for one in requirements(package) if one.name.startswith(SIBLING)]
-        assert siblings or package.name == f"{SIBLING}-core"
+        assert siblings or package.name == f"{SIBLING}-system"
         assert {str(one.specifier) for one in siblings} <= {f"=={version}"}
 
 

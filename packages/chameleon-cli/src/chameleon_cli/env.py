@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core.cores import usable_cores
+from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.processor import Processor, this_processor
 from chameleon_core.versions import versions
+from chameleon_system.cores import usable_cores
+from chameleon_system.processor import Processor, processor_name, this_processor
 
 PACKAGES = (
     "apache-tvm",
@@ -71,12 +72,12 @@ def describe() -> dict[str, Any]:
     """The environment as JSON values: sizes in bytes, versions as texts, null where unknown."""
     registry = default_registry()
     processor = this_processor()
-    ours = sorted({"chameleon-tuner-core", *registry.distributions})
+    ours = sorted({CORE, *registry.distributions})
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": {
-            "model": (processor.name if processor else "") or platform.processor() or None,
+            "model": processor_name() or None,
             "instructions": _instructions(processor),
             "logical": os.cpu_count(),
             "usable": len(usable_cores()),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.plugins.first_party import CORE
 
 from chameleon_cli.group import BuiltIn, LazyGroup
 
@@ -53,9 +54,9 @@ _DEBUG = "CHAMELEON_DEBUG"
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - only where it is asked for
+        from chameleon_core.versions import versions  # noqa: PLC0415 - only where it is asked for
 
-        click.echo(f"chameleon {version('chameleon-tuner-core')}")
+        click.echo(f"chameleon {versions([CORE])[CORE]}")
         context.exit()
 
 

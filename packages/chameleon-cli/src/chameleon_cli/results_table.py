@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 from chameleon_core.loop.result import NetworkResult, OperatorResult
 from chameleon_core.loop.verdicts import left_out_lines, unmeasured_lines
+from chameleon_core.words import in_seconds
 
 OPERATOR_HEADER = (
     "operator",
@@ -20,8 +20,6 @@ OPERATOR_HEADER = (
     "measured",
     "seconds",
 )
-
-_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
 
 def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
@@ -154,13 +152,8 @@ def print_network(network: NetworkResult) -> None:
 
 
 def duration(seconds: float | None) -> str:
-    """A kernel's time in three digits, all that timings are good for, with a unit that suits it."""
-    if seconds is None:
-        return "-"
-    rounded = float(f"{seconds:.2e}")
-    unit, scale = next((one for one in _UNITS if rounded >= one[1]), _UNITS[-1])
-    value = rounded / scale
-    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f} {unit}"
+    """A kernel's time in three digits, which is all that timings are good for."""
+    return in_seconds(seconds, "#.3g")
 
 
 def failures(failed: Mapping[str, int]) -> str:

@@ -22,10 +22,10 @@ from chameleon_core.plugins.registry import Registry
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Rival, RivalTrace
 from chameleon_core.task import Task
+from chameleon_system.files import unused, write_whole
 
 from chameleon_bench.cells.recorder import Recorder, read_notes, trajectory_of
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
-from chameleon_bench.files import unused, written
 from chameleon_bench.suites.suite import Cell
 
 log = structlog.get_logger()
@@ -65,7 +65,7 @@ class CellResult:
             "trajectories": [one.to_json() for one in self.trajectories],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        written(path, json.dumps(value, separators=(",", ":")))
+        write_whole(path, json.dumps(value, separators=(",", ":")))
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
@@ -168,7 +168,7 @@ def begin(cell: Cell) -> None:
     if cell.folder.exists() and (not kept.exists() or kept.read_text(encoding="utf-8") != now):
         cell.folder.rename(unused(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
     cell.folder.mkdir(parents=True, exist_ok=True)
-    written(kept, now)
+    write_whole(kept, now)
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.plugins import KINDS, CommandRecord, PresetRecord, Registry
+from chameleon_core.plugins.first_party import CORE
 
-OURS = "chameleon-tuner-core"
-"""Takes part in every run."""
+ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
+"""Distributions that take part in every run, and their packages."""
 
 _DIGITS = 12
 """Of a digest of sources: two states of one package do not meet in them by chance."""
@@ -33,7 +34,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
         By distribution its version; with a digest of its sources where it is installed editable.
     """
     named = set(_texts(documents))
-    packages: dict[str, set[str]] = {OURS: {"chameleon_core"}}
+    packages = {name: {package} for name, package in ALWAYS.items()}
     for kind in KINDS:
         for entry in registry.entries(kind):
             if isinstance(entry.record, CommandRecord | PresetRecord):

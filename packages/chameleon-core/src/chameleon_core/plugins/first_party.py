@@ -14,6 +14,7 @@ FIRST_PARTY = frozenset(
         "chameleon-tuner-explorers",
         "chameleon-tuner-runners",
         "chameleon-tuner-samplers",
+        "chameleon-tuner-system",
         "chameleon-tuner-testing",
         "chameleon-tuner-tvm",
     }

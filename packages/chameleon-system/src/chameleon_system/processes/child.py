@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from chameleon_core.processes.ending import kill_tree
-from chameleon_core.processes.log_tail import LogTail
-from chameleon_core.processes.spawning import spawn
-from chameleon_core.processes.stamps import TOKEN, child_token
+from chameleon_system.processes.ending import kill_tree
+from chameleon_system.processes.log_tail import LogTail
+from chameleon_system.processes.spawning import spawn
+from chameleon_system.processes.stamps import TOKEN, child_token
 
-_LAUNCHER = "chameleon_core.processes.launcher"
+_LAUNCHER = "chameleon_system.processes.launcher"
 _LOG_SECONDS = 1.0
 _FIRST_LOOK, _LONGEST_LOOK = 0.002, 0.05
 

@@ -127,6 +127,12 @@ def this_processor() -> Processor | None:
     return parse_cpuinfo(text, architecture)
 
 
+def processor_name() -> str:
+    """The name of this machine's processor; empty where the system does not say."""
+    processor = this_processor()
+    return (processor.name if processor is not None else "") or platform.processor()
+
+
 def own_architecture() -> str:
     """The architecture of this process by the name that Linux gives it."""
     machine = platform.machine().lower()

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from chameleon_core.cores import CoreWatch, ThreadProbe
+from chameleon_system.cores import CoreWatch, ThreadProbe
 
 
 class Host:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import psutil
 
-from chameleon_core.processes.stamps import TOKEN, abandoned
+from chameleon_system.processes.stamps import TOKEN, abandoned
 
 _ROUNDS = 10
 

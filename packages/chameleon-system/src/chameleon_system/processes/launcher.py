@@ -1,4 +1,4 @@
-"""Runs a module as a child: ``python -m chameleon_core.processes.launcher PARENT MODULE ...``.
+"""Runs a module as a child: ``python -m chameleon_system.processes.launcher PARENT MODULE ...``.
 
 The death signal has to be asked for by the child itself, and before its program imports anything:
 a parent may be killed while a child compiles or imports for minutes. A function between ``fork``
@@ -11,7 +11,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-from chameleon_core.processes.death_signal import die_with, ignore_terminal
+from chameleon_system.processes.death_signal import die_with, ignore_terminal
 
 
 def main() -> None:

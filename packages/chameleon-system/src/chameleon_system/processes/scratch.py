@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from chameleon_core.processes.stamps import ProcessStamp
+from chameleon_system.processes.stamps import ProcessStamp
 
 _PREFIX = "chameleon-runner"
 

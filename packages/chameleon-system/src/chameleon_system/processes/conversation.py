@@ -9,7 +9,7 @@ import selectors
 import time
 from typing import Any
 
-from chameleon_core.processes.child import ChildProcess
+from chameleon_system.processes.child import ChildProcess
 
 _PIECE = 1 << 20
 

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import psutil
 import pytest
-from chameleon_core.processes import ending
-from chameleon_core.processes.ending import kill_abandoned
-from chameleon_core.processes.scratch import make_scratch, remove_abandoned
-from chameleon_core.processes.stamps import TOKEN, ProcessStamp, abandoned, child_token
+from chameleon_system.processes import ending
+from chameleon_system.processes.ending import kill_abandoned
+from chameleon_system.processes.scratch import make_scratch, remove_abandoned
+from chameleon_system.processes.stamps import TOKEN, ProcessStamp, abandoned, child_token
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from chameleon_core.processes import child as child_module
-from chameleon_core.processes.child import ChildProcess, status_words
-from chameleon_core.processes.conversation import ChildEndedError, Conversation
-from chameleon_core.processes.log_tail import LogTail
-from chameleon_core.processes.spawning import spawn
+from chameleon_system.processes import child as child_module
+from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.processes.log_tail import LogTail
+from chameleon_system.processes.spawning import spawn
 
 _PROGRAM = """
     import json, os, signal, subprocess, sys, time
@@ -163,7 +163,7 @@ def test_it_outlives_the_thread_that_started_it(start: Start):
 
 _PARENT = """
     import sys
-    from chameleon_core.processes.child import ChildProcess
+    from chameleon_system.processes.child import ChildProcess
     child = ChildProcess("timeit", ["-n1", "-r1", "import time; time.sleep(600)"])
     print(child.pid, flush=True)
     sys.stdin.read()
