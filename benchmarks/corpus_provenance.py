@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.cli.env import describe
+from chameleon_cli.env import describe
 from chameleon_core.errors import ChameleonError
 from corpus_process import last_words
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.cli.env import describe
+from chameleon_cli.env import describe
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.run_folder import read_store
@@ -141,7 +141,7 @@ def run(bench: Bench, case: Case) -> Mapping[str, Any]:
     identity = bench.identity(case)
     same = begun.exists() and begun.read_text(encoding="utf-8") == identity
     begun.write_text(identity, encoding="utf-8")
-    command = [sys.executable, "-m", "chameleon_core", "run", str(file), "--json"]
+    command = [sys.executable, "-m", "chameleon_cli", "run", str(file), "--json"]
     command += [] if same else ["--fresh"]
     ended = in_time(command, bench.environment(case), bench.plan.deadline_seconds)
     outcome = judged(ended, measured(Path(pipeline["output"])))

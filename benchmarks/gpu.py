@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ from chameleon_bench.cells.running import CellResult
 from chameleon_bench.pages.suite_report import environment, report_of
 from chameleon_bench.suites.load import load_suite
 from chameleon_bench.suites.suite import Cell, Suite
-from chameleon_core.cli.logs import configure
+from chameleon_cli.logs import configure
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted
 from chameleon_core.loop.assembly import tasks_of
@@ -41,6 +40,7 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, Runner, StageRef
 from chameleon_core.task import Task
+from chameleon_system.cores import usable_cores
 from gpu_figures import figures
 
 SUITE = Path(__file__).parent / "suites" / "gpu.yaml"
@@ -280,7 +280,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    return len(usable_cores())
 
 
 if __name__ == "__main__":

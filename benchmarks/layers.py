@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from chameleon_system.cores import usable_cores
 
 HERE = Path(__file__).parent
 
@@ -33,7 +34,7 @@ def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> 
     peak = run_json([sys.executable, str(HERE / "peak.py"), "--threads", str(threads), "--json"])
     settings = [word for value in overrides for word in ("--set", value)]
     command = ["run", str(pipeline), "--fresh", "--json", "--output", output, *settings]
-    result = run_json([sys.executable, "-m", "chameleon_core", *command])
+    result = run_json([sys.executable, "-m", "chameleon_cli", *command])
     rows = []
     for operator in result["operators"]:
         flop = operator["gflops"] * operator["tuned_seconds"]
@@ -75,7 +76,7 @@ def main() -> None:
     """Parse the arguments, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pipeline", type=Path, nargs="?", default="examples/resnet18_layers.yaml")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=len(usable_cores()))
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     parser.add_argument("--output", help="keep the run folder here")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")

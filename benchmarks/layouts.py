@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from chameleon_core.cores import usable_cores
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
+from chameleon_system.cores import usable_cores
 from chameleon_tvm.frontends.network_options import BuiltinOptions
 from chameleon_tvm.frontends.sources import BuiltinFrontend
 from chameleon_tvm.graph.compile import compiled

@@ -47,7 +47,7 @@ ROUNDS = 5
 """Processes in which each final kernel is timed."""
 FINISH = 10.0
 """Seconds that a run goes on after its budget: the last batch, and timing the best again."""
-CLI = [sys.executable, "-m", "chameleon_core"]
+CLI = [sys.executable, "-m", "chameleon_cli"]
 
 
 def command_json(words: list[str]) -> dict[str, Any]:

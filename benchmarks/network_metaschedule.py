@@ -45,7 +45,7 @@ def tuned(pipeline: Path, folder: Path) -> float:
     words = ["run", str(pipeline), "-o", str(folder), "--fresh", "--json"]
     started = time.time()
     finished = subprocess.run(
-        [sys.executable, "-m", "chameleon_core", *words], check=False, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "chameleon_cli", *words], check=False, stdout=subprocess.DEVNULL
     )
     if not (folder / NETWORK).is_dir():  # 1 may mean that an operator has no measurement
         raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")

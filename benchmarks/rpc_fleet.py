@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from typing import Any, Self
 
-from chameleon_core.cli import logs
+from chameleon_cli import logs
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.stages import Arrays, Kernel, MeasureJob, StageRef

@@ -108,7 +108,7 @@ def subject_of(pipeline: Path, layer: str, folder: Path, space: str) -> Subject:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML.
     if not (run / "best.json").exists():
-        command = [sys.executable, "-m", "chameleon_core", "run", str(file), "--json"]
+        command = [sys.executable, "-m", "chameleon_cli", "run", str(file), "--json"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     with RecordStore(run / "records.sqlite", read_only=True) as store:
         (stored,) = store.tasks()

@@ -26,6 +26,7 @@ from chameleon_core.space import (
     FeatureBlock,
     flag,
 )
+from chameleon_system.cores import usable_cores
 
 
 def synthetic_space() -> DesignSpace:
@@ -124,7 +125,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     arguments = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {usable_cores()[0]})
     for name in arguments.space:
         report(name, arguments.count)
 

@@ -23,7 +23,7 @@ def seconds(command: list[str]) -> float:
     """Wall-clock of one run in seconds."""
     started = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "chameleon_core", *command], check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "chameleon_cli", *command], check=True, stdout=subprocess.DEVNULL
     )
     return time.perf_counter() - started
 
@@ -31,7 +31,7 @@ def seconds(command: list[str]) -> float:
 def imported(command: list[str]) -> list[str]:
     """The heavy libraries that a command imports."""
     code = (
-        "import sys; from chameleon_core.cli.main import run\n"
+        "import sys; from chameleon_cli.main import run\n"
         f"code = run({command!r})\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
         "sys.exit(code)"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.cli import logs
+from chameleon_cli import logs
 from chameleon_core.loop import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import PluginRecord, Registry, hookimpl

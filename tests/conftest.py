@@ -8,7 +8,7 @@ import pytest
 import structlog
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
-from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
 
 @pytest.fixture(autouse=True)

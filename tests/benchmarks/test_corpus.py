@@ -217,7 +217,7 @@ def test_an_outcome_is_kept_and_not_made_again(runs, bench, commands):
     assert outcome["outcome"] == runs.DELIVERED
     assert runs.finished(bench, case) == outcome
     ((command, environment, limit),) = commands
-    assert command[1:4] == ["-m", "chameleon_core", "run"]
+    assert command[1:4] == ["-m", "chameleon_cli", "run"]
     assert command[-2:] == ["--json", "--fresh"]
     assert str(BENCHMARKS) in environment["PYTHONPATH"]
     assert limit == 60.0

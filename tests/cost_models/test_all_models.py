@@ -4,11 +4,11 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace, FeatureBlock
-from chameleon_core.testing.conformance_cases import context_of, observe, spaces
 from chameleon_cost_models.ensemble import Ensemble
 from chameleon_cost_models.lightgbm_model import LightGBMModel
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
 from chameleon_cost_models.xgboost_model import XGBoostModel
+from chameleon_testing.conformance_cases import context_of, observe, spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,10 +6,10 @@ from chameleon_core.pipeline import PipelineError, load_pipeline
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.stages import CostModel
-from chameleon_core.testing.conformance import check_cost_model
-from chameleon_core.testing.conformance_cases import context_of, observe, spaces
 from chameleon_cost_models.alternating import AlternatingModels
 from chameleon_cost_models.alternating_options import AlternatingOptions
+from chameleon_testing.conformance import check_cost_model
+from chameleon_testing.conformance_cases import context_of, observe, spaces
 
 SPACE = spaces()["tiled"]
 

@@ -1,11 +1,11 @@
 """Every cost model of this repository keeps the contract."""
 
 import pytest
-from chameleon_core.testing.conformance import check_cost_model
 from chameleon_cost_models.ensemble import Ensemble
 from chameleon_cost_models.lightgbm_model import LightGBMModel
 from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
 from chameleon_cost_models.xgboost_model import XGBoostModel
+from chameleon_testing.conformance import check_cost_model
 
 
 @pytest.mark.parametrize("objective", ["reg", "rank"])

@@ -6,11 +6,11 @@ import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations
-from chameleon_core.testing.conformance import check_cost_model
-from chameleon_core.testing.conformance_cases import context_of
 from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.gaussian_process import GaussianProcess
 from chameleon_cost_models.matern import Posterior, fitted_parameters
+from chameleon_testing.conformance import check_cost_model
+from chameleon_testing.conformance_cases import context_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_core.testing.conformance_cases import context_of, observe, quality, spaces
 from chameleon_cost_models.lightgbm_model import LightGBMModel
 from chameleon_cost_models.options import LightGBMOptions
+from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
 
 
 def fitted(space, observations, **options):

@@ -12,8 +12,6 @@ from chameleon_core.stages import TaskHistory
 from chameleon_core.store import RecordStore
 from chameleon_core.store.spending import Spending
 from chameleon_core.task import Task
-from chameleon_core.testing.conformance import check_cost_model
-from chameleon_core.testing.conformance_cases import context_of, observe, quality, tiled_space
 from chameleon_cost_models.ensemble import Ensemble
 from chameleon_cost_models.lightgbm_model import LightGBMModel
 from chameleon_cost_models.options import (
@@ -24,6 +22,8 @@ from chameleon_cost_models.options import (
 )
 from chameleon_cost_models.transfer import Prior
 from chameleon_cost_models.xgboost_model import XGBoostModel
+from chameleon_testing.conformance import check_cost_model
+from chameleon_testing.conformance_cases import context_of, observe, quality, tiled_space
 
 MODELS = {
     "xgboost": (XGBoostModel, XGBoostOptions),

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace, FeatureBlock
-from chameleon_core.testing.conformance_cases import context_of, observe, quality, spaces
 from chameleon_cost_models.options import XGBoostOptions
 from chameleon_cost_models.xgboost_model import XGBoostModel
+from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
 
 
 def fitted(space, observations, *, seed=1, **options):

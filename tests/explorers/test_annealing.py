@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
-from chameleon_core.testing.conformance_cases import (
+from chameleon_explorers.annealing import AnnealingExplorer
+from chameleon_explorers.options import AnnealingOptions
+from chameleon_testing.conformance_cases import (
     context_of,
     observe,
     quality,
     spaces,
     tiled_space,
 )
-from chameleon_explorers.annealing import AnnealingExplorer
-from chameleon_explorers.options import AnnealingOptions
 
 
 class Scorer:

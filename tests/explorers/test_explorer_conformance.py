@@ -2,7 +2,6 @@
 
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_core.testing.conformance import check_explorer
 from chameleon_explorers.annealing import AnnealingExplorer
 from chameleon_explorers.droplet import DropletExplorer
 from chameleon_explorers.genetic import GeneticExplorer
@@ -14,6 +13,7 @@ from chameleon_explorers.options import (
     LocalOptions,
 )
 from chameleon_explorers.random_search import RandomExplorer
+from chameleon_testing.conformance import check_explorer
 
 
 @pytest.mark.parametrize(

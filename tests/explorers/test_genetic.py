@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Visited
-from chameleon_core.testing.conformance_cases import context_of, observe, quality
 from chameleon_explorers.genetic import GeneticExplorer
 from chameleon_explorers.options import GeneticOptions
+from chameleon_testing.conformance_cases import context_of, observe, quality
 
 
 @pytest.fixture

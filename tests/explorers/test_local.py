@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Visited
-from chameleon_core.testing.conformance_cases import context_of, observe, quality
 from chameleon_explorers.local import LocalExplorer
 from chameleon_explorers.moves import kicked, neighbourhoods
 from chameleon_explorers.options import LocalOptions
+from chameleon_testing.conformance_cases import context_of, observe, quality
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,10 +8,10 @@ from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Explorer, Visited
-from chameleon_core.testing.conformance import check_explorer
-from chameleon_core.testing.conformance_cases import context_of, observe
 from chameleon_explorers.options import PortfolioOptions
 from chameleon_explorers.portfolio import PortfolioExplorer
+from chameleon_testing.conformance import check_explorer
+from chameleon_testing.conformance_cases import context_of, observe
 
 SPACE = DesignSpace([Choice(name="k", options=tuple(range(1000)))])
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Visited
-from chameleon_core.testing.conformance_cases import context_of, observe
 from chameleon_explorers.droplet import DropletExplorer
 from chameleon_explorers.genetic import GeneticExplorer
 from chameleon_explorers.local import LocalExplorer
@@ -15,6 +14,7 @@ from chameleon_explorers.options import (
     PortfolioOptions,
 )
 from chameleon_explorers.portfolio import PortfolioExplorer
+from chameleon_testing.conformance_cases import context_of, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

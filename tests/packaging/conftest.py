@@ -29,6 +29,13 @@ class Package:
         """The folder with the code, or None for the package that only depends on the others."""
         return next((self.folder / "src").glob("chameleon_*"), None)
 
+    @property
+    def hooks(self):
+        """The module that its entry point names, or None for a package that brings no plugins."""
+        points = self.project.get("entry-points", {}).get("chameleon", {})
+        assert len(points) <= 1
+        return next(iter(points.values()), None)
+
 
 def read_packages():
     return [

@@ -9,12 +9,12 @@ import re
 import sys
 
 import pytest
-from chameleon_core.cli.main import BUILT_IN, run
+from chameleon_cli.main import BUILT_IN, run
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop import run_pipeline
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")

@@ -45,7 +45,7 @@ def installed(example, tmp_path_factory):
 def chameleon(environment, folder, *arguments):
     """What a command prints as JSON."""
     done = subprocess.run(
-        [sys.executable, "-m", "chameleon_core", *map(str, arguments), "--json"],
+        [sys.executable, "-m", "chameleon_cli", *map(str, arguments), "--json"],
         env=environment,
         cwd=folder,
         capture_output=True,

@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 from chameleon_core.measurement import Measurement
-from chameleon_core.processes.stamps import TOKEN, ProcessStamp
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
+from chameleon_system.processes.stamps import TOKEN, ProcessStamp
 
 FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"
 TASK = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)

@@ -18,7 +18,6 @@ from typing import Any
 import attrs
 import pytest
 from chameleon_core.errors import PluginError, TargetError
-from chameleon_core.processes.stamps import ProcessStamp
 from chameleon_core.stages import Contender
 from chameleon_runners import local
 from chameleon_runners.comparison import Comparison
@@ -26,6 +25,7 @@ from chameleon_runners.local import LocalRunner
 from chameleon_runners.options import LocalOptions
 from chameleon_runners.testing.faults import Fault, config
 from chameleon_runners.worker_process import WorkerProcess
+from chameleon_system.processes.stamps import ProcessStamp
 
 from .conftest import (
     QUICK,

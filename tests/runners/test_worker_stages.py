@@ -14,8 +14,8 @@ from chameleon_core.pipeline import StageSpec, from_dict
 from chameleon_core.plugins import PluginRecord, hookimpl
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
-from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
 from chameleon_runners.worker.stages import make_builder, make_device
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
 TASK = Task(name="t", operator="o", arguments={}, target="nowhere", flop=1.0)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Visited
-from chameleon_core.testing.conformance_cases import context_of
 from chameleon_samplers.diversity import DiversitySampler
 from chameleon_samplers.options import DiversityOptions
+from chameleon_testing.conformance_cases import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 

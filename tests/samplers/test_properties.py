@@ -4,7 +4,6 @@ import numpy as np
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Candidates, Visited
-from chameleon_core.testing.conformance_cases import context_of, observe
 from chameleon_samplers.crossover import CrossoverSynthesizer
 from chameleon_samplers.diversity import DiversitySampler
 from chameleon_samplers.greedy import GreedySampler
@@ -19,6 +18,7 @@ from chameleon_samplers.options import (
     ModeOptions,
 )
 from chameleon_samplers.random_pick import RandomSampler
+from chameleon_testing.conformance_cases import context_of, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,7 +2,6 @@
 
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_core.testing.conformance import check_sampler, check_synthesizer
 from chameleon_samplers.crossover import CrossoverSynthesizer
 from chameleon_samplers.diversity import DiversitySampler
 from chameleon_samplers.greedy import GreedySampler
@@ -17,6 +16,7 @@ from chameleon_samplers.options import (
     ModeOptions,
 )
 from chameleon_samplers.random_pick import RandomSampler
+from chameleon_testing.conformance import check_sampler, check_synthesizer
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 1.0])

@@ -5,11 +5,11 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Candidates, Visited
-from chameleon_core.testing.conformance_cases import context_of
 from chameleon_samplers.greedy import GreedySampler
 from chameleon_samplers.none import NoSynthesizer
 from chameleon_samplers.options import GreedyOptions
 from chameleon_samplers.random_pick import RandomSampler
+from chameleon_testing.conformance_cases import context_of
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Candidates, Observations, Visited
-from chameleon_core.testing.conformance_cases import context_of, observe
 from chameleon_samplers.crossover import CrossoverSynthesizer
 from chameleon_samplers.mode import ModeSynthesizer
 from chameleon_samplers.options import CrossoverOptions, ModeOptions
+from chameleon_testing.conformance_cases import context_of, observe
 
 
 def space_of(*cardinalities, holds=None):

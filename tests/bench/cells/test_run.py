@@ -13,7 +13,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import hookimpl
-from chameleon_core.testing.synthetic import synthetic_registry
+from chameleon_testing.synthetic import synthetic_registry
 
 SUITE = """\
 pipelines:

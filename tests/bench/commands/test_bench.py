@@ -1,15 +1,17 @@
 """``chameleon bench`` in this process."""
 
 import json
+import os
 
 import pytest
 from chameleon_bench import hooks
 from chameleon_bench.suites import versions
-from chameleon_core.cli.main import run as chameleon
+from chameleon_cli.main import run as chameleon
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import Registry
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.testing.synthetic import synthetic_registry
+from chameleon_testing.fakes import SyntheticExplorer
+from chameleon_testing.synthetic import synthetic_registry
 
 SUITE = """\
 pipelines:
@@ -47,6 +49,22 @@ def test_json_then_nothing_left_to_run(file, tmp_path, capsys):
     told = capsys.readouterr()
     assert json.loads(told.out)["results"] == first["results"]
     assert "2 of 2 cells have ended before" in told.err
+
+
+def test_what_a_plugin_prints_is_no_part_of_the_result(file, tmp_path, capfd, monkeypatch):
+    explore = SyntheticExplorer.explore
+
+    def loud(*given):
+        print("a print while it explores")  # noqa: T201
+        os.write(1, b"a library's line\n")
+        return explore(*given)
+
+    monkeypatch.setattr(SyntheticExplorer, "explore", loud)
+    assert chameleon(["bench", str(file), "-o", str(tmp_path / "out"), "--json"]) == ExitCode.OK
+    told = capfd.readouterr()
+    assert json.loads(told.out)["cells"] == {"all": 2, "ended": 2, "failed": 0}
+    assert "a print while it explores" in told.err
+    assert "a library's line" in told.err
 
 
 def test_a_table_for_people(file, tmp_path, capsys):

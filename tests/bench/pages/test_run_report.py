@@ -15,7 +15,7 @@ from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.origins import Origin
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
-from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
 VOID = {"meta", "link", "br"}
 
@@ -213,7 +213,7 @@ def test_no_run_no_report(tmp_path):
 
 
 def test_the_command_writes_where_it_is_told(pipeline, tmp_path, capsys):
-    from chameleon_core.cli.main import run  # noqa: PLC0415
+    from chameleon_cli.main import run  # noqa: PLC0415
 
     folder = run_pipeline(pipeline()).folder
     file = tmp_path / "page.html"

@@ -11,7 +11,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import StageContext
 from chameleon_core.task import Task
-from chameleon_core.testing import fakes
+from chameleon_testing import fakes
 
 
 def _grid(*cardinalities, start=None, holds=None):

@@ -13,8 +13,8 @@ from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.run_folder import read_store
-from chameleon_core.testing.fakes import RunnerOptions, SyntheticExplorer, SyntheticRunner
-from chameleon_core.testing.synthetic import SyntheticPlugins, synthetic_document
+from chameleon_testing.fakes import RunnerOptions, SyntheticExplorer, SyntheticRunner
+from chameleon_testing.synthetic import SyntheticPlugins, synthetic_document
 
 OPERATORS = [[9, 9, 9], [8, 9, 10], [7, 9, 11]]
 

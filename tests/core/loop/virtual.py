@@ -17,8 +17,8 @@ from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Arrival, Frontend, MeasureStream
 from chameleon_core.task import Task
-from chameleon_core.testing.fakes import SyntheticRunner
-from chameleon_core.testing.synthetic import SyntheticPlugins, synthetic_document
+from chameleon_testing.fakes import SyntheticRunner
+from chameleon_testing.synthetic import SyntheticPlugins, synthetic_document
 
 
 @attrs.frozen(kw_only=True)

@@ -26,7 +26,7 @@ from chameleon_core.plugins import (
 )
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.hookspecs import RegistrationHooks
-from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = re.compile(r"\nExample:\n(.*?)\n\nDocumentation: (\S+)$", re.DOTALL)

@@ -2,11 +2,11 @@
 
 import sys
 
-from chameleon_core.cli import group
-from chameleon_core.cli.main import run
+from chameleon_cli import group
+from chameleon_cli.main import run
 from chameleon_core.pipeline import load
 from chameleon_core.plugins import registry
-from chameleon_core.testing.synthetic import synthetic_registry
+from chameleon_testing.synthetic import synthetic_registry
 
 if __name__ == "__main__":
     known = synthetic_registry()

@@ -13,7 +13,7 @@ from chameleon_core.plugins.options import NOT_BINDING
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
 from chameleon_core.store import RecordStore
-from chameleon_core.testing.fakes import (
+from chameleon_testing.fakes import (
     BASELINE_SECONDS,
     ModelOptions,
     RunnerOptions,

@@ -7,11 +7,11 @@ import json
 from typing import ClassVar
 
 import pytest
-from chameleon_core.cli.progress import LiveProgress, PlainProgress
+from chameleon_cli.progress import LiveProgress, PlainProgress
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.loop import run_pipeline
 from chameleon_core.run_folder import read_store
-from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
 
 class Careful(SyntheticFrontend):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import json
 import re
+from typing import get_args
 
 import pytest
-from chameleon_core.cli.progress import LiveProgress, PlainProgress, progress_for
-from chameleon_core.event_bus import EventBus
-from chameleon_core.events.records import RunFinished
+from chameleon_cli.progress import LiveProgress, PlainProgress, progress_for
+from chameleon_core.event_bus import EventBus, hook_of
+from chameleon_core.events.records import Event, RunFinished
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
+from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.testing.synthetic import synthetic_registry
+from chameleon_testing.synthetic import synthetic_registry
 from structlog.testing import capture_logs
 
 
@@ -58,6 +60,11 @@ def test_the_events_of_a_run(pipeline, tmp_path):
     logged = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").open()]
     assert [line["event"] for line in logged] == [name for name in names if name != "Measured"]
     assert all(line["at"] > 0 for line in logged)
+
+
+def test_every_event_has_its_hook():
+    hooks = [name for name in vars(EventHooks) if name.startswith("chameleon_")]
+    assert [hook_of(event) for event in get_args(Event)] == hooks
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from chameleon_core.plugins import NoOptions, hookimpl
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
-from chameleon_core.testing.fakes import SyntheticSpace, synthetic_failure
+from chameleon_testing.fakes import SyntheticSpace, synthetic_failure
 from structlog.testing import capture_logs
 
 GUESSES = (2, 0, 1, 3)

@@ -8,7 +8,7 @@ import random
 import time
 
 from chameleon_core.run_folder import read_store
-from chameleon_core.testing.synthetic import run_synthetic, synthetic_document
+from chameleon_testing.synthetic import run_synthetic, synthetic_document
 
 KILLS = 50
 
@@ -57,7 +57,7 @@ def killed(context, folder, chance):
 
 def test_killed_fifty_times(tmp_path):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chameleon_core.testing.synthetic"])
+    context.set_forkserver_preload(["chameleon_testing.synthetic"])
     disturbed, calm = tmp_path / "disturbed", tmp_path / "calm"
     disturbed.mkdir()
     calm.mkdir()

@@ -6,13 +6,13 @@ import json
 
 import attrs
 import pytest
-from chameleon_core.cli.results_table import print_network
+from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.result import NetworkResult, RunResult
 from chameleon_core.loop.verdicts import missed, slower
 from chameleon_core.pipeline.schema import Requirement
-from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
 
 def _row(name, latency, **rivals):
@@ -64,7 +64,7 @@ def test_rows_are_kept_and_shown(result, capsys):
     print_network(result.network)
     told = capsys.readouterr().out
     rows = [line.split() for line in told.splitlines()]
-    assert ["64", "1.00", "ms", "-", "torch", "900", "us", "0.900", "2.0e-07"] in rows
+    assert ["64", "1.00", "ms", "-", "torch", "900", "µs", "0.900", "2.0e-07"] in rows
     assert ["128", "2.00", "ms", "-", "torch", "4.00", "ms", "2.000", "2.0e-07"] in rows
     assert "network, one inference in each bucket: 3.00 ms (untuned -, torch 4.90 ms)" in told
 

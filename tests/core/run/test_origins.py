@@ -9,12 +9,12 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from chameleon_core.cli.status import command as status_command
+from chameleon_cli.status import command as status_command
 from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.result import OperatorResult
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Candidates, Explorer, Sampler, Synthesizer
-from chameleon_core.testing.fakes import SyntheticExplorer
+from chameleon_testing.fakes import SyntheticExplorer
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 

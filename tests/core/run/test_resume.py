@@ -10,7 +10,7 @@ from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
-from chameleon_core.testing.synthetic import synthetic_document, synthetic_registry
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,20 +9,20 @@ import sys
 
 import attrs
 import pytest
-from chameleon_core.cli.streams import results_alone
+from chameleon_cli.streams import results_alone
 from chameleon_core.errors import ExitCode, PluginError
 from chameleon_core.loop import run_pipeline
 from chameleon_core.pipeline import PipelineError
 from chameleon_core.plugins import hookimpl
-from chameleon_core.testing.fakes import SyntheticExplorer
+from chameleon_testing.fakes import SyntheticExplorer
 
 PROGRAM = """
 import os, sys
 from chameleon_core import hooks
-from chameleon_core.cli.main import run
+from chameleon_cli.main import run
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_core.testing.synthetic import SyntheticPlugins
-from chameleon_core.testing.fakes import SyntheticExplorer
+from chameleon_testing.synthetic import SyntheticPlugins
+from chameleon_testing.fakes import SyntheticExplorer
 
 class Loud(SyntheticExplorer):
     def __init__(self, *given):
@@ -49,7 +49,7 @@ sys.exit(run(sys.argv[1:]))
 
 
 def _command(tmp_path, *words, **environment):
-    from chameleon_core.testing.synthetic import synthetic_document  # noqa: PLC0415
+    from chameleon_testing.synthetic import synthetic_document  # noqa: PLC0415
 
     file = tmp_path / "p.yaml"
     file.write_text(json.dumps(synthetic_document(tmp_path / "run", explorer="loud")))

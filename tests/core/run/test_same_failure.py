@@ -6,11 +6,11 @@ import json
 from typing import ClassVar
 
 import pytest
-from chameleon_core.cli.run import _print
+from chameleon_cli.run import _print
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.testing.fakes import RunnerOptions, SyntheticReplay, SyntheticRunner
+from chameleon_testing.fakes import RunnerOptions, SyntheticReplay, SyntheticRunner
 from structlog.testing import capture_logs
 
 MESSAGE = "was killed by signal SIGILL after {} ms"

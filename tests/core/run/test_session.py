@@ -13,7 +13,7 @@ from chameleon_core.run_folder import read_store
 from chameleon_core.schedulers import Scheduler
 from chameleon_core.stages import Baseline, Frontend, SpaceProvider
 from chameleon_core.task import Task
-from chameleon_core.testing.fakes import BASELINE_SECONDS, RunnerOptions, SyntheticRunner
+from chameleon_testing.fakes import BASELINE_SECONDS, RunnerOptions, SyntheticRunner
 
 
 def measured(lines):

@@ -7,7 +7,7 @@ import json
 from typing import ClassVar
 
 import pytest
-from chameleon_core.cli.progress import LiveProgress, PlainProgress
+from chameleon_cli.progress import LiveProgress, PlainProgress
 from chameleon_core.errors import ExitCode, PluginError
 from chameleon_core.event_bus import EventBus
 from chameleon_core.loop import Interruption, RunInterrupted, Session, run_pipeline
@@ -16,7 +16,7 @@ from chameleon_core.loop.measuring import LazyRunner
 from chameleon_core.loop.settling import recalled
 from chameleon_core.run_folder import RunFolder, read_store
 from chameleon_core.task import Task
-from chameleon_core.testing.fakes import (
+from chameleon_testing.fakes import (
     ModelOptions,
     RunnerOptions,
     SyntheticFrontend,

@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
-from chameleon_core.cli.best import command as best_command
-from chameleon_core.cli.run import _print
-from chameleon_core.cli.status import command as status_command
+from chameleon_cli.best import command as best_command
+from chameleon_cli.run import _print
+from chameleon_cli.status import command as status_command
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.verdicts import slower
 from chameleon_core.pipeline import PipelineError
 from chameleon_core.stages import Delivery
-from chameleon_core.testing.fakes import ModelOptions, SyntheticFrontend
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 

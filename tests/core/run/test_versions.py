@@ -12,8 +12,8 @@ from chameleon_core.pipeline import StageSpec
 from chameleon_core.plugins import NoOptions, PluginRecord
 from chameleon_core.run_folder import read_store
 from chameleon_core.store import RecordStore
-from chameleon_core.testing.fakes import SyntheticExplorer
 from chameleon_core.versions import stages_of, versions
+from chameleon_testing.fakes import SyntheticExplorer
 from structlog.testing import capture_logs
 
 CORE = "chameleon-tuner-core"

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 from chameleon_core.space import Choice, DesignSpace, Factorization, flag, recorded_features
-from chameleon_core.testing.conformance_cases import tiled_space
+from chameleon_testing.conformance_cases import tiled_space
 
 
 def as_recorded(space, configs):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, Constraint, DesignSpace
-from chameleon_core.testing.conformance_cases import quality, tiled_space
 from chameleon_explorers.ppo.episodes import DOWN, JUMP, STAY, UP, EpisodeBatch
+from chameleon_testing.conformance_cases import quality, tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
 

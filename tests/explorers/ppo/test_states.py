@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.testing.conformance_cases import spaces, tiled_space
 from chameleon_explorers.ppo.states import SUMMARY_WIDTH, TokenStates, VectorStates
+from chameleon_testing.conformance_cases import spaces, tiled_space
 
 
 def encode(encoder, configs, moves=None, summary=None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 
 import pytest
-from chameleon_core.cli.main import run
+from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.plugins.registry import default_registry

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from chameleon_core.measurement import FailureKind
-from chameleon_core.testing.conformance_hardware import check_runner
 from chameleon_runners.testing.faults import FAULTS, Fault, config
+from chameleon_testing.conformance_hardware import check_runner
 
 from ..conftest import by_config, job  # noqa: TID252 - tests are no package
 from .conftest import EXPECTED, Harness, make_fleet

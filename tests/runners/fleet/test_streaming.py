@@ -9,9 +9,9 @@ import pytest
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
-from chameleon_core.testing.conformance_hardware import check_runner
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.simulated import SimulatedFleetRunner
+from chameleon_testing.conformance_hardware import check_runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 from chameleon_core.errors import PluginError, TargetError
-from chameleon_core.processes.stamps import TOKEN
 from chameleon_core.stages import Contender
 from chameleon_runners.ray import parcels
 from chameleon_runners.ray.options import RayOptions
 from chameleon_runners.ray.runner import RayRunner
 from chameleon_runners.testing.devices import FaultDevice, FaultDeviceOptions
 from chameleon_runners.testing.faults import FAULTS, Fault, config
+from chameleon_system.processes.stamps import TOKEN
 
 from ..conftest import (  # noqa: TID252 - tests are no package
     QUICK,

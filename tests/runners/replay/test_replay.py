@@ -10,10 +10,10 @@ from chameleon_core.run_folder import read_store
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Contender, MeasureJob, StageRef
 from chameleon_core.task import Task
-from chameleon_core.testing.conformance_hardware import check_runner
 from chameleon_runners.replay.options import Noise, ReplayOptions
 from chameleon_runners.replay.reading import table_of_task, tables_at
 from chameleon_runners.replay.runner import ReplayRunner
+from chameleon_testing.conformance_hardware import check_runner
 
 from .conftest import pipeline, tasks_of
 

@@ -9,10 +9,10 @@ import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.plugins import NoOptions
-from chameleon_core.testing.conformance_hardware import check_space_provider
 from chameleon_runners.replay.reading import table_of_task, tables_at
 from chameleon_runners.replay.space import TableSpace
 from chameleon_runners.replay.table import Outcome, table_of
+from chameleon_testing.conformance_hardware import check_space_provider
 
 from .conftest import tasks_of, tiny_cache
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from chameleon_core.cli.main import run
+from chameleon_cli.main import run
 from chameleon_core.errors import ConfigError, DeviceLostError, ExitCode, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import MeasureJob, StageRef

@@ -12,7 +12,7 @@ import time
 
 import psutil
 import pytest
-from chameleon_core.cli.main import run
+from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.supervision import Serving, ServingPlan, free_port
@@ -21,7 +21,7 @@ from chameleon_tvm.remote.testing import Deed, DeedBuilder, DeedOptions, config
 
 from .conftest import KEY, settle
 
-COMMAND = [sys.executable, "-m", "chameleon_core", "serve", "--port", "0", "--json"]
+COMMAND = [sys.executable, "-m", "chameleon_cli", "serve", "--port", "0", "--json"]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - to see that it is warned of
 
 

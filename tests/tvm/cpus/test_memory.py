@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from chameleon_core.cli.main import run
+from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.commands import cpu_measuring as measuring

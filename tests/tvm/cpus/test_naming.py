@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chameleon_core.processor import Processor, parse_cpuinfo, this_processor
+from chameleon_system.processor import Processor, parse_cpuinfo, this_processor
 from chameleon_tvm.cpus import naming
 from chameleon_tvm.cpus.features import (
     LINUX_NAMES,

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-CLI = [sys.executable, "-m", "chameleon_core"]
+CLI = [sys.executable, "-m", "chameleon_cli"]
 
 
 def _children(process: int) -> list[int]:

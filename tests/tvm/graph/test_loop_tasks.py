@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
-from chameleon_core.testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance_hardware import check_space_provider
 from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import compiled, fused_functions
 from chameleon_tvm.graph.kernels import Kernels

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 
 def _chameleon(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    start = "from chameleon_core.cli import main; main()"
+    start = "from chameleon_cli import main; main()"
     command = [sys.executable, "-c", start, *map(str, words)]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
 

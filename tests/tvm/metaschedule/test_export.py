@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.cli.main import run
+from chameleon_cli.main import run
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_tvm.operators.base import operator_of

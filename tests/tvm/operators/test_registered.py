@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
+from chameleon_core.pipeline import PipelineError
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import OperatorRecord, Registry, TemplateRecord, hookimpl
 from chameleon_core.task import Task
@@ -190,3 +191,18 @@ def test_the_option_leaves_the_pipelines_of_earlier_runs_as_they_were(install):
     assert "templates" not in space("template")
     assert space({"name": "template", "templates": ["dense"]})["templates"] == ["dense"]
     assert "templates" not in space("auto")
+
+
+@pytest.mark.parametrize("space", ["template", "auto"])
+def test_an_unknown_template_is_found_before_anything_runs(install, space):
+    document = {
+        "model": {"operators": [{"dense": {"input": [2, 4], "units": 3}}]},
+        "target": "llvm",
+        "space": {"name": space, "templates": ["dense", "dens"]},
+    }
+    with pytest.raises(
+        PipelineError, match="unknown template 'dens'; did you mean 'dense'"
+    ) as told:
+        from_dict(document, registry=install())
+    assert len(told.value.problems) == 1
+    assert "installed templates: " in told.value.hint

@@ -9,7 +9,7 @@ import attrs
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
-from chameleon_core.processor import parse_cpuinfo
+from chameleon_system.processor import parse_cpuinfo
 from chameleon_tvm.cpus.naming import name_of, native_name
 from chameleon_tvm.quick_tvm import codegen
 from chameleon_tvm.remote.facts import ServerFacts, ask, check, own_facts, own_version

@@ -5,7 +5,7 @@ import json
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
-from chameleon_core.processor import own_architecture
+from chameleon_system.processor import own_architecture
 from chameleon_tvm import targets
 from chameleon_tvm.cpus.naming import CpuName
 from chameleon_tvm.targets import TVMTargets, target_info, tvm_target

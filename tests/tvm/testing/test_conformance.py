@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions, OperatorRecord, Registry, TemplateRecord, hookimpl
 from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.testing.conformance import ConformanceError
+from chameleon_testing.conformance import ConformanceError
 from chameleon_tvm.operators import base
 from chameleon_tvm.operators.base import Operator, seeded_array
 from chameleon_tvm.operators.spec import OperatorSpec

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import pluggy
 import structlog
 
-from chameleon_core.events.records import (
-    BatchMeasured,
-    BatchProposed,
-    BestImproved,
-    CheckFinished,
-    CheckStarted,
-    ComparisonStarted,
-    Event,
-    Measured,
-    RunFinished,
-    RunStarted,
-    TaskFinished,
-)
+from chameleon_core.events.records import Event
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.implementations import order_of, refused_event_hook
 from chameleon_core.plugins.registration import PROJECT
 
 log = structlog.get_logger()
 
-_HOOKS: dict[type, str] = {
-    CheckStarted: "chameleon_check_started",
-    CheckFinished: "chameleon_check_finished",
-    RunStarted: "chameleon_run_started",
-    BatchProposed: "chameleon_batch_proposed",
-    Measured: "chameleon_measured",
-    BatchMeasured: "chameleon_batch_measured",
-    BestImproved: "chameleon_best_improved",
-    TaskFinished: "chameleon_task_finished",
-    ComparisonStarted: "chameleon_comparison_started",
-    RunFinished: "chameleon_run_finished",
-}
+
+def hook_of(event: type) -> str:
+    """The hook of a class of events: ``chameleon_run_started`` of ``RunStarted``."""
+    return "_".join([PROJECT, *re.findall("[A-Z][a-z]+", event.__name__)]).lower()
 
 
 class EventBus:
@@ -70,7 +51,7 @@ class EventBus:
 
     def publish(self, event: Event) -> None:
         """Tell every listener, in order of registration but for ``tryfirst`` and ``trylast``."""
-        caller = getattr(self._manager.hook, _HOOKS[type(event)])
+        caller = getattr(self._manager.hook, hook_of(type(event)))
         # Each implementation is called on its own: pluggy's own call ends at the first error.
         for implementation in sorted(caller.get_hookimpls(), key=order_of):
             if refused_event_hook(implementation):

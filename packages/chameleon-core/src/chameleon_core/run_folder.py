@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
+from chameleon_system.files import unused, write_whole
 
 from chameleon_core.errors import RunFolderError
 from chameleon_core.pipeline.binding import difference
@@ -127,9 +128,7 @@ class RunFolder:
     def write(self, name: str, text: str) -> None:
         """Replace a file as a whole: a reader sees the old text or the new one."""
         with _sentences(self.path):
-            part = self.path / f".{name}.part"
-            part.write_text(text, encoding="utf-8")
-            part.replace(self.path / name)
+            write_whole(self.path / name, text)
 
     def close(self) -> None:
         """Close the store and let others in; safe to call twice."""
@@ -151,10 +150,7 @@ class RunFolder:
         old = [self.path / name for name in _MADE_BY_A_RUN if (self.path / name).exists()]
         if not old:
             return
-        number = 1
-        while (self.path / f"earlier-{number}").exists():
-            number += 1
-        aside = self.path / f"earlier-{number}"
+        aside = unused(self.path, "earlier-{}")
         aside.mkdir()
         for file in old:
             file.rename(aside / file.name)

@@ -40,6 +40,11 @@ def versions(distributions: Iterable[str]) -> Versions:
     return {name: _version(name) for name in distributions}
 
 
+def installed(distributions: Iterable[str]) -> dict[str, str]:
+    """The versions of those distributions that are installed; nothing is imported."""
+    return {name: found for name in distributions if (found := _version(name)) is not None}
+
+
 def imported() -> list[str]:
     """The distributions of everything that this process has imported so far."""
     brings = _brings()
@@ -70,4 +75,12 @@ def _brings() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
 
-__all__ = ["Versions", "changes", "distributions_of", "imported", "stages_of", "versions"]
+__all__ = [
+    "Versions",
+    "changes",
+    "distributions_of",
+    "imported",
+    "installed",
+    "stages_of",
+    "versions",
+]

@@ -34,11 +34,20 @@ def with_hint(error: ChameleonError) -> str:
     return "; ".join(filter(None, [str(error).rstrip("."), hint.rstrip(".")]))
 
 
-def in_seconds(value: float | None) -> str:
-    """Seconds in four digits with a unit that suits them."""
+_UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+_MANY = 1e3
+
+
+def in_seconds(value: float | None, form: str = ".4g") -> str:
+    """Seconds with a unit that suits them, as in ``1.25 ms``.
+
+    Args:
+        value: None where it is not known.
+        form: how the number is written, as ``format`` has it.
+    """
     if value is None:
         return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if value >= scale:
-            return f"{value / scale:.4g} {unit}"
-    return f"{value * 1e6:.4g} µs"
+    rounded = float(format(value, form))
+    unit, scale = next((one for one in _UNITS if rounded >= one[1]), _UNITS[-1])
+    # Many seconds would be written with an exponent.
+    return f"{format(rounded / scale, form if rounded < _MANY else '.0f').rstrip('.')} {unit}"

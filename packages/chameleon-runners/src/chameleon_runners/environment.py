@@ -1,11 +1,8 @@
-"""The processor as workers are to see it: usable cores, threads, memory, environment."""
+"""What workers are started with: memory, and an environment that sets their threads."""
 
 from __future__ import annotations
 
 import os
-import platform
-from importlib import metadata
-from pathlib import Path
 
 import psutil
 
@@ -47,24 +44,3 @@ def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> 
         "OMP_PROC_BIND": "close",
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def processor_name() -> str:
-    """The processor's model name."""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def installed_versions(distributions: tuple[str, ...]) -> dict[str, str]:
-    """Versions of those distributions that are installed; nothing is imported."""
-    versions = {}
-    for name in distributions:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions

@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
-from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
-from chameleon_core.processes.ending import kill_abandoned
-from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 from chameleon_core.stages import (
     Arrival,
     Contender,
@@ -27,6 +24,11 @@ from chameleon_core.stages import (
     StageRef,
 )
 from chameleon_core.task import Task
+from chameleon_core.versions import installed
+from chameleon_system.cores import CoreWatch, usable_cores
+from chameleon_system.processes.ending import kill_abandoned
+from chameleon_system.processes.scratch import make_scratch, remove_abandoned
+from chameleon_system.processor import processor_name
 
 from chameleon_runners import environment
 from chameleon_runners.batch import Batch, stage_key
@@ -213,13 +215,13 @@ class LocalRunner(Runner):
     def describe(self) -> dict[str, Any]:
         return {
             "runner": "local",
-            "device": environment.processor_name(),
+            "device": processor_name() or platform.machine(),
             "cores": len(self._cores),
             "threads": self._threads,
             "workers": self._size,
             "system": platform.platform(),
             "python": platform.python_version(),
-            "versions": environment.installed_versions(_VERSIONED),
+            "versions": installed(_VERSIONED),
             "timing": attrs.asdict(self._policy),
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-from chameleon_core.cores import CoreWatch
+from chameleon_system.cores import CoreWatch
 
 from chameleon_runners.candidates import Candidate
 from chameleon_runners.local_pool import Event, Workers

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 import psutil
-from chameleon_core.processes.child import ChildProcess, status_words
+from chameleon_system.processes.child import ChildProcess, status_words
 
 from chameleon_runners.worker.protocol import Decoder, Message, ProtocolError, send
 

@@ -8,11 +8,11 @@ import shlex
 from functools import cache
 from typing import Any
 
-from chameleon_core.cores import usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
-from chameleon_core.processor import own_architecture
 from chameleon_core.stages import TargetResolver
+from chameleon_system.cores import usable_cores
+from chameleon_system.processor import own_architecture
 
 from chameleon_tvm.cpus.description import TargetInfo, describe
 from chameleon_tvm.cpus.naming import native_name

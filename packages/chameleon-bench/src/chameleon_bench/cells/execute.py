@@ -9,10 +9,10 @@ from pathlib import Path
 import attrs
 from chameleon_core.loop import Interruption
 from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_system.files import unused
 
 from chameleon_bench.cells.running import CellResult, run_cell
 from chameleon_bench.cells.workers import INSTALLED, Workers
-from chameleon_bench.files import unused
 from chameleon_bench.suites.suite import CELLS, Cell, Suite
 
 Told = Callable[[Cell, str | None], None]

@@ -15,17 +15,17 @@ from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.assembly import tasks_of
 from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.nodes import node_of
+from chameleon_core.pipeline.nodes import PipelineError, Problem, node_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.pipeline.structure import Structurer
+from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Rival, RivalTrace
 from chameleon_core.task import Task
+from chameleon_system.files import unused, write_whole
 
 from chameleon_bench.cells.recorder import Recorder, read_notes, trajectory_of
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
-from chameleon_bench.files import unused, written
 from chameleon_bench.suites.suite import Cell
 
 log = structlog.get_logger()
@@ -65,7 +65,7 @@ class CellResult:
             "trajectories": [one.to_json() for one in self.trajectories],
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        written(path, json.dumps(value, separators=(",", ":")))
+        write_whole(path, json.dumps(value, separators=(",", ":")))
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
@@ -168,15 +168,16 @@ def begin(cell: Cell) -> None:
     if cell.folder.exists() and (not kept.exists() or kept.read_text(encoding="utf-8") != now):
         cell.folder.rename(unused(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
     cell.folder.mkdir(parents=True, exist_ok=True)
-    written(kept, now)
+    write_whole(kept, now)
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
-    given = dict(cell.rival or {})
-    name = given.pop("name")
-    record = registry.record("rivals", name)
-    options = Structurer().make(node_of(given, "suite"), record.options, f"rival '{name}'")
-    rival: Rival = registry.create("rivals", name, options)
+    problems: list[Problem] = []
+    reader = StageReader(registry, problems)
+    spec = reader.chosen("a rival", "rivals", node_of(cell.rival, "suite"))
+    if spec is None:
+        raise PipelineError(problems)
+    rival: Rival = spec.create()
     _, tasks = tasks_of(pipeline)
     traces = [
         rival.tune(
@@ -191,7 +192,7 @@ def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> Cell
         identity=cell.identity,
         trajectories=tuple(map(_rival_trajectory, tasks, traces)),
         environment={
-            "rival": name,
+            "rival": spec.name,
             **{t.name: dict(r.details) for t, r in zip(tasks, traces, strict=True)},
         },
     )

@@ -9,7 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from chameleon_core.processes.answering import Answers, Message, requests
+from chameleon_system.cores import usable_cores
+from chameleon_system.processes.answering import Answers, Message, requests
 
 from chameleon_bench.cells.core_claims import claim_core
 
@@ -25,7 +26,7 @@ def main() -> None:
     sys.path[:] = first["sys_path"]
     if hasattr(os, "sched_setaffinity"):
         # Stages ask how many cores they may use; here it is one, and no two workers share it.
-        cores = sorted(os.sched_getaffinity(0))
+        cores = usable_cores()
         core = claim_core(cores)
         os.sched_setaffinity(0, {cores[first["number"] % len(cores)] if core is None else core})
     from chameleon_core.plugins.factory import load_factory  # noqa: PLC0415 - with the core chosen

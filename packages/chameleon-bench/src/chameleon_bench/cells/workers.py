@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from chameleon_core.cores import usable_cores
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.interruption import Interruption
-from chameleon_core.processes.child import ChildProcess
-from chameleon_core.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.cores import usable_cores
+from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 
 from chameleon_bench.suites.suite import Cell
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from chameleon_cli.options import given_again, output_option, set_option
 
 if TYPE_CHECKING:
     from chameleon_bench.suites.suite import Cell, Suite
@@ -17,25 +17,14 @@ if TYPE_CHECKING:
 
 @click.command("bench")
 @click.argument("suite", type=click.Path(path_type=Path))
-@click.option(
-    "--set",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Overrule the file, as in seeds=3 or data=FOLDER. May be given again.",
-)
+@set_option("seeds=3 or data=FOLDER")
 @click.option("--fresh", is_flag=True, help="Move the cells of earlier runs aside.")
 @click.option("--retry", is_flag=True, help="Run cells again that failed.")
 @click.option("--report-only", is_flag=True, help="Run nothing; report what has ended.")
 @click.option("--dry-run", is_flag=True, help="Say which cells there are, and stop.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes for replayed cells.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The suite's folder, instead of the file's.",
-)
+@output_option("The suite's folder")
 def command(  # noqa: PLR0917 - click passes them by name
     suite: Path,
     overrides: tuple[str, ...],
@@ -53,34 +42,33 @@ def command(  # noqa: PLR0917 - click passes them by name
     command again continues. The folder gets report.html, report.json, cells.csv and summary.csv.
     """
     # Imported here so that --help needs none of this.
+    from chameleon_cli.streams import results_alone  # noqa: PLC0415
+    from chameleon_core.errors import ExitCode  # noqa: PLC0415
+
     from chameleon_bench.cells.execute import move_aside, results  # noqa: PLC0415
     from chameleon_bench.pages.suite_report import printed, report_of, write_report  # noqa: PLC0415
     from chameleon_bench.suites.load import load_suite  # noqa: PLC0415
 
-    again = ["chameleon", "bench", str(suite)]
-    again += [word for text in overrides for word in ("--set", text)]
-    if output is not None:
-        again += ["-o", str(output)]
-        overrides = (*overrides, f"output={json.dumps(str(output.absolute()))}")
-    loaded = load_suite(suite, overrides)
+    again, overrides = given_again("bench", suite, overrides, output)
+    with results_alone():
+        loaded = load_suite(suite, overrides)
     if dry_run:
         _dry_run(loaded, as_json=as_json)
         return
-    if fresh:
-        move_aside(loaded)
-    _tell_versions(loaded, run=not report_only)
-    if not report_only:
-        _run(loaded, jobs=jobs, retry=retry, again=shlex.join(again))
-    ended = results(loaded)
-    report = report_of(loaded, ended)
-    files = write_report(loaded, ended, report)
+    with results_alone():
+        if fresh:
+            move_aside(loaded)
+        _tell_versions(loaded, run=not report_only)
+        if not report_only:
+            _run(loaded, jobs=jobs, retry=retry, again=again)
+        ended = results(loaded)
+        report = report_of(loaded, ended)
+        files = write_report(loaded, ended, report)
     if as_json:
         click.echo(json.dumps(printed(report)))
     else:
         _print(report)
         click.echo(f"report: {next(file for file in files if file.suffix == '.html')}")
-    from chameleon_core.errors import ExitCode  # noqa: PLC0415
-
     whole = any(row["seeds"] for row in report["results"])
     failed = report["cells"]["failed"]
     if failed:
@@ -149,7 +137,7 @@ class _Progress:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from chameleon_core.cli.results_table import duration, print_table  # noqa: PLC0415
+    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
 
     def told(value: dict[str, Any] | None) -> str:
         if value is None or value["median"] is None:
@@ -184,7 +172,7 @@ def _seeds(row: dict[str, Any]) -> str:
 
 
 def _dry_run(loaded: Suite, *, as_json: bool) -> None:
-    from chameleon_core.cli.results_table import print_table  # noqa: PLC0415
+    from chameleon_cli.results_table import print_table  # noqa: PLC0415
 
     from chameleon_bench.cells.execute import results  # noqa: PLC0415
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chameleon_bench.files import written
+from chameleon_system.files import write_whole
+
 from chameleon_bench.pages.run_page import page_of
 from chameleon_bench.pages.run_record import run_record
 
@@ -24,4 +25,4 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
     Raises:
         RunFolderError: there is no run in the folder.
     """
-    return written(output or folder / REPORT, page_of(run_record(folder)))
+    return write_whole(output or folder / REPORT, page_of(run_record(folder)))

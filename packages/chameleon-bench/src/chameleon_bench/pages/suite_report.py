@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.loop.origins import Origin
-from chameleon_core.processor import this_processor
-from chameleon_core.versions import versions
+from chameleon_core.versions import installed
+from chameleon_system.files import write_whole
+from chameleon_system.processor import processor_name
 
 from chameleon_bench.cells.running import CellResult
-from chameleon_bench.files import written
 from chameleon_bench.pages.suite_page import page_of
 from chameleon_bench.statistics.contrasts import catching_up, paired_tests, ratios
 from chameleon_bench.statistics.goals import invalid_share, reached, seconds
@@ -85,21 +85,19 @@ def write_report(
         "report.html": page_of(report),
     }
     suite.output.mkdir(parents=True, exist_ok=True)
-    return [written(suite.output / name, text) for name, text in texts.items()]
+    return [write_whole(suite.output / name, text) for name, text in texts.items()]
 
 
 def environment(suite: Suite) -> dict[str, Any]:
     """What results depend on: machine, versions, the commit of the suite's folder if known."""
-    processor = this_processor()
-    installed = {name: found for name, found in versions(DISTRIBUTIONS).items() if found}
     taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),
-        "processor": (processor.name if processor else "") or platform.processor(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": installed | taking_part,
+        "versions": installed(DISTRIBUTIONS) | taking_part,
         "commit": _commit(suite.source),
         "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }

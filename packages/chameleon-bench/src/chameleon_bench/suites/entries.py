@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS as PIPELINE_KEYS
-from chameleon_core.pipeline.structure import Structurer
-from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
+from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.words import did_you_mean, listing
 
 SOURCES = ("table", "operator", "model")
@@ -44,16 +42,13 @@ class Entry:
     rival: Mapping[str, Any] | None = None
 
 
-def pipelines_of(
-    root: Node, registry: Registry, problems: list[Problem], hints: list[str]
-) -> list[Entry]:
+def pipelines_of(root: Node, stages: StageReader, problems: list[Problem]) -> list[Entry]:
     """The suite's pipelines: each the name of a preset, stages, or a rival.
 
     Args:
         root: the suite.
-        registry: knows the rivals.
+        stages: reads the rivals.
         problems: what is wrong is added here.
-        hints: what to do about it is added here.
     """
     node = root.get("pipelines")
     if node is None or not node.is_mapping or not node.value:
@@ -67,11 +62,11 @@ def pipelines_of(
             _say(problems, item.key_mark, _misnamed("pipeline", name))
             continue
         with Collecting(problems):
-            entries.append(_pipeline(name, item, registry, hints))
+            entries.append(_pipeline(name, item, stages))
     return entries
 
 
-def _pipeline(name: str, item: Item, registry: Registry, hints: list[str]) -> Entry:
+def _pipeline(name: str, item: Item, stages: StageReader) -> Entry:
     node = item.node
     if isinstance(node.value, str):
         preset = Item(key_mark=node.mark, node=node)
@@ -85,7 +80,7 @@ def _pipeline(name: str, item: Item, registry: Registry, hints: list[str]) -> En
         )
         raise PipelineError([Problem(mark=node.mark, message=message)])
     if node.get("rival") is not None:
-        rival = _rival(node, registry, hints)
+        rival = _rival(node, stages)
         return Entry(name=name, sections={}, mark=item.key_mark, rival=rival)
     wrong = [
         Problem(
@@ -101,21 +96,16 @@ def _pipeline(name: str, item: Item, registry: Registry, hints: list[str]) -> En
     return Entry(name=name, sections=dict(node.items()), mark=item.key_mark)
 
 
-def _rival(node: Node, registry: Registry, hints: list[str]) -> dict[str, Any]:
+def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
     chosen: Node = node.value["rival"].node
     if not isinstance(chosen.value, str):
         message = f"'rival' must name a rival, not be {chosen.in_words()}"
         raise PipelineError([Problem(mark=chosen.mark, message=message)])
-    try:
-        record = registry.record("rivals", chosen.value)
-    except (UnknownNameError, AmbiguousNameError) as error:
-        hints.append(error.hint or "")
-        raise PipelineError([Problem(mark=chosen.mark, message=str(error))]) from error
     options = {key: item for key, item in node.items() if key != "rival"}
-    made = Structurer().make(
-        Node(value=options, mark=node.mark), record.options, f"rival '{chosen.value}'"
-    )
-    return {"name": chosen.value, **to_json(made)}
+    spec = stages.spec("rivals", chosen, lambda _: Node(value=options, mark=node.mark))
+    if spec is None:
+        raise PipelineError([])
+    return {"name": spec.name, **spec.options_json}
 
 
 def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[Entry]:

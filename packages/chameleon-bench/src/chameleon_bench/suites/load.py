@@ -11,7 +11,7 @@ from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError,
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, merge
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.pipeline.structure import Structurer
+from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import Registry, default_registry
@@ -61,8 +61,8 @@ class _Loader:
         self._root = root
         self._registry = registry
         self._problems = problems
-        self._hints: list[str] = []
-        self._structurer = Structurer()
+        self._stages = StageReader(registry, problems)
+        self._structurer = self._stages.structurer
 
     def load(self, source: Path, text: str, overrides: tuple[str, ...]) -> Suite:
         for key, item in self._root.items():
@@ -73,7 +73,7 @@ class _Loader:
         compare = self._value("compare", bool, default=False)
         output = self._value("output", str, f"bench/{source.stem}")
         data = None if (given := self._root.get("data")) is None else absolute(given)
-        pipelines = pipelines_of(self._root, self._registry, self._problems, self._hints)
+        pipelines = pipelines_of(self._root, self._stages, self._problems)
         tasks = tasks_of(self._root, data, self._problems)
         pairings = [
             pairing
@@ -82,7 +82,9 @@ class _Loader:
             if (pairing := self._pairing(pipeline, task, compare=compare)) is not None
         ]
         if self._problems:
-            raise PipelineError(self._problems, hint="\n".join(dict.fromkeys(self._hints)) or None)
+            raise PipelineError(
+                self._problems, hint="\n".join(dict.fromkeys(self._stages.hints)) or None
+            )
         return Suite(
             title=title,
             pairings=tuple(pairings),
@@ -106,15 +108,14 @@ class _Loader:
             # A rival is a process that measures, whatever the suite's runner is.
             live = live or bool(getattr(load_factory(resolved.runner.factory), "live", True))
         # What the pipeline leaves open, and who competes in its place.
-        more = {resolved.target_resolver.name} if resolved.target_resolver else set()
-        more |= {pipeline.rival["name"]} if pipeline.rival else set()
+        more = {"target": getattr(resolved.target_resolver, "name", None), "rival": pipeline.rival}
         return Pairing(
             pipeline=pipeline.name,
             task=task.name,
             document=document,
             rival=pipeline.rival,
             live=live,
-            versions=versions_of(document, self._registry, *more),
+            versions=versions_of([document, more], self._registry),
         )
 
     def _resolved(self, pipeline: Entry, task: Entry) -> ResolvedPipeline | None:
@@ -128,7 +129,7 @@ class _Loader:
             return Assembler(root, self._registry, []).assemble(None)
         except PipelineError as error:
             self._problems.extend(error.problems)
-            self._hints.append(error.hint or "")
+            self._stages.hints.append(error.hint or "")
             return None
 
     def _seeds(self) -> tuple[int, ...]:

@@ -12,29 +12,29 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.plugins import KINDS, CommandRecord, PresetRecord, Registry
+from chameleon_core.plugins.first_party import CORE
 
-OURS = "chameleon-tuner-core"
-"""Takes part in every run."""
+ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
+"""Distributions that take part in every run, and their packages."""
 
 _DIGITS = 12
 """Of a digest of sources: two states of one package do not meet in them by chance."""
 
 
-def versions_of(document: Mapping[str, Any], registry: Registry, *more: str) -> dict[str, str]:
+def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
     """The distributions whose plugins take part in a run, each with its version.
 
     Args:
-        document: the expanded pipeline. Whatever bears a plugin's name in it takes part, the
-            members of a portfolio for example: a distribution too many costs a repetition, one
-            too few a wrong result.
+        documents: JSON values, such as the expanded pipeline. Whatever bears a plugin's name in
+            them takes part, the members of a portfolio for example: a distribution too many costs
+            a repetition, one too few a wrong result.
         registry: knows who registers which name.
-        more: names of plugins that the pipeline does not say.
 
     Returns:
         By distribution its version; with a digest of its sources where it is installed editable.
     """
-    named = {*_texts(document), *more}
-    packages: dict[str, set[str]] = {OURS: {"chameleon_core"}}
+    named = set(_texts(documents))
+    packages = {name: {package} for name, package in ALWAYS.items()}
     for kind in KINDS:
         for entry in registry.entries(kind):
             if isinstance(entry.record, CommandRecord | PresetRecord):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 
 import attrs
 import numpy as np
+from chameleon_system.cores import usable_cores
 
 from chameleon_core.loop.guard import Guard
 from chameleon_core.loop.score_table import tabulated
@@ -44,13 +44,6 @@ def generator(seed: int, *names: str) -> np.random.Generator:
     words = np.frombuffer(digest[:16], dtype="<u4").tolist()
     sequence = np.random.SeedSequence(seed, spawn_key=tuple(words))
     return np.random.default_rng(sequence)
-
-
-def available_threads() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def guard_of(spec: StageSpec) -> Guard:
@@ -104,7 +97,7 @@ class SearchStages:
                 task=task,
                 rng=generator(pipeline.seed, task.key, spec.kind),
                 batch_size=batch_size,
-                threads=available_threads(),
+                threads=len(usable_cores()),
                 archive=archive,
             )
             with guard_of(spec).call(f"start for task {task.name!r}"):

@@ -34,7 +34,7 @@ class StageReader:
         self._registry = registry
         self._problems = problems
         self.hints: list[str] = []
-        self.structurer = Structurer(self.listed, registry.classes, self._plugins_failed)
+        self.structurer = Structurer(self.listed, registry.classes, self.find, self._plugins_failed)
 
     def listed(self, kind: str, node: Node) -> Any:
         """A stage that another one's options name."""

@@ -9,10 +9,13 @@ FIRST_PARTY = frozenset(
         CORE,
         "chameleon-tuner",
         "chameleon-tuner-bench",
+        "chameleon-tuner-cli",
         "chameleon-tuner-cost-models",
         "chameleon-tuner-explorers",
         "chameleon-tuner-runners",
         "chameleon-tuner-samplers",
+        "chameleon-tuner-system",
+        "chameleon-tuner-testing",
         "chameleon-tuner-tvm",
     }
 )

@@ -94,8 +94,8 @@ def _test(found: dict[str, Any], tracker: str, target: str | None) -> None:
     """Have the free devices of every key tested, in a process that may hang or crash."""
     import subprocess  # noqa: PLC0415
 
-    from chameleon_core.processes.child import ChildProcess  # noqa: PLC0415
-    from chameleon_core.processes.conversation import (  # noqa: PLC0415
+    from chameleon_system.processes.child import ChildProcess  # noqa: PLC0415
+    from chameleon_system.processes.conversation import (  # noqa: PLC0415
         ChildEndedError,
         Conversation,
     )

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
-from chameleon_core.cores import usable_cores
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
-from chameleon_core.processes.ending import kill_abandoned
-from chameleon_core.processes.scratch import make_scratch, remove_abandoned
 from chameleon_core.stages import Contender, MeasureJob, MeasureStream, Runner, StageRef
 from chameleon_core.task import Task
+from chameleon_core.versions import installed
+from chameleon_system.cores import usable_cores
+from chameleon_system.processes.ending import kill_abandoned
+from chameleon_system.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
 from chameleon_runners.batch import stage_key
@@ -239,7 +240,7 @@ class FleetRunner(Runner):
             "threads": self._options.threads,
             "system": platform.platform(),
             "python": platform.python_version(),
-            "versions": environment.installed_versions(_VERSIONED),
+            "versions": installed(_VERSIONED),
             "timing": attrs.asdict(self._policy),
         }
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import attrs
 import ray
-from chameleon_core.cores import usable_cores
-from chameleon_core.processes.ending import kill_abandoned
-from chameleon_core.processes.scratch import make_scratch, remove_abandoned
+from chameleon_system.cores import usable_cores
+from chameleon_system.processes.ending import kill_abandoned
+from chameleon_system.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
 from chameleon_runners.ray import parcels

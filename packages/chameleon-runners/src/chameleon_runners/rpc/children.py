@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import structlog
 from chameleon_core.errors import TargetError
-from chameleon_core.processes.child import ChildProcess
-from chameleon_core.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.processes.child import ChildProcess
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 
 from chameleon_runners.rpc.addresses import Address
 

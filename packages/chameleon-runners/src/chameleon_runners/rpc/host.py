@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from chameleon_core.processes.answering import Answers
-from chameleon_core.processes.death_signal import die_with
+from chameleon_system.processes.answering import Answers
+from chameleon_system.processes.death_signal import die_with
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.remote.facts import FACTS_FUNCTION, own_facts
 

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.processes.answering import Answers, requests
+from chameleon_system.processes.answering import Answers, requests
 
 from chameleon_runners.rpc import tracker
 from chameleon_runners.rpc.addresses import Address

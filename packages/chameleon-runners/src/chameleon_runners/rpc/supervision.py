@@ -13,7 +13,7 @@ from typing import Any, Self
 import attrs
 import structlog
 from chameleon_core.errors import ChameleonError, TargetError
-from chameleon_core.processes.scratch import make_scratch
+from chameleon_system.processes.scratch import make_scratch
 
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.children import START_SECONDS, Child

@@ -38,7 +38,7 @@ def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> Non
     buckets of shapes is timed in each.
     """
     import numpy as np  # noqa: PLC0415 - --help is quick
-    from chameleon_core.cli.streams import results_alone  # noqa: PLC0415
+    from chameleon_cli.streams import results_alone  # noqa: PLC0415
     from chameleon_core.errors import RunFolderError  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
@@ -140,7 +140,7 @@ def _summary(times: Rounds) -> dict[str, Any]:
 
 
 def _show(summary: dict[str, Any]) -> None:
-    from chameleon_core.cli.results_table import duration, print_table  # noqa: PLC0415
+    from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
 
     rows = [
         (

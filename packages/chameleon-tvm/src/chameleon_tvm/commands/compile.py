@@ -28,8 +28,8 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
 
     Nothing is tuned. Operators that were never measured get their first guess.
     """
-    from chameleon_core.cli.results_table import print_network  # noqa: PLC0415 - --help is quick
-    from chameleon_core.cli.streams import results_alone  # noqa: PLC0415
+    from chameleon_cli.results_table import print_network  # noqa: PLC0415 - --help is quick
+    from chameleon_cli.streams import results_alone  # noqa: PLC0415
     from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
     from chameleon_core.loop.verdicts import slower  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415

@@ -40,7 +40,7 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     A MetaSchedule database holds what was tuned in the `sketch` space. The functions of any
     space can be written as TVMScript.
     """
-    from chameleon_core.cli.streams import results_alone  # noqa: PLC0415 - --help is quick
+    from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
     from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
     from chameleon_core.loop.settling import recalled  # noqa: PLC0415
     from chameleon_core.run_folder import read_store  # noqa: PLC0415

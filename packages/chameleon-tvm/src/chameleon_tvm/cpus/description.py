@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.cores import usable_cores
-from chameleon_core.processor import own_architecture
+from chameleon_system.cores import usable_cores
+from chameleon_system.processor import own_architecture
 
 from chameleon_tvm.cpus.cores import core_of
 from chameleon_tvm.cpus.features import architecture_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from chameleon_core.processor import Processor, this_processor
+from chameleon_system.processor import Processor, this_processor
 
 from chameleon_tvm.linking import architecture
 from chameleon_tvm.quick_tvm import Target, codegen

@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.processor import this_processor
+from chameleon_system.files import write_whole
+from chameleon_system.processor import this_processor
 
 
 def kept_file() -> Path:
@@ -50,11 +51,8 @@ def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
     """
     file = kept_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
     values = {**_read(), _key(mcpu, cores): rate}
-    part.write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    part.replace(file)
-    return file
+    return write_whole(file, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
 
 def _read() -> dict[str, Any]:

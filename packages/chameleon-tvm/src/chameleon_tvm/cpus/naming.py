@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import attrs
-from chameleon_core.processor import Processor, this_processor
+from chameleon_system.processor import Processor, this_processor
 
 from chameleon_tvm.cpus.features import (
     hidden_features,

@@ -10,6 +10,7 @@ from typing import Any, Self
 import attrs
 import structlog
 from chameleon_core.stages import Trials
+from chameleon_core.words import in_seconds
 
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
@@ -60,7 +61,7 @@ class LayoutChoice:
         """The choice as a sentence."""
         if not self.seconds:
             return f"{self.layout}, {self.reason}"
-        times = ", ".join(f"{name} {1e3 * took:.1f} ms" for name, took in self.seconds.items())
+        times = ", ".join(f"{name} {in_seconds(took)}" for name, took in self.seconds.items())
         return f"{self.layout}, {self.reason}: {times} for {self.share:.0%} of their work"
 
     def to_json(self) -> dict[str, Any]:

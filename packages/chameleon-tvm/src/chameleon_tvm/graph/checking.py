@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
-from chameleon_core.processes.child import status_words
-from chameleon_core.processes.conversation import ChildEndedError, Conversation
+from chameleon_system.processes.child import status_words
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 
 from chameleon_tvm.graph.processes import DYING_SECONDS, frontend_request, network_child
 from chameleon_tvm.words import WAY_OUT

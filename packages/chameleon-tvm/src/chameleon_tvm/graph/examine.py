@@ -21,8 +21,8 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
-from chameleon_core.processes.answering import Answers, requests
 from chameleon_core.stages import Arrays
+from chameleon_system.processes.answering import Answers, requests
 
 from chameleon_tvm.graph.verify import Expected
 from chameleon_tvm.words import WAY_OUT, first_line

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.stages import Arrays
+from chameleon_system.cores import CoreWatch, usable_cores
 
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.processes import NetworkProcess

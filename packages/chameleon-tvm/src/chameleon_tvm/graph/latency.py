@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 import structlog
-from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
+from chameleon_system.cores import CoreWatch, usable_cores
 
 from chameleon_tvm.graph.processes import NetworkProcess
 

@@ -7,11 +7,12 @@ import platform
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import TargetError
+from chameleon_core.versions import installed
+from chameleon_system.files import write_whole
 
 from chameleon_tvm.cpus.features import host_features, used_features
 from chameleon_tvm.graph.chains import Chain
@@ -86,9 +87,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write or replace the manifest alone; whoever reads it sees the old one or the new one."""
-    part = folder / f".{MANIFEST}.part"
-    part.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    part.replace(folder / MANIFEST)
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 def manifest_of(
@@ -119,10 +118,7 @@ def manifest_of(
         "threads": threads,
         "inputs": [{"name": str(one.name), **_described(one)} for one in module["main"].params],
         "outputs": [_described(one) for one in _outputs(module["main"].ret_ty)],
-        "versions": {
-            name: metadata.version(name)
-            for name in ("apache-tvm", "apache-tvm-ffi", "chameleon-tuner-tvm", "numpy")
-        },
+        "versions": installed(("apache-tvm", "apache-tvm-ffi", "chameleon-tuner-tvm", "numpy")),
         "system": platform.platform(),
         "tasks": [
             {

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 from chameleon_core.errors import ChameleonError
-from chameleon_core.processes.child import ChildProcess, status_words
-from chameleon_core.processes.conversation import ChildEndedError, Conversation
 from chameleon_core.stages import Arrays
+from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 
 from chameleon_tvm.graph.serve import read_arrays, write_arrays
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.plugins.factory import load_factory
-from chameleon_core.processes.answering import Answers, requests
 from chameleon_core.stages import Arrays
+from chameleon_system.processes.answering import Answers, requests
 
 from chameleon_tvm.shapes import converter
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Rival, RivalTrace
 from chameleon_core.task import Task
+from chameleon_system.cores import usable_cores
 
 from chameleon_tvm.rivals.launch import tune_with_metaschedule
 from chameleon_tvm.rivals.options import MetaScheduleOptions
@@ -41,7 +40,7 @@ class MetaSchedule(Rival):
             )
         answer = tune_with_metaschedule(
             task,
-            threads=self._options.threads or _cores(),
+            threads=self._options.threads or len(usable_cores()),
             wall_seconds=wall_seconds or 0.0,
             trials=measurements or 0,
             as_shipped=self._options.as_shipped,
@@ -68,9 +67,3 @@ class MetaSchedule(Rival):
                 "trace": answer["trace"],
             },
         )
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

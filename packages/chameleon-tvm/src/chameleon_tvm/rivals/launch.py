@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.processes.child import ChildProcess, status_words
 from chameleon_core.task import Task
+from chameleon_system.processes.child import ChildProcess, status_words
 
 from chameleon_tvm.graph.processes import frontend_request
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.cores import CoreWatch, usable_cores
 from chameleon_core.plugins import default_registry
 from chameleon_core.task import Task
+from chameleon_system.cores import CoreWatch, usable_cores
 
 from chameleon_tvm.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
@@ -35,7 +35,7 @@ def pin_to_first_core() -> None:
     threads = int(os.environ.get("TVM_NUM_THREADS", "1"))
     tvm.get_global_func("runtime.config_threadpool")(_BIG_CORES, threads)
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {usable_cores()[0]})
 
 
 def median_seconds(kernel: Any, cores: list[int]) -> float:

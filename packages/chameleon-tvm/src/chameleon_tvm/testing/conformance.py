@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from chameleon_core.stages import Arrays, Builder
 from chameleon_core.task import Task
-from chameleon_core.testing.conformance import require
-from chameleon_core.testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance import require
+from chameleon_testing.conformance_hardware import check_space_provider
 
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.operators.base import operator_of

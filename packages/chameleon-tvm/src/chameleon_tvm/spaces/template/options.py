@@ -59,6 +59,7 @@ class TemplateOptions:
         converter=tuple,
         metadata={
             "help": "names of templates that go before the built-in ones",
+            "names": "templates",
             # Folders of runs that knew no such option stay theirs.
             "unwritten_default": True,
         },

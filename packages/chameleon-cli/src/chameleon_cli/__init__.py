@@ -1,0 +1,5 @@
+"""The ``chameleon`` command."""
+
+from chameleon_cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,132 @@
+"""``chameleon env``: what results depend on, found without importing any of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.registry import default_registry
+from chameleon_core.versions import versions
+from chameleon_system.cores import usable_cores
+from chameleon_system.processor import Processor, processor_name, this_processor
+
+PACKAGES = (
+    "apache-tvm",
+    "apache-tvm-ffi",
+    "torch",
+    "numpy",
+    "xgboost",
+    "lightgbm",
+    "scikit-learn",
+    "onnx",
+    "ray",
+)
+"""Third-party packages whose versions change what a run gives."""
+
+VARIABLES = (
+    "TVM_NUM_THREADS",
+    "TVM_BIND_THREADS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+)
+"""Environment variables that change timings."""
+
+_VECTORS = re.compile(r"(avx|fma|f16c|amx|asimd|sve|i8mm|bf16)\w*|sme2?")
+"""Flags of vector and matrix instructions."""
+
+
+@click.command("env")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """Show versions, processor, caches, threads and plugins that failed to load."""
+    found = describe()
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    rows = [
+        ("python", found["python"]),
+        ("platform", found["platform"]),
+        ("cpu", found["cpu"]["model"] or "unknown"),
+        ("instructions", " ".join(found["cpu"]["instructions"]) or "unknown"),
+        ("cores", f"{found['cpu']['usable']} usable of {found['cpu']['logical']} logical"),
+        *((f"cache {one['name']}", _size(one["bytes"])) for one in found["cpu"]["caches"]),
+        ("memory", _size(found["memory_bytes"])),
+        *((name, version or "not installed") for name, version in found["packages"].items()),
+        *((name, value) for name, value in found["variables"].items() if value is not None),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name:{width}}  {value}")
+    for error in found["plugin_errors"]:
+        click.echo(f"warning: {error}", err=True)
+
+
+def describe() -> dict[str, Any]:
+    """The environment as JSON values: sizes in bytes, versions as texts, null where unknown."""
+    registry = default_registry()
+    processor = this_processor()
+    ours = sorted({CORE, *registry.distributions})
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": {
+            "model": processor_name() or None,
+            "instructions": _instructions(processor),
+            "logical": os.cpu_count(),
+            "usable": len(usable_cores()),
+            "caches": _caches(),
+        },
+        "memory_bytes": _memory(),
+        "packages": versions([*ours, *PACKAGES]),
+        "variables": {name: os.environ.get(name) for name in VARIABLES},
+        "plugin_errors": [str(error) for error in registry.errors],
+    }
+
+
+def _instructions(processor: Processor | None) -> list[str]:
+    """The flags of vector and matrix instructions."""
+    flags = processor.flags if processor is not None else frozenset()
+    return sorted(flag for flag in flags if _VECTORS.fullmatch(flag))
+
+
+def _caches() -> list[dict[str, Any]]:
+    """The caches of the first core, as Linux lists them; nothing elsewhere."""
+    units = {"K": 1024, "M": 1024**2, "G": 1024**3}
+    caches = []
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (_read(folder / name).strip() for name in ("level", "type", "size"))
+        if not (level and size[:-1].isdecimal() and size[-1] in units):
+            continue
+        letter = {"Data": "d", "Instruction": "i"}.get(kind, "")
+        caches.append({"name": f"L{level}{letter}", "bytes": int(size[:-1]) * units[size[-1]]})
+    return caches
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return "unknown"
+    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if count >= factor:
+            return f"{count / factor:.4g} {unit}"
+    return f"{count} B"

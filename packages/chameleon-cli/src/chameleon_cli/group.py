@@ -1,0 +1,99 @@
+"""A click group that imports a command when it is called, and takes commands from plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import click
+from chameleon_core.errors import PluginError
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.registry import default_registry
+from chameleon_core.words import did_you_mean
+
+
+@attrs.frozen(kw_only=True)
+class BuiltIn:
+    """A command of this package.
+
+    Attributes:
+        summary: one line for ``--help``.
+        factory: ``"module:function"``, a click command.
+        logs: whether it logs; structlog is slow to import, so the others go without.
+    """
+
+    summary: str
+    factory: str
+    logs: bool = False
+
+
+class LazyGroup(click.Group):
+    """Knows the names and summaries of its commands without importing them.
+
+    Args:
+        built_in: the package's own commands by name. They come before plugins', so that no
+            plugin can take the place of ``run``.
+    """
+
+    def __init__(
+        self, *args: Any, built_in: Mapping[str, BuiltIn] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._built_in = dict(built_in or {})
+
+    def logs(self, name: str | None) -> bool:
+        """Whether a command logs; a plugin's may."""
+        return name is not None and (name not in self._built_in or self._built_in[name].logs)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self._summaries())
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
+        factory = self._factory(cmd_name)
+        if factory is None:
+            return None
+        command = load_factory(factory)
+        if not isinstance(command, click.Command):
+            raise PluginError(
+                f"command '{cmd_name}' is a {type(command).__name__} and no click command",
+                hint=f"{factory!r} must be made with @click.command()",
+            )
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self._factory(name) is None:
+            errors = "".join(f"\n{error}" for error in default_registry().errors)
+            ctx.fail(f"unknown command '{name}'{did_you_mean(name, self._summaries())}{errors}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """List names and summaries; click's own imports every command for that."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._summaries().items()))
+
+    def _summaries(self) -> dict[str, str]:
+        entries = default_registry().entries("commands")
+        plugins = {entry.name: entry.record.summary for entry in entries}
+        return {**plugins, **{name: one.summary for name, one in self._built_in.items()}}
+
+    def _factory(self, name: str) -> str | None:
+        if name in self._built_in:
+            return self._built_in[name].factory
+        if name.rpartition(":")[2] not in default_registry().names("commands"):
+            return None
+        # The project's own documentation names its commands; others have a name in full.
+        factory: str = default_registry().record("commands", name, author=CORE).factory
+        return factory

@@ -1,0 +1,154 @@
+"""Entry point of ``chameleon``: the command group, and errors as sentences with exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+from chameleon_core.errors import ChameleonError, ExitCode
+from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.plugins.first_party import CORE
+
+from chameleon_cli.group import BuiltIn, LazyGroup
+
+BUILT_IN: dict[str, BuiltIn] = {
+    "run": BuiltIn(
+        summary="Tune what a pipeline describes; resumes by itself.",
+        factory="chameleon_cli.run:command",
+        logs=True,
+    ),
+    "validate": BuiltIn(
+        summary="Check a pipeline and print it with every default written out.",
+        factory="chameleon_cli.validate:command",
+    ),
+    "init": BuiltIn(
+        summary="Write a commented pipeline to start from.",
+        factory="chameleon_cli.init:command",
+    ),
+    "plugins": BuiltIn(
+        summary="List what is installed, by kind.",
+        factory="chameleon_cli.plugins:command",
+    ),
+    "status": BuiltIn(
+        summary="Show how far a run is.",
+        factory="chameleon_cli.status:command",
+        logs=True,
+    ),
+    "best": BuiltIn(
+        summary="Show the best configurations of a run.",
+        factory="chameleon_cli.best:command",
+        logs=True,
+    ),
+    "env": BuiltIn(
+        summary="Show what results depend on: versions, processor, threads.",
+        factory="chameleon_cli.env:command",
+    ),
+}
+"""Commands of this package by name."""
+
+_DEBUG = "CHAMELEON_DEBUG"
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from chameleon_core.versions import versions  # noqa: PLC0415 - only where it is asked for
+
+        click.echo(f"chameleon {versions([CORE])[CORE]}")
+        context.exit()
+
+
+@click.group(
+    cls=LazyGroup, built_in=BUILT_IN, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option("--debug", is_flag=True, help=f"Show tracebacks and every log line (or {_DEBUG}=1).")
+@click.option("-v", "--verbose", is_flag=True, help="Show more log lines.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+@click.pass_context
+def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
+    """Tune tensor operators for the machine they run on.
+
+    `chameleon init` writes a pipeline, `chameleon run` tunes what it describes. Results go to
+    stdout, progress and errors to stderr.
+
+    Exit codes: 0 ok, 1 no valid result, 2 usage or pipeline, 3 plugin, 4 device or target,
+    5 a required ratio was not reached, 70 internal error, 130 interrupted.
+    """
+    if debug:
+        os.environ[_DEBUG] = "1"
+    group = context.command
+    if isinstance(group, LazyGroup) and group.logs(context.invoked_subcommand):
+        from chameleon_cli import logs  # noqa: PLC0415 - imports structlog
+
+        logs.configure(debug=debugging(), verbose=verbose)
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted."""
+    return os.environ.get(_DEBUG, "") not in {"", "0"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the code that says how it went.
+
+    Args:
+        arguments: what follows the command's name; the process's own where None.
+    """
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        The exit code, one of ``ExitCode``.
+    """
+    try:
+        given = chameleon.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="chameleon",
+            standalone_mode=False,
+        )
+    except SystemExit as leaving:
+        return _code_of(leaving.code)
+    except BaseException as error:  # noqa: BLE001 - every way to end gets its exit code here
+        return _report(error)
+    return int(given) if isinstance(given, int) else int(ExitCode.OK)
+
+
+def _code_of(code: object) -> int:
+    if code is None or isinstance(code, int):
+        return int(code or 0)
+    click.echo(str(code), err=True)
+    return int(ExitCode.NO_VALID_RESULT)
+
+
+def _report(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        click.echo("interrupted", err=True)
+        return int(ExitCode.INTERRUPTED)
+    if debugging():
+        traceback.print_exception(error)
+    if isinstance(error, click.ClickException):
+        error.show()
+        return int(error.exit_code)
+    if isinstance(error, ChameleonError):
+        # Every line of a pipeline's errors begins with its place, as a compiler's do.
+        prefix = "" if isinstance(error, PipelineError) else "error: "
+        click.echo(f"{prefix}{error}", err=True)
+        for line in (error.hint or "").splitlines():
+            click.echo(f"hint: {line}", err=True)
+        return int(error.exit_code)
+    click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+    if not debugging():
+        click.echo(f"hint: run it again with {_DEBUG}=1 for the traceback, and report it", err=True)
+    return int(ExitCode.INTERNAL)

@@ -1,0 +1,104 @@
+"""``chameleon plugins``: what is installed, its options, and what failed to load."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import attrs
+import click
+from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline.jsonable import registered_classes, tags_of, to_json
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.manager import Entry
+from chameleon_core.plugins.records import OperatorRecord
+from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.words import did_you_mean
+
+
+@click.command("plugins")
+@click.argument("kind", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
+def command(kind: str | None, as_json: bool, with_options: bool) -> None:
+    """List what is installed, all of it or one KIND (explorers, say)."""
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(
+            f"unknown kind '{kind}'{did_you_mean(kind, KINDS)}", hint=f"kinds: {', '.join(KINDS)}"
+        )
+    registry = default_registry()
+    kinds = [kind] if kind is not None else list(KINDS)
+    if as_json:
+        click.echo(json.dumps(_as_json(registry, kinds), indent=2))
+    else:
+        _print(registry, kinds, with_options=with_options)
+    for error in registry.errors:
+        click.echo(f"warning: {error}", err=True)
+
+
+def options_of(record: Any) -> list[dict[str, Any]]:
+    """The options of a record: name, type as text, default as JSON values (null: required)."""
+    operator = isinstance(record, OperatorRecord)
+    given = record.arguments if operator else getattr(record, "options", None)
+    if given is None:
+        return []
+    return [
+        {
+            "name": field.alias,
+            "type": getattr(field.type, "__name__", str(field.type)),
+            "required": field.default is attrs.NOTHING,
+            "default": _default(field),
+            "help": field.metadata.get("help", ""),
+        }
+        for field in attrs.fields(given)
+        if field.init
+    ]
+
+
+def _default(field: attrs.Attribute[Any]) -> Any:
+    default: Any = field.default
+    if default is attrs.NOTHING:
+        return None
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        # A factory that needs the instance has no default of its own.
+        default = None if default.takes_self else default.factory()
+    return to_json(default, tags_of(field, registered_classes))
+
+
+def _as_json(registry: Registry, kinds: list[str]) -> dict[str, Any]:
+    return {
+        "plugins": [
+            {
+                "kind": kind,
+                "name": entry.name,
+                "summary": entry.record.summary,
+                "distribution": entry.distribution,
+                "options": options_of(entry.record),
+            }
+            for kind in kinds
+            for entry in registry.entries(kind)
+        ],
+        "errors": [attrs.asdict(error) for error in registry.errors],
+    }
+
+
+def _print(registry: Registry, kinds: list[str], *, with_options: bool) -> None:
+    for kind in kinds:
+        entries = registry.entries(kind)
+        if not entries:
+            continue
+        click.secho(kind, bold=True)
+        counts = Counter(entry.name for entry in entries)
+        shown = [_shown(entry, counts[entry.name]) for entry in entries]
+        width = max(map(len, shown))
+        for name, entry in zip(shown, entries, strict=True):
+            click.echo(f"  {name:{width}}  {entry.record.summary}")
+            for option in options_of(entry.record) if with_options else ():
+                default = "required" if option["required"] else json.dumps(option["default"])
+                about = f"  {option['help']}" if option["help"] else ""
+                click.echo(f"    {option['name']}: {default}{about}")
+
+
+def _shown(entry: Entry, count: int) -> str:
+    return entry.name if count == 1 else f"{entry.distribution}:{entry.name}"

@@ -1,0 +1,284 @@
+"""Progress of a run on stderr: live bars on a terminal, one plain line a batch elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from chameleon_core.events import (
+    BatchMeasured,
+    BestImproved,
+    CheckFinished,
+    CheckStarted,
+    ComparisonStarted,
+    Measured,
+    RunFinished,
+    RunStarted,
+    TaskFinished,
+    TaskSummary,
+)
+from chameleon_core.plugins.hookspecs import hookimpl
+
+from chameleon_cli.rate import Rate
+from chameleon_cli.results_table import duration, failures
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class ProgressListener(Protocol):
+    """A listener that holds something open while a run lasts."""
+
+    def close(self) -> None:
+        """Give the terminal back; safe to call twice."""
+
+
+def progress_for(stream: TextIO) -> ProgressListener:
+    """The display that suits a stream."""
+    return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
+
+
+class PlainProgress:
+    """One line a batch, for logs and pipes.
+
+    Args:
+        stream: where the lines go.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._rate = Rate()
+        self._measured: dict[str, int] = {}
+        self._total: int | None = 0
+        self._shared = False
+
+    def close(self) -> None:
+        """See ``ProgressListener``."""
+
+    def _say(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+        """See ``EventHooks``."""
+        self._say(_CHECKING)
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        self._say(_checked(event))
+
+    @hookimpl
+    def chameleon_run_started(self, event: RunStarted) -> None:
+        """See ``EventHooks``."""
+        self._rate = Rate(event.seconds_left)
+        self._total = event.total_measurements
+        self._shared = _shared(event)
+        self._measured = {task.name: task.measured for task in event.tasks}
+        stored = sum(self._measured.values())
+        already = f", {stored} measured before" if stored else ""
+        count = len(event.tasks)
+        tasks = f"{count} task" if count == 1 else f"{count} tasks"
+        self._say(f"{tasks}, {_budget(event)}{already}: {event.folder}")
+        if event.settled is not None:
+            self._say(_chosen(event.settled))
+
+    @hookimpl
+    def chameleon_measured(self, event: Measured) -> None:
+        """See ``EventHooks``."""
+        self._rate.tick()
+        self._measured[event.task] = self._measured.get(event.task, 0) + 1
+
+    @hookimpl
+    def chameleon_batch_measured(self, event: BatchMeasured) -> None:
+        """See ``EventHooks``."""
+        measured = sum(self._measured.values())
+        left = self._rate.left(None if self._total is None else max(0, self._total - measured))
+        self._say(
+            f"{event.task.name}: {event.task.measured} measured, "
+            f"failed {failures(event.task.failed)}, best {_best(event.task)}, "
+            f"{self._rate.per_second:.1f}/s, {left} left"
+        )
+
+    @hookimpl
+    def chameleon_task_finished(self, event: TaskFinished) -> None:
+        """See ``EventHooks``."""
+        if not self._shared and self._total is not None:
+            self._total -= _unused(event.task)
+        self._say(f"{event.task.name}: done, {event.reason}")
+
+    @hookimpl
+    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+        """See ``EventHooks``."""
+        self._say(f"{event.task}: {_comparing(event)}")
+
+    @hookimpl
+    def chameleon_run_finished(self, event: RunFinished) -> None:
+        """See ``EventHooks``."""
+        self._say(f"finished after {event.seconds:.1f} s: {event.folder}")
+
+
+class LiveProgress:
+    """One bar a task and one for all, redrawn in place.
+
+    Args:
+        stream: a terminal.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+        self._progress: Progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(file=stream),
+        )
+        self._rate = Rate()
+        self._rows: dict[str, TaskID] = {}
+        self._best: dict[str, str] = {}
+        self._failed: dict[str, Counter[str]] = {}
+
+    def close(self) -> None:
+        """See ``ProgressListener``."""
+        self._progress.stop()
+
+    @hookimpl
+    def chameleon_check_started(self, event: CheckStarted) -> None:  # noqa: ARG002 - a hook's
+        """See ``EventHooks``."""
+        self._progress.console.print(_CHECKING, markup=False, highlight=False)
+
+    @hookimpl
+    def chameleon_check_finished(self, event: CheckFinished) -> None:
+        """See ``EventHooks``."""
+        self._progress.console.print(_checked(event), markup=False, highlight=False)
+
+    @hookimpl
+    def chameleon_run_started(self, event: RunStarted) -> None:
+        """See ``EventHooks``."""
+        self._rate = Rate(event.seconds_left)
+        for task in event.tasks:
+            self._best[task.name] = _best(task)
+            self._failed[task.name] = Counter(task.failed)
+            self._rows[task.name] = self._progress.add_task(
+                task.name,
+                total=_bar(task.target_measurements, task.measured),
+                completed=task.measured,
+                note=self._note(task.name),
+            )
+        measured = sum(task.measured for task in event.tasks)
+        self._shared = _shared(event)
+        if event.settled is not None:
+            self._progress.console.print(_chosen(event.settled), markup=False, highlight=False)
+        total = _bar(event.total_measurements, measured)
+        self._all = self._progress.add_task("all", total=total, completed=measured, note="")
+        self._progress.start()
+
+    @hookimpl
+    def chameleon_measured(self, event: Measured) -> None:
+        """See ``EventHooks``."""
+        self._rate.tick()
+        if event.failure is not None:
+            self._failed[event.task][event.failure] += 1
+        self._progress.update(self._rows[event.task], advance=1, note=self._note(event.task))
+        self._advance_all(1)
+
+    @hookimpl
+    def chameleon_best_improved(self, event: BestImproved) -> None:
+        """See ``EventHooks``."""
+        self._best[event.task] = f"{duration(event.seconds)}, {event.gflops:.1f} GFLOP/s"
+        self._progress.update(self._rows[event.task], note=self._note(event.task))
+
+    @hookimpl
+    def chameleon_task_finished(self, event: TaskFinished) -> None:
+        """See ``EventHooks``."""
+        measured = event.task.measured
+        self._progress.update(self._rows[event.task.name], total=measured, completed=measured)
+        row = self._progress.tasks[self._progress.task_ids.index(self._all)]
+        if not self._shared and row.total is not None:
+            self._progress.update(self._all, total=int(row.total) - _unused(event.task))
+
+    @hookimpl
+    def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
+        """See ``EventHooks``."""
+        self._progress.update(self._all, note=f"{event.task}: {_comparing(event)}")
+
+    @hookimpl
+    def chameleon_run_finished(self, event: RunFinished) -> None:
+        """See ``EventHooks``."""
+        note = f"finished after {event.seconds:.1f} s, {self._all_failed}"
+        self._progress.update(self._all, note=note)
+        self.close()
+
+    def _note(self, task: str) -> str:
+        failed = self._failed[task].total()
+        return self._best[task] + (f", {failed} failed" if failed else "")
+
+    @property
+    def _all_failed(self) -> str:
+        return f"failed {failures(sum(self._failed.values(), Counter[str]()))}"
+
+    def _advance_all(self, count: int) -> None:
+        row = self._progress.tasks[self._progress.task_ids.index(self._all)]
+        remaining = row.remaining
+        left = self._rate.left(None if remaining is None else max(0, int(remaining) - count))
+        note = f"{self._rate.per_second:.1f}/s, {left} left, {self._all_failed}"
+        self._progress.update(self._all, advance=count, note=note)
+
+
+def _shared(event: RunStarted) -> bool:
+    """Whether all tasks spend one budget: what one leaves, others may take."""
+    if event.total_measurements is None:
+        return True
+    return sum(task.target_measurements or 0 for task in event.tasks) > event.total_measurements
+
+
+def _budget(event: RunStarted) -> str:
+    """What ends the run, as ``400 measurements``."""
+    if event.total_measurements is not None:
+        return f"{event.total_measurements} measurements"
+    if event.seconds_left is not None:
+        return f"{event.seconds_left:.0f} s"
+    return "as long as it gets better"
+
+
+def _bar(limit: int | None, measured: int) -> int | None:
+    """Where a bar ends; None where nobody knows."""
+    return None if limit is None else max(limit, measured)
+
+
+def _unused(task: TaskSummary) -> int:
+    """Measurements that the budget allowed a task and that it will not make."""
+    return max(0, (task.target_measurements or 0) - task.measured)
+
+
+_CHECKING = "checking before anything is tuned: compiled once, and run once"
+
+
+def _checked(event: CheckFinished) -> str:
+    """What was found before anything was tuned."""
+    found = event.found.get("summary", dict(event.found))
+    return f"checked in {event.seconds:.1f} s: {found}"
+
+
+def _chosen(settled: Mapping[str, Any]) -> str:
+    """What the frontend chose before it named the tasks."""
+    return f"chosen first: {settled.get('summary', dict(settled))}"
+
+
+def _comparing(event: ComparisonStarted) -> str:
+    ours = "the winner" if event.finalists == 1 else f"the {event.finalists} best"
+    return f"timing {ours} again" + (f" with {event.rivals} rivals" if event.rivals else "")
+
+
+def _best(task: TaskSummary) -> str:
+    if task.best_seconds is None:
+        return "none yet"
+    return f"{duration(task.best_seconds)}, {task.gflops:.1f} GFLOP/s"
+
+
+__all__ = ["LiveProgress", "PlainProgress", "ProgressListener", "progress_for"]

@@ -1,0 +1,190 @@
+"""Tables for people: rich on a terminal, aligned plain text anywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TextIO
+
+from chameleon_core.loop.result import NetworkResult, OperatorResult
+from chameleon_core.loop.verdicts import left_out_lines, unmeasured_lines
+from chameleon_core.words import in_seconds
+
+OPERATOR_HEADER = (
+    "operator",
+    "untuned",
+    "tuned",
+    "vendor",
+    "ratio",
+    "GFLOP/s",
+    "measured",
+    "seconds",
+)
+
+
+def operator_rows(operators: Sequence[OperatorResult]) -> list[tuple[str, ...]]:
+    """One row per operator, as in ``OPERATOR_HEADER``."""
+    return [
+        (
+            operator.name,
+            duration(operator.untuned_seconds),
+            duration(operator.tuned_seconds),
+            duration(operator.vendor_seconds),
+            "-" if operator.ratio is None else f"{operator.ratio:.3f}",
+            "-" if operator.gflops is None else f"{operator.gflops:.1f}",
+            str(operator.measurements),
+            f"{operator.spending.total:.1f}",
+        )
+        for operator in operators
+    ]
+
+
+def operator_legend(operators: Sequence[OperatorResult]) -> str:
+    """What ``vendor`` and ``ratio`` mean, and the largest error; what there is of it."""
+    vendors = sorted(
+        {one.name for operator in operators for one in operator.variants if one.vendor}
+    )
+    lines = []
+    if vendors:
+        lines += [
+            f"vendor: {', '.join(vendors)}, the fastest of its variants",
+            "ratio: vendor / tuned, above 1 the tuned kernel is faster",
+        ]
+    errors = {one.max_relative_error: one.name for one in operators if one.max_relative_error}
+    if errors:
+        worst = max(errors)
+        lines.append(f"largest relative error of a tuned operator: {worst:.1e} ({errors[worst]})")
+    return "\n".join(lines)
+
+
+def network_lines(network: NetworkResult) -> list[str]:
+    """What became of the network, in words; nothing where there is none."""
+    if network.failure is not None or network.folder is None:
+        return []
+    error = f"largest relative error {network.max_relative_error:.1e}"
+    if network.delivered_seconds is not None:
+        error = f"verified after {network.delivered_seconds:.1f} s, {error}"
+    before = [f"layout: {network.layout['summary']}"] if network.layout else []
+    before += unmeasured_lines(network)
+    if network.latency_seconds is None:
+        return [*before, f"network: {error}, in {network.folder}"]
+    others = {"untuned": network.untuned_seconds, **network.rivals}
+    times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
+    what = "network, one inference in each bucket" if network.buckets else "network"
+    return [
+        *before,
+        f"{what}: {duration(network.latency_seconds)} ({times})",
+        *left_out_lines(network),
+        f"{error}, in {network.folder}",
+    ]
+
+
+KERNEL_HEADER = ("kernel", "calls", "time", "share")
+_SHOWN = 0.01
+"""Kernels that take a smaller share of the network are shown as one."""
+
+
+def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """Where the time of a network goes, one row per kernel, as in ``KERNEL_HEADER``."""
+    total = sum(kernel["seconds"] for kernel in network.kernels)
+    unmeasured = {one["name"] for one in network.unmeasured}
+    large = [one for one in network.kernels if one["seconds"] >= _SHOWN * total]
+    small = [one for one in network.kernels if one["seconds"] < _SHOWN * total]
+    rows = [
+        (
+            f"{one['name']}{_remark(one, unmeasured)}",
+            one["calls"],
+            one["seconds"],
+        )
+        for one in large
+    ]
+    if small:
+        rows.append(
+            (
+                f"{len(small)} others",
+                sum(one["calls"] for one in small),
+                sum(one["seconds"] for one in small),
+            )
+        )
+    return [
+        (name, str(calls), duration(seconds), f"{seconds / total:.1%}")
+        for name, calls, seconds in rows
+    ]
+
+
+BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
+
+
+def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """One inference in each bucket of shapes, as in ``BUCKET_HEADER``."""
+    rows: list[tuple[str, ...]] = []
+    for one in network.buckets:
+        rival = min(one["rivals"].items(), key=lambda pair: pair[1], default=None)
+        rows.append(
+            (
+                str(one["name"]),
+                duration(one["latency_seconds"]),
+                duration(one["untuned_seconds"]),
+                "-" if rival is None else f"{rival[0]} {duration(rival[1])}",
+                "-" if one["ratio"] is None else f"{one['ratio']:.3f}",
+                f"{one['max_relative_error']:.1e}",
+            )
+        )
+    return rows
+
+
+def _remark(kernel: Mapping[str, Any], unmeasured: Collection[str]) -> str:
+    if kernel["name"] in unmeasured:
+        return " (not measured)"
+    return "" if kernel["tuned"] else " (not tuned)"
+
+
+def print_network(network: NetworkResult) -> None:
+    """Print where the time of a network goes, and what became of it."""
+    if network.kernels:
+        sys.stdout.write("\n")
+        print_table(KERNEL_HEADER, kernel_rows(network))
+    if network.buckets:
+        sys.stdout.write("\n")
+        print_table(BUCKET_HEADER, bucket_rows(network))
+    for line in network_lines(network):
+        sys.stdout.write(line + "\n")
+
+
+def duration(seconds: float | None) -> str:
+    """A kernel's time in three digits, which is all that timings are good for."""
+    return in_seconds(seconds, "#.3g")
+
+
+def failures(failed: Mapping[str, int]) -> str:
+    """Failures by kind, as ``build_error 3, crash 1``."""
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items())) or "0"
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, file: TextIO | None = None
+) -> None:
+    """Print a table; the first column is text, the others are numbers."""
+    file = file or sys.stdout
+    if file.isatty():
+        from rich.console import Console  # noqa: PLC0415 - 60 ms that --json need not wait for
+        from rich.markup import escape  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+
+        # Where the terminal is narrow, names are folded; numbers stay whole.
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        table.add_column(header[0], overflow="fold", min_width=12)
+        for name in header[1:]:
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        Console(file=file).print(table)
+        return
+    lines = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for line in lines:
+        first, *others = (
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        file.write("  ".join([first, *others]).rstrip() + "\n")

@@ -1,0 +1,144 @@
+"""``chameleon run``: tunes what a pipeline file says, and continues what was begun."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chameleon_cli.options import given_again, output_option, set_option
+from chameleon_cli.streams import results_alone
+
+if TYPE_CHECKING:
+    from chameleon_core.loop import RunResult
+    from chameleon_core.pipeline.schema import ResolvedPipeline
+
+
+@click.command("run")
+@click.argument("pipeline", type=click.Path(path_type=Path))
+@set_option("budget.measurements=64")
+@click.option("--fresh", is_flag=True, help="Move an earlier run in the folder aside.")
+@click.option("--dry-run", is_flag=True, help="Say what would be tuned, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@output_option("The run folder")
+def command(  # noqa: PLR0917 - click passes them by name
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    fresh: bool,
+    dry_run: bool,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Tune what PIPELINE says; the same command again continues an interrupted run.
+
+    Every measurement is on disk the moment it arrives. Ctrl-C stops in order, a second one at
+    once.
+    """
+    # Imported here so that --help needs neither numpy nor a plugin.
+    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
+
+    again, overrides = given_again("run", pipeline, overrides, output)
+    with results_alone():
+        resolved = load_pipeline(pipeline, overrides)
+    if dry_run:
+        _dry_run(resolved, as_json=as_json)
+        return
+    with results_alone():
+        result = _run(resolved, fresh=fresh, again=again)
+    if as_json:
+        if result.slower is not None:
+            click.echo(result.slower, err=True)
+        click.echo(json.dumps(result.to_json()))
+    else:
+        _print(result)
+    for sentence in result.missed:
+        click.echo(sentence, err=True)
+    sys.exit(result.exit_code)
+
+
+def _run(resolved: ResolvedPipeline, *, fresh: bool, again: str) -> RunResult:
+    from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline  # noqa: PLC0415
+
+    from chameleon_cli.progress import progress_for  # noqa: PLC0415
+
+    interruption = Interruption()
+    progress = progress_for(sys.stderr)
+    try:
+        with interruption.signals():
+            return run_pipeline(
+                resolved,
+                fresh=fresh,
+                listeners=[progress],
+                interruption=interruption,
+            )
+    except RunInterrupted as error:
+        raise RunInterrupted(str(error), hint=f"continue with: {again}") from error
+    finally:
+        progress.close()
+
+
+def _print(result: RunResult) -> None:
+    from chameleon_cli.results_table import (  # noqa: PLC0415
+        OPERATOR_HEADER,
+        failures,
+        operator_legend,
+        operator_rows,
+        print_network,
+        print_table,
+    )
+
+    # Before all else: whoever reads one line only should read this one.
+    if result.slower is not None:
+        click.echo(f"{result.slower}\n")
+    print_table(OPERATOR_HEADER, operator_rows(result.operators))
+    legend = operator_legend(result.operators)
+    if legend:
+        click.echo(legend)
+    print_network(result.network)
+    if result.network.failure is not None:
+        click.echo(result.network.failure, err=True)
+    for operator in result.operators:
+        if operator.failure is not None:
+            click.echo(
+                f"{operator.name}: failed {failures(operator.failed)}; {operator.failure}", err=True
+            )
+        for variant in operator.variants:
+            if variant.failure is not None:
+                click.echo(
+                    f"{operator.name}: {variant.name} {variant.variant} has no time: "
+                    f"{variant.failure}",
+                    err=True,
+                )
+        # Of a delivered network it is told above what it has in their place.
+        if operator.tuned_seconds is None and not result.network.delivered:
+            none = (
+                "no configuration gave a valid result" if operator.measurements else "not measured"
+            )
+            why = f"; {operator.ended}" if operator.ended is not None else ""
+            click.echo(f"{operator.name}: {none}{why}", err=True)
+
+
+def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
+    from chameleon_core.loop.assembly import spaces_of, tasks_of  # noqa: PLC0415
+
+    from chameleon_cli.results_table import print_table  # noqa: PLC0415
+
+    with results_alone():
+        target, tasks = tasks_of(resolved)
+        spaces = spaces_of(resolved, tasks)
+    if as_json:
+        described = [
+            {"task": task.to_json(), "knobs": [k.name for k in space.knobs], "size": space.size}
+            for task, space in zip(tasks, spaces, strict=True)
+        ]
+        click.echo(json.dumps({"run": str(resolved.output), "target": target, "tasks": described}))
+        return
+    rows = [
+        (task.name, str(len(space.knobs)), f"{space.size:.3g}", f"{task.flop / 1e9:.3g}")
+        for task, space in zip(tasks, spaces, strict=True)
+    ]
+    click.echo(f"target {target}, folder {resolved.output}")
+    print_table(("operator", "knobs", "index vectors", "GFLOP"), rows)

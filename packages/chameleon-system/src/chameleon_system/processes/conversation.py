@@ -1,0 +1,95 @@
+"""Requests to a child and its answers: lines of JSON on its standard input and output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import time
+from typing import Any
+
+from chameleon_system.processes.child import ChildProcess
+
+_PIECE = 1 << 20
+
+Message = dict[str, Any]
+
+
+class ChildEndedError(Exception):
+    """The child has ended, or closed its side; it is to be killed, which tells how it ended."""
+
+
+class Conversation:
+    """Asks a child, and waits for its answers no longer than allowed.
+
+    Args:
+        child: a process with pipes for its standard input and output.
+    """
+
+    def __init__(self, child: ChildProcess) -> None:
+        self._child = child
+        self._received = b""
+
+    def tell(self, request: Message) -> None:
+        """Send a request.
+
+        Raises:
+            ChildEndedError: nobody reads it.
+        """
+        stdin = self._child.stdin
+        if stdin is None:
+            raise ChildEndedError
+        try:
+            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.flush()
+        except (OSError, ValueError) as error:  # a closed pipe, or one that this side closed
+            raise ChildEndedError from error
+
+    def close(self) -> None:
+        """Send no more requests, which a child ends at that waits for one."""
+        if self._child.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._child.stdin.close()
+
+    def fileno(self) -> int:
+        """The descriptor at which answers arrive, for waiting for several children at once.
+
+        Raises:
+            ValueError: it is closed.
+        """
+        if self._child.stdout is None:
+            raise ValueError("the child has no standard output")
+        return self._child.stdout.fileno()
+
+    def answer(self, seconds: float) -> Message:
+        """Wait for the next answer.
+
+        Args:
+            seconds: longest wait; what has come by then is kept for the next call.
+
+        Raises:
+            TimeoutError: there was none in time.
+            ChildEndedError: there will be none.
+        """
+        stdout = self._child.stdout
+        if stdout is None or stdout.closed:
+            raise ChildEndedError
+        limit = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while b"\n" not in self._received:
+                if not selector.select(max(0.0, limit - time.monotonic())):
+                    raise TimeoutError
+                part = os.read(stdout.fileno(), _PIECE)
+                if not part:
+                    raise ChildEndedError
+                self._received += part
+        line, _, self._received = self._received.partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except ValueError as error:
+            raise ChildEndedError from error
+        if not isinstance(answer, dict):
+            raise ChildEndedError
+        return answer

@@ -1,0 +1,30 @@
+"""Temporary folders of a process, and clearing away what killed processes left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from chameleon_system.processes.stamps import ProcessStamp
+
+_PREFIX = "chameleon-runner"
+
+
+def make_scratch() -> Path:
+    """A new private folder in the system's temporary folder, named after this process."""
+    stamp = ProcessStamp.of(os.getpid())
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{stamp}-"))
+
+
+def remove_abandoned() -> None:
+    """Remove the folders of this user whose process is known to be gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-*-*-*-*-*"):
+        stamp = ProcessStamp.parse(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
+        try:
+            owned = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+        except OSError:
+            continue
+        if owned and stamp is not None and stamp.dead:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,170 @@
+"""What the operating system says of the processor: its vendor, its model, and its instructions.
+
+A virtual machine may report any model number, but the flags are what CPUID and the system allow:
+code that uses an instruction whose flag is missing ends with an illegal instruction.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import attrs
+
+CPUINFO = Path("/proc/cpuinfo")
+_ARM = ("aarch64", "arm64")
+_MAC_FLAGS = {
+    "avx1_0": "avx",
+    "lzcnt": "abm",
+    "sse3": "pni",
+    "advsimd": "asimd",
+    "dotprod": "asimddp",
+    "fp16": "asimdhp",
+    "fhm": "asimdfhm",
+    "fcma": "fcma",
+    "lse": "atomics",
+    "rdm": "asimdrdm",
+}
+"""Flags that macOS writes differently from Linux, after the dots are underscores."""
+
+
+@attrs.frozen(kw_only=True)
+class Processor:
+    """A processor as its system describes it; every text is empty where nothing is known.
+
+    Attributes:
+        architecture: ``x86_64`` or ``aarch64``.
+        vendor: such as ``GenuineIntel``; on ARM the implementer, such as ``0x41``.
+        family: of x86, else 0.
+        model: of x86; on ARM the part number.
+        name: as the vendor writes it.
+        flags: what all processors of the machine can do, as Linux names it.
+    """
+
+    architecture: str
+    vendor: str = ""
+    family: int = 0
+    model: int = 0
+    name: str = ""
+    flags: frozenset[str] = frozenset()
+
+
+def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
+    """The processor in a text such as ``/proc/cpuinfo``.
+
+    Where there are different processors, the flags are those that all of them have, and the rest
+    is that of the last one, which on ARM is usually a large one.
+
+    Args:
+        text: blocks of lines ``name : value``, one block for each processor.
+        architecture: ``x86_64`` or ``aarch64``.
+
+    Returns:
+        None where the text has no flags of this architecture, as under an emulator that shows
+        the text of its host.
+    """
+    key = "Features" if architecture == "aarch64" else "flags"
+    blocks = [block for block in _blocks(text) if key in block]
+    if not blocks:
+        return None
+    last = blocks[-1]
+    named = {name: value for block in _blocks(text) for name, value in block.items()}
+    return Processor(
+        architecture=architecture,
+        vendor=last.get("vendor_id", last.get("CPU implementer", "")),
+        family=_number(last.get("cpu family", "")),
+        model=_number(last.get("model", last.get("CPU part", ""))),
+        name=named.get("model name", named.get("Hardware", "")),
+        flags=frozenset.intersection(*(frozenset(block[key].split()) for block in blocks)),
+    )
+
+
+def parse_sysctl(text: str, architecture: str) -> Processor | None:
+    """The processor in what ``sysctl machdep.cpu hw.optional`` prints on macOS.
+
+    Args:
+        text: lines ``name: value``.
+        architecture: ``x86_64`` or ``aarch64``.
+
+    Returns:
+        None where the text has no flags.
+    """
+    values = dict(_pairs(text.splitlines()))
+    named: list[str] = []
+    for name in ("features", "leaf7_features", "extfeatures"):
+        named += values.get(f"machdep.cpu.{name}", "").split()
+    for name, value in values.items():
+        if name.startswith("hw.optional.") and value == "1":
+            named.append(name.rpartition(".")[2].removeprefix("FEAT_"))
+    plain = [name.lower().replace(".", "_") for name in named]
+    if not plain:
+        return None
+    return Processor(
+        architecture=architecture,
+        vendor=values.get("machdep.cpu.vendor", ""),
+        family=_number(values.get("machdep.cpu.family", "")),
+        model=_number(values.get("machdep.cpu.model", "")),
+        name=values.get("machdep.cpu.brand_string", ""),
+        flags=frozenset(_MAC_FLAGS.get(one, one) for one in plain),
+    )
+
+
+@cache
+def this_processor() -> Processor | None:
+    """The processor of this machine, or None where the system does not say."""
+    architecture = own_architecture()
+    if sys.platform == "darwin":
+        return parse_sysctl(_sysctl(), architecture)
+    try:
+        text = CPUINFO.read_text(errors="replace")
+    except OSError:
+        return None
+    return parse_cpuinfo(text, architecture)
+
+
+def processor_name() -> str:
+    """The name of this machine's processor; empty where the system does not say."""
+    processor = this_processor()
+    return (processor.name if processor is not None else "") or platform.processor()
+
+
+def own_architecture() -> str:
+    """The architecture of this process by the name that Linux gives it."""
+    machine = platform.machine().lower()
+    if machine in _ARM:
+        return "aarch64"
+    return "x86_64" if machine in {"amd64", "x86_64"} else machine
+
+
+def _sysctl() -> str:
+    program = shutil.which("sysctl")
+    if program is None:
+        return ""
+    done = subprocess.run(
+        [program, "machdep.cpu", "hw.optional"], capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+def _blocks(text: str) -> Iterator[dict[str, str]]:
+    for block in text.split("\n\n"):
+        yield dict(_pairs(block.splitlines()))
+
+
+def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon:
+            yield name.strip(), value.strip()
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return 0

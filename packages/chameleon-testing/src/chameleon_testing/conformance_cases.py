@@ -1,0 +1,106 @@
+"""The design spaces, tasks and observations on which the conformance kit tries a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from chameleon_core.measurement import FailureKind
+from chameleon_core.space import (
+    Choice,
+    Configs,
+    Constraint,
+    DesignSpace,
+    Factorization,
+    Values,
+    flag,
+)
+from chameleon_core.stages import Observations, Scores, StageContext
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+SEED = 20
+"""Seed of the generators the kit hands out."""
+
+
+def _always(values: Values) -> NDArray[np.bool_]:
+    return np.ones(len(values["mode"]), np.bool_)
+
+
+def tiled_space() -> DesignSpace:
+    """A space like those of templates: tiles, a conditional knob, a constraint, two guesses."""
+    return DesignSpace(
+        [
+            Factorization(name="tile_y", extent=56, parts=3),
+            Factorization(name="tile_f", extent=64, parts=3, max_innermost=32),
+            Choice(name="algorithm", options=("direct", "winograd")),
+            Choice(name="tile", options=(2, 4, 6), when=("algorithm", (1,))),
+            Choice(name="unroll", options=(0, 16, 64, 512)),
+            flag("vectorize"),
+        ],
+        constraints=[
+            Constraint(
+                reason="more accumulators than registers",
+                holds=lambda v: v["tile_y"][:, 2] * v["tile_f"][:, 2] <= 256,  # noqa: PLR2004
+            )
+        ],
+        start=np.array([[3, 3, 0, 0, 1, 1], [5, 8, 1, 1, 2, 0]], np.int32),
+    )
+
+
+def spaces() -> Mapping[str, DesignSpace]:
+    """Design spaces by name: ordinary, extreme and degenerate ones."""
+    modes = Choice(name="mode", options=tuple(range(12)))
+    return {
+        "tiled": tiled_space(),
+        "one configuration": DesignSpace([Choice(name="mode", options=("only",))]),
+        "one knob": DesignSpace([modes]),
+        "three legal of twelve": DesignSpace(
+            [modes],
+            constraints=[
+                Constraint(reason="not a multiple of 5", holds=lambda v: v["mode"] % 5 == 0)
+            ],
+        ),
+        "all illegal": DesignSpace(
+            [modes, flag("other")],
+            constraints=[Constraint(reason="nothing is legal", holds=lambda v: ~_always(v))],
+        ),
+        "huge": DesignSpace([Choice(name=f"k{i}", options=tuple(range(100))) for i in range(12)]),
+    }
+
+
+def context_of(space: DesignSpace, *, seed: int = SEED) -> StageContext:
+    """A stage's context with a generator of its own."""
+    return StageContext(
+        space=space,
+        task=Task(name="conformance", operator="none", arguments={}, target="none", flop=1e9),
+        rng=np.random.default_rng(seed),
+        batch_size=8,
+        threads=1,
+    )
+
+
+def quality(space: DesignSpace, configs: Configs) -> Scores:
+    """A smooth stand-in for throughput in (0, 1], shape (n,): the middle of every knob is best."""
+    middle = (space.cardinalities - 1) / 2
+    spread = np.maximum(space.cardinalities, 1)
+    distance = np.abs(np.asarray(configs) - middle) / spread
+    return np.asarray(np.exp(-2.0 * distance.mean(axis=1)), np.float64)
+
+
+def observe(
+    space: DesignSpace, configs: Configs, *, failing: NDArray[np.bool_] | None = None
+) -> Observations:
+    """What measuring configurations would give, where ``quality`` is relative throughput.
+
+    Args:
+        space: the design space.
+        configs: shape (n, knobs).
+        failing: which of them fail, shape (n,); none by default.
+    """
+    failing = np.zeros(len(configs), np.bool_) if failing is None else failing
+    costs = np.where(failing, np.inf, 1e-3 / quality(space, configs))
+    kinds = tuple(FailureKind.RUN_ERROR if failed else None for failed in failing.tolist())
+    return Observations(
+        configs=configs, costs=costs, failures=kinds, build_seconds=np.full(len(configs), 0.1)
+    )

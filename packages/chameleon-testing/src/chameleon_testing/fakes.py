@@ -1,0 +1,314 @@
+"""Every stage without code or hardware: a cost in closed form and a runner that reads it.
+
+``chameleon_testing.synthetic`` makes whole pipelines of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.plugins import NoOptions
+from chameleon_core.space import Choice, Configs, DesignSpace
+from chameleon_core.stages import (
+    Baseline,
+    Builder,
+    Candidates,
+    Contender,
+    CostModel,
+    Explorer,
+    Frontend,
+    MeasureJob,
+    Observations,
+    Rival,
+    RivalTrace,
+    Runner,
+    Sampler,
+    ScoreFunction,
+    Scores,
+    SpaceProvider,
+    StageContext,
+    Synthesizer,
+    Visited,
+)
+from chameleon_core.task import Task
+
+BASELINE_SECONDS = 4e-3
+"""Time of the synthetic baseline; the optimum of every synthetic task takes 1e-3 seconds."""
+
+
+def synthetic_cost(task: Task, config: Sequence[int]) -> float:
+    """Seconds of a configuration: a bowl whose minimum of 1e-3 lies inside the space."""
+    cards = np.array(task.arguments["cardinalities"], float)
+    best = np.floor(cards * 0.6)
+    return float(1e-3 * (1 + 9 * np.mean(((np.asarray(config) - best) / cards) ** 2)))
+
+
+def synthetic_failure(task: Task, config: Sequence[int]) -> FailureKind | None:
+    """Which failure a configuration has, or None; ``arguments["failing"]`` percent have one."""
+    draw = zlib.crc32(repr(tuple(config)).encode())
+    kinds = list(FailureKind)
+    failing = draw % 100 < task.arguments.get("failing", 0)
+    return kinds[draw // 100 % len(kinds)] if failing else None
+
+
+@attrs.frozen(kw_only=True)
+class ModelOptions:
+    """Options of the synthetic frontend.
+
+    Attributes:
+        operators: for each task the cardinalities of its knobs.
+        failing: percent of the configurations that fail.
+    """
+
+    operators: tuple[tuple[int, ...], ...]
+    failing: int = 0
+
+
+class SyntheticFrontend(Frontend):
+    """One task per list of cardinalities."""
+
+    def __init__(self, options: ModelOptions) -> None:
+        self._options = options
+
+    def tasks(self, target: str) -> list[Task]:
+        return [
+            Task(
+                name=f"op{index}",
+                operator="synthetic",
+                arguments={"cardinalities": list(cards), "failing": self._options.failing},
+                target=target,
+                flop=1e9,
+            )
+            for index, cards in enumerate(self._options.operators)
+        ]
+
+
+class SyntheticSpace(SpaceProvider):
+    """A plain grid."""
+
+    def __init__(self, _options: NoOptions) -> None:
+        pass
+
+    def design_space(self, task: Task) -> DesignSpace:
+        cards = task.arguments["cardinalities"]
+        knobs = [
+            Choice(name=f"knob{index}", options=tuple(range(cardinality)))
+            for index, cardinality in enumerate(cards)
+        ]
+        return DesignSpace(knobs, start=np.zeros((1, len(cards)), np.int32))
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        raise NotImplementedError("synthetic configurations are never built")
+
+
+class SyntheticBaseline(Baseline):
+    """Always takes ``BASELINE_SECONDS``, in both of its variants."""
+
+    def __init__(self, _options: NoOptions) -> None:
+        pass
+
+    def supports(self, task: Task) -> bool:
+        return task.operator == "synthetic"
+
+    def variants(self, task: Task) -> Sequence[str]:  # noqa: ARG002
+        return ("plain", "packed")
+
+    def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
+        raise NotImplementedError("synthetic baselines are never built")
+
+
+class SyntheticUntuned(SyntheticBaseline):
+    """The same as what an untuned kernel would be."""
+
+    vendor: ClassVar[bool] = False
+
+
+@attrs.frozen(kw_only=True)
+class RunnerOptions:
+    """Options of the synthetic runner.
+
+    Attributes:
+        delay: seconds a measurement takes.
+        log: a file that gets one line per measurement begun and one per comparison.
+        hold: an existing file makes the runner wait before a measurement until it is gone.
+    """
+
+    delay: float = 0.0
+    log: str = ""
+    hold: str = ""
+
+
+class SyntheticRunner(Runner):
+    """Looks the cost up instead of measuring; yields a batch in a random order."""
+
+    def __init__(self, options: RunnerOptions) -> None:
+        self._options = options
+        self._stopped = False
+        self._order = random.Random()  # noqa: S311 - on purpose not reproducible
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        configs = list(job.configs)
+        self._order.shuffle(configs)
+        for config in configs:
+            while self._options.hold and Path(self._options.hold).exists():
+                time.sleep(0.001)
+            if self._stopped:
+                return
+            self._log(f"{job.task.name} {config}")
+            time.sleep(self._options.delay)
+            yield self._outcome(job.task, config)
+
+    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        self._log(f"{task.name} compare")
+        return [
+            self._outcome(task, contender.config)
+            if contender.config
+            else Measurement(config=(), seconds=(BASELINE_SECONDS,))
+            for contender in contenders
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        return {"device": "synthetic"}
+
+    def interrupt(self) -> None:
+        self._stopped = True
+
+    @staticmethod
+    def _outcome(task: Task, config: tuple[int, ...]) -> Measurement:
+        failure = synthetic_failure(task, config)
+        if failure is not None:
+            return Measurement(config=config, failure=failure, message="as scripted")
+        return Measurement(
+            config=config, seconds=(synthetic_cost(task, config),), build_seconds=1e-4
+        )
+
+    def _log(self, line: str) -> None:
+        if self._options.log:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            file = os.open(self._options.log, flags, 0o644)
+            try:
+                os.write(file, f"{line}\n".encode())
+            finally:
+                os.close(file)
+
+
+class SyntheticReplay(SyntheticRunner):
+    """The same in the batch's order and knowing the optimum, as a recorded table would."""
+
+    live: ClassVar[bool] = False
+
+    def __init__(self, options: RunnerOptions) -> None:
+        super().__init__(options)
+        self._elapsed = 0.0
+
+    def now(self) -> float:
+        """Real time and a millisecond of recorded time for every measurement, in seconds."""
+        return time.perf_counter() + self._elapsed
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        for config in job.configs:
+            if self._stopped:
+                return
+            self._log(f"{job.task.name} {config}")
+            self._elapsed += 1e-3
+            yield self._outcome(job.task, config)
+
+    def best_known(self, task: Task) -> float | None:
+        """The cost at the bottom of the bowl."""
+        cards = np.array(task.arguments["cardinalities"], float)
+        return synthetic_cost(task, np.floor(cards * 0.6).astype(int).tolist())
+
+
+class SyntheticRival(Rival):
+    """Finds the optimum in two points, a second each."""
+
+    def __init__(self, _options: NoOptions) -> None:
+        pass
+
+    def tune(
+        self,
+        task: Task,
+        *,
+        measurements: int | None,
+        wall_seconds: float | None,  # noqa: ARG002
+        seed: int,
+    ) -> RivalTrace:
+        return RivalTrace(
+            at_seconds=(1.0, 2.0),
+            measurements=(1, measurements or 1),
+            best_seconds=(BASELINE_SECONDS, 1e-3),
+            final_seconds=1e-3,
+            details={"seed": seed, "task": task.name},
+        )
+
+
+class SyntheticExplorer(Explorer):
+    """Mutates the best configurations seen: a state and a generator that a replay must rebuild."""
+
+    def __init__(self, _options: NoOptions, context: StageContext) -> None:
+        self._space, self._rng = context.space, context.rng
+        self._best: Configs = np.empty((0, len(context.space.knobs)), np.int32)
+
+    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+        parents = np.repeat(self._best, 8, axis=0)
+        pool = np.concatenate(
+            [self._space.mutate(parents, self._rng), self._space.sample(count, self._rng)]
+        )
+        pool = self._space.distinct(pool)
+        pool = pool[visited.fresh(pool)]
+        scores = np.zeros(len(pool)) if score is None else score(pool)
+        order = np.argsort(-scores, kind="stable")[:count]
+        return Candidates(configs=pool[order], scores=scores[order], steps=1)
+
+    def observe(self, observations: Observations) -> None:
+        self._best = observations.configs[np.argsort(observations.costs, kind="stable")[:4]]
+
+
+class SyntheticCostModel(CostModel):
+    """The quality of the nearest measured configuration."""
+
+    def __init__(self, _options: NoOptions, context: StageContext) -> None:
+        self._space = context.space
+        self._seen: Observations | None = None
+
+    def fit(self, observations: Observations) -> None:
+        self._seen = observations
+
+    @property
+    def trained(self) -> bool:
+        return self._seen is not None
+
+    def predict(self, configs: Configs) -> Scores:
+        assert self._seen is not None  # noqa: S101 - the loop asks `trained` first
+        distance = np.abs(configs[:, None, :] - self._seen.configs[None]).sum(axis=2)
+        nearest: Scores = self._seen.relative_throughput[distance.argmin(axis=1)]
+        return nearest
+
+
+class SyntheticSampler(Sampler):
+    """The first candidates."""
+
+    def __init__(self, _options: NoOptions, _context: StageContext) -> None:
+        pass
+
+    def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:  # noqa: ARG002
+        return candidates.configs[:count]
+
+
+class SyntheticSynthesizer(Synthesizer):
+    """Leaves the batch as it is."""
+
+    def __init__(self, _options: NoOptions, _context: StageContext) -> None:
+        pass
+
+    def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:  # noqa: ARG002
+        return batch

@@ -1,0 +1,73 @@
+"""The commands one waits for import nothing heavy, with whatever plugins are installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"torch", "tvm", "xgboost", "sklearn", "lightgbm", "scipy", "structlog", "rich"}
+
+PROGRAM = """
+import json, sys
+from chameleon_cli.main import run
+code = run(sys.argv[1:])
+print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stderr)
+"""
+
+
+CORE_ALONE = """
+import sys
+from chameleon_core import hooks
+from chameleon_core.plugins import Registry
+alone = Registry.from_plugins([("chameleon-tuner-core", hooks)])
+Registry.load = classmethod(lambda _: alone)
+"""
+
+
+def modules_after(program, *arguments, folder):
+    """The exit code of a command line and the modules that it imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=True,
+    )
+    report = json.loads(done.stderr.splitlines()[-1])
+    return report["code"], set(report["modules"])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plugins"], ["validate", "p.yaml"], ["env"]])
+def test_this_package_alone_does_not_even_import_numpy(tmp_path, arguments):
+    (tmp_path / "p.yaml").write_text("model: {operators: []}\ntarget: native\n")
+    _, modules = modules_after(CORE_ALONE + PROGRAM, *arguments, folder=tmp_path)
+    assert "chameleon_cli.group" in modules
+    assert not modules & (HEAVY | {"numpy"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "codes"),
+    [
+        (["--help"], {0}),
+        (["plugins"], {0}),
+        (["plugins", "--options", "--json"], {0}),
+        (["validate", "PIPELINE"], {0}),
+        (["validate", "WRONG"], {2}),
+        (["env"], {0}),
+        (["--version"], {0}),
+    ],
+)
+def test_nothing_heavy_is_imported(tmp_path, arguments, codes):
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text("model: {operators: []}\ntarget: native\n")
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("model: {no-such-frontend: []}\ntarget: native\nexplorer: no-such\n")
+    files = {"PIPELINE": str(pipeline), "WRONG": str(wrong)}
+    given = [files.get(one, one) for one in arguments]
+    code, modules = modules_after(PROGRAM, *given, folder=tmp_path)
+    assert not (HEAVY | {"numpy"}) & modules
+    # Whether the installed frontends take an empty list is theirs to say.
+    assert code in (codes if arguments[-1] != "PIPELINE" else {0, 2, 3})

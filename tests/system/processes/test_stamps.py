@@ -1,0 +1,112 @@
+"""A process is named so that no other is taken for it, and what it left behind is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import attrs
+import psutil
+import pytest
+from chameleon_system.processes import ending
+from chameleon_system.processes.ending import kill_abandoned
+from chameleon_system.processes.scratch import make_scratch, remove_abandoned
+from chameleon_system.processes.stamps import TOKEN, ProcessStamp, abandoned, child_token
+
+
+@pytest.fixture
+def own() -> ProcessStamp:
+    return ProcessStamp.of(os.getpid())
+
+
+@pytest.fixture
+def ended() -> ProcessStamp:
+    """The stamp of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        stamp = ProcessStamp.of(process.pid)
+        assert not stamp.dead
+    return stamp
+
+
+def test_a_stamp_is_read_back(own: ProcessStamp):
+    assert ProcessStamp.parse(str(own)) == own
+    assert ProcessStamp.of(os.getpid()) == own
+
+
+@pytest.mark.parametrize("text", ["", "not a stamp", "12-34", "a-b-c-d", "1-2-3-4-5"])
+def test_what_is_no_stamp(text: str):
+    # Such as those of an older version, of which nothing more is known.
+    assert ProcessStamp.parse(text) is None
+    assert not abandoned(f"{text}:0")
+
+
+def test_a_process_that_has_ended_is_dead(own: ProcessStamp, ended: ProcessStamp):
+    assert ended.dead
+    assert not own.dead
+    # Its id was given to another process in the meantime.
+    assert attrs.evolve(own, started=own.started - 1).dead
+
+
+def test_one_that_nobody_has_waited_for_is_dead():
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    stamp = ProcessStamp.of(process.pid)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert stamp.dead
+    process.communicate()
+
+
+@pytest.mark.parametrize("other", [{"namespace": "1"}, {"boot": "another"}])
+def test_nothing_is_known_of_other_containers_and_machines(
+    ended: ProcessStamp, other: dict[str, Any]
+):
+    assert abandoned(f"{ended}:3")
+    assert not abandoned(f"{attrs.evolve(ended, **other)}:3")
+
+
+def test_tokens_are_all_different(own: ProcessStamp):
+    first, second = child_token(), child_token()
+    assert first != second
+    assert first.partition(":")[0] == second.partition(":")[0] == str(own)
+
+
+def test_only_abandoned_processes_of_this_namespace_are_killed(
+    monkeypatch: pytest.MonkeyPatch, ended: ProcessStamp, own: ProcessStamp
+):
+    tokens = [f"{ended}:1", f"{attrs.evolve(ended, namespace='1')}:1", f"{own}:1", ""]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", "print(flush=True); input()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, TOKEN: token},
+        )
+        for token in tokens
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    # Other tests' leftovers are none of this test's business.
+    listed = [psutil.Process(process.pid) for process in processes]
+    monkeypatch.setattr(ending.psutil, "process_iter", lambda: iter(listed))
+    kill_abandoned()
+    assert processes[0].wait(30) == -9
+    assert [process.poll() for process in processes[1:]] == [None] * 3
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_folders_of_the_dead_are_removed(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, ended: ProcessStamp
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    own = make_scratch()
+    dead = tmp_path / f"chameleon-runner-{ended}-x_1"
+    elsewhere = tmp_path / f"chameleon-runner-{attrs.evolve(ended, namespace='1')}-x_1"
+    for folder in (dead, elsewhere):
+        folder.mkdir()
+    remove_abandoned()
+    assert set(tmp_path.iterdir()) == {own, elsewhere}

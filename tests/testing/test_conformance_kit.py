@@ -1,0 +1,297 @@
+"""The conformance kit finds the mistake in every stage that has one."""
+
+import itertools
+
+import numpy as np
+import pytest
+from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_testing.conformance import (
+    ConformanceError,
+    check_cost_model,
+    check_explorer,
+    check_sampler,
+    check_synthesizer,
+)
+from chameleon_testing.conformance_cases import quality
+
+calls = itertools.count()
+
+
+def sorted_candidates(configs, scores):
+    order = np.argsort(-scores, kind="stable")
+    return Candidates(configs=configs[order], scores=scores[order])
+
+
+class GoodExplorer(Explorer):
+    def __init__(self, context):
+        self.space, self.rng = context.space, context.rng
+
+    def explore(self, score, visited, count):
+        configs = self.pick(visited, count)
+        return self.rank(configs, score(configs) if score else np.zeros(len(configs)))
+
+    def pick(self, visited, count):
+        return visited.sample(count, self.rng)
+
+    def rank(self, configs, scores):
+        return sorted_candidates(configs, scores)
+
+
+class RepeatingExplorer(GoodExplorer):
+    def pick(self, visited, count):
+        found = visited.sample(count // 2, self.rng)
+        return np.concatenate([found, found])
+
+
+class ForgetfulExplorer(GoodExplorer):
+    def pick(self, visited, count):
+        return self.space.sample(count, self.rng)
+
+
+class LawlessExplorer(GoodExplorer):
+    def pick(self, visited, count):
+        shape = (count, len(self.space.knobs))
+        return self.rng.integers(0, self.space.cardinalities, shape, dtype=np.int32)
+
+
+class GreedyExplorer(GoodExplorer):
+    def pick(self, visited, count):
+        return visited.sample(count + 1, self.rng)
+
+
+class IdleExplorer(GoodExplorer):
+    def pick(self, visited, count):
+        return visited.sample(0, self.rng)
+
+
+class MoodyExplorer(GoodExplorer):
+    def pick(self, visited, count):
+        return visited.sample(count, np.random.default_rng(next(calls)))
+
+
+class UpsideDownExplorer(GoodExplorer):
+    def rank(self, configs, scores):
+        order = np.argsort(scores, kind="stable")
+        return Candidates(configs=configs[order], scores=scores[order])
+
+
+class UnscoredExplorer(GoodExplorer):
+    def rank(self, configs, scores):
+        return Candidates(configs=configs, scores=np.zeros(0))
+
+
+class FloatExplorer(GoodExplorer):
+    def rank(self, configs, scores):
+        return sorted_candidates(configs.astype(float), scores)
+
+
+def test_a_good_explorer_passes():
+    check_explorer(GoodExplorer)
+
+
+@pytest.mark.parametrize(
+    ("explorer", "words"),
+    [
+        (RepeatingExplorer, "twice"),
+        (ForgetfulExplorer, "visited"),
+        (LawlessExplorer, "illegal"),
+        (GreedyExplorer, "9 configurations instead of 8"),
+        (IdleExplorer, "nothing found"),
+        (MoodyExplorer, "differ"),
+        (UpsideDownExplorer, "best first"),
+        (UnscoredExplorer, "score per candidate"),
+        (FloatExplorer, "instead of integers"),
+    ],
+)
+def test_bad_explorers_are_found_out(explorer, words):
+    with pytest.raises(ConformanceError, match=words):
+        check_explorer(explorer)
+
+
+class GoodModel(CostModel):
+    """Knows the answer once it has seen anything; rests where it has not."""
+
+    def __init__(self, context):
+        self.space, self.seen = context.space, 0
+
+    def fit(self, observations):
+        self.seen = len(observations)
+
+    @property
+    def trained(self):
+        return self.seen > 1
+
+    def predict(self, configs):
+        return quality(self.space, configs)
+
+
+class BoastfulModel(GoodModel):
+    trained = True
+
+
+class ConstantModel(GoodModel):
+    def predict(self, configs):
+        return np.arange(len(configs)) * 0.0 - (np.arange(len(configs)) * 7919 % 101)
+
+
+class RankingModel(GoodModel):
+    def predict(self, configs):
+        return np.argsort(np.argsort(super().predict(configs))) * 1.0
+
+
+class InfiniteModel(GoodModel):
+    def predict(self, configs):
+        return np.full(len(configs), np.inf)
+
+
+class NarrowModel(GoodModel):
+    def predict(self, configs):
+        return super().predict(configs)[:-1]
+
+
+class LazyModel(GoodModel):
+    trained = False
+
+
+class MoodyModel(GoodModel):
+    def predict(self, configs):
+        return super().predict(configs) + next(calls)
+
+
+class PickingModel(GoodModel):
+    def jointly(self, configs, count):
+        return self.pick(min(count, len(configs)))
+
+    def pick(self, count):
+        return np.arange(count)[::-1]
+
+
+class RepetitiveModel(PickingModel):
+    def pick(self, count):
+        return np.zeros(count, int)
+
+
+class StrayingModel(PickingModel):
+    def pick(self, count):
+        return np.arange(count) + 1000
+
+
+class WastefulModel(PickingModel):
+    def pick(self, count):
+        return np.arange(2 * count + 9)
+
+
+def test_a_good_model_passes():
+    check_cost_model(GoodModel)
+    check_cost_model(PickingModel)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (BoastfulModel, "trained before"),
+        (ConstantModel, "rank correlation"),
+        (RankingModel, "what else is asked about"),
+        (InfiniteModel, "not finite"),
+        (NarrowModel, "score per configuration"),
+        (LazyModel, "not trained"),
+        (MoodyModel, "differ"),
+        (RepetitiveModel, "together twice"),
+        (StrayingModel, "together that is none"),
+        (WastefulModel, "more rows"),
+    ],
+)
+def test_bad_models_are_found_out(model, words):
+    with pytest.raises(ConformanceError, match=words):
+        check_cost_model(model)
+
+
+class GoodSampler(Sampler):
+    def __init__(self, context):
+        self.space, self.rng = context.space, context.rng
+
+    def select(self, candidates, visited, count):
+        return candidates.configs[visited.fresh(candidates.configs)][:count]
+
+
+class BlindSampler(GoodSampler):
+    """Leaves it to the synthesizer to replace what was visited, as its contract allows."""
+
+    def select(self, candidates, visited, count):
+        return candidates.configs[:count]
+
+
+class StaleSampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        return candidates.configs[~visited.fresh(candidates.configs)][:count]
+
+
+class StrayingSampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        return super().select(candidates, visited, count) + 10_000
+
+
+class EmptySampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        return candidates.configs[:0]
+
+
+class GreedySampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        return super().select(candidates, visited, count + 1)
+
+
+class MoodySampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        return np.roll(super().select(candidates, visited, count), next(calls), axis=0)
+
+
+@pytest.mark.parametrize("sampler", [GoodSampler, BlindSampler])
+def test_a_good_sampler_passes(sampler):
+    check_sampler(sampler)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [
+        (StaleSampler, "nothing chosen"),
+        (StrayingSampler, "names no choice"),
+        (EmptySampler, "nothing chosen"),
+        (GreedySampler, "9 configurations instead of 8"),
+        (MoodySampler, "differ"),
+    ],
+)
+def test_bad_samplers_are_found_out(sampler, words):
+    with pytest.raises(ConformanceError, match=words):
+        check_sampler(sampler)
+
+
+class GoodSynthesizer(Synthesizer):
+    def __init__(self, context):
+        self.space = context.space
+
+    def refine(self, batch, candidates, visited):
+        return batch[visited.fresh(batch)]
+
+
+class IdleSynthesizer(GoodSynthesizer):
+    def refine(self, batch, candidates, visited):
+        return batch
+
+
+class DoublingSynthesizer(GoodSynthesizer):
+    def refine(self, batch, candidates, visited):
+        fresh = super().refine(batch, candidates, visited)
+        return np.concatenate([fresh, fresh])
+
+
+def test_a_good_synthesizer_passes():
+    check_synthesizer(GoodSynthesizer)
+
+
+@pytest.mark.parametrize(
+    ("synthesizer", "words"), [(IdleSynthesizer, "visited"), (DoublingSynthesizer, "twice")]
+)
+def test_bad_synthesizers_are_found_out(synthesizer, words):
+    with pytest.raises(ConformanceError, match=words):
+        check_synthesizer(synthesizer)
