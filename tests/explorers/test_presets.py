@@ -54,10 +54,10 @@ def test_searches_without_a_model_pay_for_none_and_measure_in_their_own_order():
 
 def test_no_model_never_says_anything():
     model = NoCostModel(NoOptions(), context_of(tiled_space()))
-    model.fit(observe(tiled_space(), tiled_space().start))
+    model.fit(observe(tiled_space(), tiled_space().first_guesses))
     assert not model.trained
     with pytest.raises(RuntimeError, match="no model"):
-        model.predict(tiled_space().start)
+        model.predict(tiled_space().first_guesses)
 
 
 def test_autotvm_is_what_was_published():

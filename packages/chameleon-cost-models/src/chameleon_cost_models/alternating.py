@@ -51,6 +51,6 @@ class AlternatingModels(CostModel):
         """Scores of the model whose turn it is, in its units, shape (n,)."""
         return self._turn.predict(configs)
 
-    def jointly(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+    def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """What the model whose turn it is would measure at the same time."""
-        return self._turn.jointly(configs, count)
+        return self._turn.select_batch(configs, count)

@@ -72,7 +72,7 @@ class GaussianProcess(CostModel):
         scores: Scores = mean + self._options.kappa * std
         return scores
 
-    def jointly(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+    def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Rows of some candidates that are worth measuring at once, in order, shape (count,)."""
         if self._posterior is None or not len(configs):
             return None

@@ -129,7 +129,9 @@ class AnnealingExplorer(Explorer):
         if not self._options.persistent or not len(chains):
             # The space's own guesses are good places to start from, measured or not.
             drawn = self._space.sample(wanted, self._rng)
-            chains = self._space.distinct(np.concatenate([self._space.start, drawn]))[:wanted]
+            chains = self._space.distinct(np.concatenate([self._space.first_guesses, drawn]))[
+                :wanted
+            ]
             if 0 < len(chains) < wanted:
                 # A space with fewer configurations than chains: several chains share one.
                 chains = np.resize(chains, (wanted, chains.shape[1]))

@@ -112,7 +112,7 @@ class _RunnerTrials(Trials):
             [space] = spaces_of(self._pipeline, [task])
         except ConfigError:
             return None
-        configs = plain(space.start[:guesses].tolist())
+        configs = plain(space.first_guesses[:guesses].tolist())
         if not configs:
             return None
         job = MeasureJob(

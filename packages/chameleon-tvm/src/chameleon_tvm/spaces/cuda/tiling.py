@@ -40,12 +40,12 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
     knobs, constraints = _knobs(nest), _constraints(nest, info)
     block = FeatureBlock(names=NAMES, compute=lambda values: features(nest, info, values))
     bare = DesignSpace(knobs, constraints=constraints)
-    start = first_guesses(
+    guesses = first_guesses(
         bare,
         lambda values: guessed_cost(nest, info, values),
         [axis.knob for axis in nest.outputs],
     )
-    return DesignSpace(knobs, constraints=constraints, features=block, start=start)
+    return DesignSpace(knobs, constraints=constraints, features=block, first_guesses=guesses)
 
 
 def _knobs(nest: Nest) -> list[Knob]:

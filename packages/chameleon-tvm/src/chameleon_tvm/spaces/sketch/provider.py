@@ -106,7 +106,7 @@ class SketchPlan:
                 self._knobs,
                 constraints=space.constraints,
                 features=features,
-                start=guesses,
+                first_guesses=guesses,
                 variant=self._variant,
             )
         return space

@@ -84,7 +84,7 @@ class ConvolutionTiling:
             self.knobs,
             constraints=self.constraints(),
             features=features,
-            start=first_guesses(bare, self.guessed_cost),
+            first_guesses=first_guesses(bare, self.guessed_cost),
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
