@@ -10,7 +10,7 @@ from chameleon_cost_models import hooks as cost_models
 from chameleon_explorers import hooks as explorers
 from chameleon_explorers.no_model import NoCostModel
 from chameleon_explorers.presets import AUTOTVM, DEFAULT, PRESETS
-from chameleon_explorers.presets_rivals import RIVALS
+from chameleon_explorers.presets_model_free import MODEL_FREE
 from chameleon_samplers import hooks as samplers
 
 RECORDS = {
@@ -47,7 +47,7 @@ def test_presets_have_names_of_their_own():
 
 
 def test_searches_without_a_model_pay_for_none_and_measure_in_their_own_order():
-    for preset in RIVALS:
+    for preset in MODEL_FREE:
         assert preset.pipeline["cost_model"] == "none"
         assert stage(preset, "sampler") == ("greedy", {"epsilon": 0.0})
 

@@ -10,8 +10,8 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import Candidates, Observations, StageContext, Synthesizer, Visited
 from numpy.typing import NDArray
 
-from chameleon_samplers.mending import joined, kept_rows, measurable
 from chameleon_samplers.options import ModeOptions
+from chameleon_samplers.replacement import joined, kept_rows, measurable
 
 _CHUNK = 64
 """Combinations whose legality is asked for at a time."""

@@ -17,7 +17,7 @@ OURS = "chameleon-tuner-core"
 """Takes part in every run."""
 
 _DIGITS = 12
-"""Of a digest of sources: two states of one package do not meet in them by chance."""
+"""A digest of sources has so many digits: two states of a package never share one by chance."""
 
 
 def versions_of(document: Mapping[str, Any], registry: Registry, *more: str) -> dict[str, str]:

@@ -106,7 +106,7 @@ class _RunnerTrials(Trials):
         self._measuring = measuring
 
     def best_seconds(
-        self, task: Task, guesses: int, *, rival_seconds: float = float("inf")
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
         try:
             [space] = spaces_of(self._pipeline, [task])
@@ -119,7 +119,7 @@ class _RunnerTrials(Trials):
             task=task,
             space=stage_ref(self._pipeline.space),
             configs=configs,
-            best_seconds=rival_seconds,
+            best_seconds=seconds_to_beat,
         )
         started = self._measuring.runner.now()
         best = min(measurement.cost for measurement in self._measuring.measure(job))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_core.space.identity import Listed, MixedRadix
+from chameleon_core.space.identity import ConfigSet, MixedRadix
 from chameleon_core.space.knobs import Knob, Values
 from chameleon_core.space.predicates import ChosenValues, Configs, Constraint, FeatureBlock
 
@@ -70,7 +70,7 @@ class DesignSpace:
         self._tables = {k.name: (c, np.asarray(k.values)) for c, k in enumerate(self.knobs)}
         self._radix = MixedRadix(self.cardinalities.tolist())
         self._conditions = tuple(self._condition(c) for c, k in enumerate(self.knobs) if k.when)
-        self._listed = None if only is None else Listed(self._radix, self.size, only)
+        self._listed = None if only is None else ConfigSet(self._radix, self.size, only)
         none: Configs = np.empty((0, len(self.knobs)), np.int32)
         guesses = self.canonical(none if first_guesses is None else first_guesses)
         self.first_guesses = self.distinct(guesses[self.legal(guesses)])
@@ -157,7 +157,7 @@ class DesignSpace:
         return self._narrow(configs, ok)
 
     def _narrow(self, configs: Configs, ok: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Of the rows that are ``ok``, those that meet every constraint; changes ``ok``."""
+        """Which rows that are ``ok`` meet every constraint; ``ok`` is changed in place."""
         rows = np.flatnonzero(ok)
         if self._listed is not None and len(rows):
             ok[rows] = self._listed.holds(self.keys(configs[rows]))

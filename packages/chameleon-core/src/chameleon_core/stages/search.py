@@ -2,6 +2,10 @@
 
 All of them speak arrays: configurations of shape (n, knobs), scores of shape (n,), higher is
 better. Each gets its own random generator, spawned from the run's seed.
+
+No method here has an error of its own: whatever one of them raises ends the run, as a
+``PluginError`` that names the stage unless it is a ``ChameleonError``. An array of another shape
+or type is such an error, too; rows that are illegal, repeated or visited are dropped and counted.
 """
 
 from __future__ import annotations

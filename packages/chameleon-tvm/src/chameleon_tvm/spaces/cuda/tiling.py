@@ -131,7 +131,7 @@ def _whole_vectors(nest: Nest, values: Values) -> NDArray[np.bool_]:
 def first_guesses(
     space: DesignSpace, cost: Callable[[Values], NDArray[np.float64]], tiles: Sequence[str]
 ) -> NDArray[np.int32]:
-    """Of a fixed sample, those of lowest guessed cost, no two with the same tiles.
+    """The configurations of lowest guessed cost in a fixed sample, no two with the same tiles.
 
     Args:
         space: without guesses.
