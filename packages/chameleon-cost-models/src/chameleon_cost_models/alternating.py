@@ -1,4 +1,4 @@
-"""Unlike models that take turns: none of them is wrong about every space."""
+"""Several models of different kinds take turns, since each kind is wrong about some spaces."""
 
 from __future__ import annotations
 

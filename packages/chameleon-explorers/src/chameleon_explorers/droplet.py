@@ -23,8 +23,8 @@ class DropletExplorer(Explorer):
 
     A round looks one step either way along every knob, and further along the direction that
     helped last. Where no step of that length helps, the next are twice as long; after the longest
-    the droplet is shaken: it goes on from a kicked configuration, and what that leads to is kept
-    where it is better.
+    the search goes on from a perturbed configuration, and keeps what that leads to where it is
+    better.
     """
 
     def __init__(self, options: DropletOptions, context: StageContext) -> None:
@@ -52,7 +52,7 @@ class DropletExplorer(Explorer):
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
         steps = self._next_steps(visited)
-        # What a batch has room for beside the steps: around the best, then anywhere.
+        # The rest of a batch is neighbours of the best, then random configurations.
         near = neighbourhoods(self._space, self._history.best[: self._batch], self._rng)
         proposed = self._space.distinct(np.concatenate([steps, near]))
         proposed = proposed[visited.fresh(proposed)]
@@ -62,7 +62,7 @@ class DropletExplorer(Explorer):
         return ranked(proposed, visited, count)
 
     def _next_steps(self, visited: Visited) -> Configs:
-        """Unmeasured steps from where the droplet stands, once it stands somewhere."""
+        """Unmeasured steps from the present configuration, once there is one."""
         longest = int(self._space.cardinalities.max()) - 1
         at = self._landed()
         while True:
@@ -87,7 +87,7 @@ class DropletExplorer(Explorer):
         return self._starts
 
     def _landed(self) -> Configs:
-        """Where the droplet stands, shape (knobs,)."""
+        """The present configuration, shape (knobs,)."""
         if self._at is None:
             self._direction = np.zeros_like(self._direction)
             self._at = self._history.best[0]

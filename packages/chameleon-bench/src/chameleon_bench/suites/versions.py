@@ -14,7 +14,7 @@ from typing import Any
 from chameleon_core.plugins import KINDS, CommandRecord, PresetRecord, Registry
 
 OURS = "chameleon-tuner-core"
-"""Takes part in every run."""
+"""This distribution takes part in every run."""
 
 _DIGITS = 12
 """A digest of sources has so many digits: two states of a package never share one by chance."""
@@ -31,7 +31,7 @@ def versions_of(document: Mapping[str, Any], registry: Registry, *more: str) -> 
         more: names of plugins that the pipeline does not say.
 
     Returns:
-        By distribution its version; with a digest of its sources where it is installed editable.
+        The version of each distribution by name, with a digest of its sources where it is editable.
     """
     named = {*_texts(document), *more}
     packages: dict[str, set[str]] = {OURS: {"chameleon_core"}}
