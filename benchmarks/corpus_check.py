@@ -100,9 +100,9 @@ class _NoTrials(Trials):
         self.live = False
 
     def best_seconds(
-        self, task: Task, guesses: int, *, rival_seconds: float = float("inf")
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
-        del task, guesses, rival_seconds
+        del task, guesses, seconds_to_beat
         return None
 
 

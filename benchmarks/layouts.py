@@ -67,7 +67,7 @@ def write(frontend: BuiltinFrontend, target: str, threads: int, folder: Path) ->
     space = AutoSpace(AutoOptions())
     winners = {}
     for task in frontend.tasks(target):
-        guesses = space.design_space(task).start
+        guesses = space.design_space(task).first_guesses
         if len(guesses):
             config = tuple(int(index) for index in guesses[0])
             winners[task.key] = Winner(task=task, config=config, seconds=0.0)

@@ -33,7 +33,7 @@ import numpy as np
 from chameleon_core.run_folder import NETWORK, read_store
 from chameleon_tvm.commands.runs import network_of, pipeline_of
 from chameleon_tvm.graph.latency import turn_seconds
-from chameleon_tvm.graph.processes import delivered_process, rival_process
+from chameleon_tvm.graph.processes import delivered_process, framework_process
 from chameleon_tvm.graph.verify import SAMPLES, compared
 from chameleon_tvm.rivals.launch import tune_network_with_metaschedule
 
@@ -81,7 +81,9 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
         )
         rng = np.random.default_rng(0)
         samples = [frontend.samples(rng) for _ in range(SAMPLES)]
-        with rival_process(frontend, frontend.rivals[0], threads=options.threads) as reference:
+        with framework_process(
+            frontend, frontend.frameworks[0], threads=options.threads
+        ) as reference:
             expected = [reference.outputs(inputs) for inputs in samples]
         folders = {OURS: run / NETWORK, THEIRS: theirs}
         processes = [

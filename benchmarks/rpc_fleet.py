@@ -32,7 +32,7 @@ from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import Serving, ServingPlan
 from chameleon_runners.timing import TimingPolicy, time_kernel
 
-SPACE = "chameleon_tvm.remote.testing:DeedSpace"
+SPACE = "chameleon_tvm.remote.testing:BehaviourSpace"
 SLEEPS = 2
 """Index of the sleeping kernel in that space's first knob."""
 
@@ -77,7 +77,7 @@ class Fleet:
         self.serving = Serving(ServingPlan(servers=servers, key="sleeping", threads=1))
         self._space = StageRef(factory=SPACE, options={"seconds": seconds / runs_of_a_candidate()})
         target = default_registry().create("targets", "tvm").resolve("native")
-        self._task = Task(name="sleep", operator="deed", arguments={}, target=target, flop=1.0)
+        self._task = Task(name="sleep", operator="behaviour", arguments={}, target=target, flop=1.0)
         self._more = more
         self._next = 0
 

@@ -25,7 +25,7 @@ from chameleon_core.plugins import PluginRecord, Registry, hookimpl
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
 from chameleon_runners.rpc.supervision import Serving, ServingPlan
-from chameleon_tvm.remote.testing import Deed, DeedOptions
+from chameleon_tvm.remote.testing import Behaviour, BehaviourOptions
 from rpc_fleet import OTHERS, POLICY, SPACE, runs_of_a_candidate
 
 PACKAGES = ("core", "tvm", "explorers", "cost_models", "samplers", "runners")
@@ -52,7 +52,7 @@ class SleepingNetwork(Frontend):
         return [
             Task(
                 name=f"sleep{number}",
-                operator="deed",
+                operator="behaviour",
                 arguments={"number": number},
                 target=target,
                 flop=1.0,
@@ -72,7 +72,7 @@ class Plugins:
     @hookimpl
     def chameleon_spaces(self) -> list[PluginRecord]:
         """The space."""
-        return [_record("deeds", DeedOptions, SPACE)]
+        return [_record("behaviours", BehaviourOptions, SPACE)]
 
 
 def _record(name: str, options: type, factory: str) -> PluginRecord:
@@ -109,8 +109,8 @@ def tuned(given: argparse.Namespace, address: str, at_once: int | str) -> dict[s
             "model": {"sleeping": {"tasks": given.tasks}},
             "target": "native",
             "space": {
-                "name": "deeds",
-                "deeds": [Deed.SLEEPS.value],
+                "name": "behaviours",
+                "behaviours": [Behaviour.SLEEPS.value],
                 "seconds": given.seconds / runs_of_a_candidate(),
             },
             "runner": {

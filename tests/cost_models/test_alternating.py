@@ -32,7 +32,7 @@ class Scripted(CostModel):
     def predict(self, configs):
         return np.full(len(configs), self.number)
 
-    def jointly(self, configs, count):
+    def select_batch(self, configs, count):
         return self.together
 
 
@@ -78,9 +78,9 @@ def test_the_one_whose_turn_it_is_chooses_the_round():
     model = _model(Scripted, Other)
     configs = SPACE.sample(16, np.random.default_rng(0))
     model.fit(observe(SPACE, configs[:8]))
-    assert model.jointly(configs, 2).tolist() == [1, 0]
+    assert model.select_batch(configs, 2).tolist() == [1, 0]
     model.fit(observe(SPACE, configs))
-    assert model.jointly(configs, 2) is None
+    assert model.select_batch(configs, 2) is None
 
 
 def test_one_that_learns_nothing_is_replaced():

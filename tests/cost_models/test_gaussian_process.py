@@ -93,7 +93,7 @@ def test_failures_count_as_slow():
 def test_a_round_is_not_the_same_four_times():
     model, _ = _fitted(count=12)
     order = np.argsort(-model.predict(PLACES), kind="stable")[:200]
-    together = model.jointly(PLACES[order], 4)
+    together = model.select_batch(PLACES[order], 4)
     assert together[0] == 0
     assert len(set(together.tolist())) == 4
     # The third knob does nothing, so that the best scores are those of neighbours along it.
@@ -108,7 +108,7 @@ def test_the_uncertainty_left_is_that_of_having_measured():
     parameters = fitted_parameters(points, rng.standard_normal(20))
     before = Posterior(points, np.zeros(20), parameters)
     after = Posterior(np.concatenate([points, other[:1]]), np.zeros(21), parameters)
-    expected = before.told(before.covariance(other), 0)
+    expected = before.conditioned(before.covariance(other), 0)
     assert np.allclose(expected, after.covariance(other))
 
 
@@ -117,7 +117,7 @@ def test_it_says_nothing_of_too_few(count):
     model, configs = _fitted(count=count)
     assert not model.trained
     assert model.predict(configs).tolist() == [0.0] * count
-    assert model.jointly(PLACES[:5], 2) is None
+    assert model.select_batch(PLACES[:5], 2) is None
 
 
 def test_a_fit_depends_on_the_measurements_alone():
@@ -158,7 +158,7 @@ def test_any_costs_give_finite_scores_and_distinct_rows(costs, seed):
     model = GaussianProcess(GaussianProcessOptions(), context_of(SPACE))
     model.fit(_observed(configs, costs))
     assert np.isfinite(model.predict(PLACES[:50])).all()
-    together = model.jointly(PLACES[:50], 8)
+    together = model.select_batch(PLACES[:50], 8)
     assert (together is None) == (not model.trained)
     if together is not None:
         assert len(np.unique(together)) == 8

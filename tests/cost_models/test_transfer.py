@@ -223,7 +223,7 @@ def test_the_base_model_counts_half_after_the_half_life():
     context = make_context(history("other"))
     prior = Prior(TRANSFER, context)
     prior.refresh()
-    features = context.space.features(context.space.start)
+    features = context.space.features(context.space.first_guesses)
     whole = prior.guess(features, 0)
     assert np.allclose(prior.guess(features, 64), whole / 2)
     assert np.allclose(prior.guess(features, 128), whole / 4)

@@ -108,7 +108,7 @@ def test_elites_restart_chains_at_the_best_measured(space):
 def test_chains_begin_at_the_guesses_of_the_space():
     space = spaces()["tiled"]
     _, scorer, _ = explore(space, AnnealingOptions(chains=8, steps=1))
-    assert (scorer.calls[0][: len(space.start)] == space.start).all()
+    assert (scorer.calls[0][: len(space.first_guesses)] == space.first_guesses).all()
 
 
 def test_it_does_not_change_what_the_model_returned(space):

@@ -9,7 +9,7 @@ from chameleon_cost_models import hooks as cost_models
 from chameleon_explorers import hooks as explorers
 from chameleon_explorers.no_model import NoCostModel
 from chameleon_explorers.presets import AUTOTVM, DEFAULT, PRESETS
-from chameleon_explorers.presets_rivals import RIVALS
+from chameleon_explorers.presets_model_free import MODEL_FREE
 from chameleon_samplers import hooks as samplers
 from chameleon_testing.conformance_cases import context_of, observe, tiled_space
 
@@ -47,17 +47,17 @@ def test_presets_have_names_of_their_own():
 
 
 def test_searches_without_a_model_pay_for_none_and_measure_in_their_own_order():
-    for preset in RIVALS:
+    for preset in MODEL_FREE:
         assert preset.pipeline["cost_model"] == "none"
         assert stage(preset, "sampler") == ("greedy", {"epsilon": 0.0})
 
 
 def test_no_model_never_says_anything():
     model = NoCostModel(NoOptions(), context_of(tiled_space()))
-    model.fit(observe(tiled_space(), tiled_space().start))
+    model.fit(observe(tiled_space(), tiled_space().first_guesses))
     assert not model.trained
     with pytest.raises(RuntimeError, match="no model"):
-        model.predict(tiled_space().start)
+        model.predict(tiled_space().first_guesses)
 
 
 def test_autotvm_is_what_was_published():

@@ -17,7 +17,7 @@ from chameleon_tvm.targets import TVMTargets
 def test_a_device_that_is_not_there_ends_the_job_at_once(runner):
     target = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     task = DenseSpec(input=[64, 64], units=64).task("dense", target)
-    configs = AutoSpace(AutoOptions()).design_space(task).start[:2]
+    configs = AutoSpace(AutoOptions()).design_space(task).first_guesses[:2]
     job = MeasureJob(
         task=task,
         space=StageRef(factory="chameleon_tvm.spaces.auto:AutoSpace"),

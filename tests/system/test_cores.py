@@ -48,9 +48,9 @@ class Host:
 def test_cores_of_their_own_are_not_kept_waiting() -> None:
     host = Host(rests=0)
     watch = host.watch()
-    assert watch.settle()
+    assert watch.wait()
     first = host.probes
-    assert watch.settle()
+    assert watch.wait()
     assert host.slept == []
     assert host.probes == first + 1, "once the speed alone is known, one probe is enough"
 
@@ -59,7 +59,7 @@ def test_cores_of_their_own_are_not_kept_waiting() -> None:
 def test_shared_cores_rest_until_the_host_moves_them(rests: int) -> None:
     host = Host(rests=rests)
     watch = host.watch()
-    assert watch.settle()
+    assert watch.wait()
     assert len(host.slept) == watch.rests == rests
     assert all(0.0 < seconds < 0.01 for seconds in host.slept)
 
@@ -67,22 +67,22 @@ def test_shared_cores_rest_until_the_host_moves_them(rests: int) -> None:
 def test_a_host_that_never_moves_them_is_asked_rarely() -> None:
     host = Host(rests=None)
     watch = host.watch()
-    assert not watch.settle()
+    assert not watch.wait()
     probes, slept = host.probes, len(host.slept)
     assert sum(host.slept) < 0.5
     for _ in range(10):
-        assert not watch.settle()
+        assert not watch.wait()
     assert (host.probes, len(host.slept)) == (probes, slept)
     host.left = 0
-    assert any(watch.settle() for _ in range(100)), "it is asked again some time"
+    assert any(watch.wait() for _ in range(100)), "it is asked again some time"
 
 
 def test_all_cores_slowed_down_alike_are_not_shared() -> None:
     host = Host(rests=0)
     watch = host.watch()
-    assert watch.settle()
+    assert watch.wait()
     host.speed = 3.0
-    assert watch.settle()
+    assert watch.wait()
     assert host.slept == []
 
 
@@ -91,13 +91,13 @@ def test_fewer_than_two_cores_are_not_probed(cores: list[int]) -> None:
     def make(_: Sequence[int]) -> Host:
         raise AssertionError("nothing to probe")
 
-    assert CoreWatch(cores, make_probe=make).settle()
+    assert CoreWatch(cores, make_probe=make).wait()
 
 
 def test_closing_ends_the_probe() -> None:
     host = Host(rests=0)
     with host.watch() as watch:
-        watch.settle()
+        watch.wait()
     watch.close()
     assert host.closed >= 1
 
@@ -118,7 +118,7 @@ def test_the_real_probe_computes_on_each_core_and_ends_its_threads() -> None:
 
 def _settle_often(watch: CoreWatch) -> None:
     for _ in range(20):
-        watch.settle()
+        watch.wait()
 
 
 def test_closing_while_somebody_waits_keeps_nobody_waiting() -> None:

@@ -159,7 +159,7 @@ class MoodyModel(GoodModel):
 
 
 class PickingModel(GoodModel):
-    def jointly(self, configs, count):
+    def select_batch(self, configs, count):
         return self.pick(min(count, len(configs)))
 
     def pick(self, count):

@@ -9,7 +9,7 @@ from chameleon_core.stages import Candidates, Explorer, Sampler
 
 
 def test_the_first_batch_is_start_then_random(grid, make_tuner):
-    space = grid(9, 9, start=np.array([[3, 4], [5, 6]]))
+    space = grid(9, 9, first_guesses=np.array([[3, 4], [5, 6]]))
     batch = make_tuner(space).ask()
     assert batch[:2].tolist() == [[3, 4], [5, 6]]
     assert len(batch) == 4
@@ -21,15 +21,15 @@ def test_what_did_not_fit_into_the_first_batch_comes_before_chance(grid, make_tu
         def explore(self, score, visited, count):
             return Candidates(configs=np.empty((0, 2), np.int32), scores=np.empty(0))
 
-    start = np.array([[i, i] for i in range(6)])
-    space = grid(9, 9, start=start)
+    guesses = np.array([[i, i] for i in range(6)])
+    space = grid(9, 9, first_guesses=guesses)
     tuner = make_tuner(space, explorer=Idle())
     tuner.tell(measure(space, tuner.ask()))
-    assert tuner.ask()[:2].tolist() == start[4:].tolist()
+    assert tuner.ask()[:2].tolist() == guesses[4:].tolist()
 
 
 def test_an_illegal_start_is_left_out(grid, make_tuner):
-    space = grid(9, 9, start=np.array([[3, 4], [5, 6]]), holds=lambda v: v["k0"] != 3)
+    space = grid(9, 9, first_guesses=np.array([[3, 4], [5, 6]]), holds=lambda v: v["k0"] != 3)
     batch = make_tuner(space).ask()
     assert batch[0].tolist() == [5, 6]
     assert space.legal(batch).all()
@@ -80,11 +80,13 @@ def test_a_space_too_large_to_list(grid, make_tuner, measure, knobs):
 def test_rare_legal_configurations_are_found_near_known_ones(grid, make_tuner, measure):
     # One legal row in 1e9 is never met at random.
     rare = grid(
-        *[1000] * 4, start=np.zeros((1, 4), np.int32), holds=lambda v: sum(v.values()) < 1000
+        *[1000] * 4,
+        first_guesses=np.zeros((1, 4), np.int32),
+        holds=lambda v: sum(v.values()) < 1000,
     )
     impossible = grid(
         *[1000] * 6,
-        start=np.zeros((1, 6), np.int32),
+        first_guesses=np.zeros((1, 6), np.int32),
         holds=lambda v: v["k0"] + v["k1"] + v["k2"] + v["k3"] + v["k4"] == 0,
     )
     for space in (rare, impossible):
@@ -160,34 +162,34 @@ def test_a_sampler_may_choose_to_measure_few(grid, make_tuner, measure):
 
 
 def test_a_suggestion_comes_first_and_takes_the_last_place(grid, make_tuner):
-    space = grid(9, 9, start=np.array([[3, 4], [5, 6], [1, 1], [2, 2]]))
+    space = grid(9, 9, first_guesses=np.array([[3, 4], [5, 6], [1, 1], [2, 2]]))
     tuner = make_tuner(space)
     tuner.suggest((8, 8))
     assert tuner.ask().tolist() == [[8, 8], [3, 4], [5, 6], [1, 1]]
 
 
 def test_a_suggestion_that_is_illegal_or_known_changes_nothing(grid, make_tuner, measure):
-    start = np.array([[3, 4], [5, 6], [1, 1], [2, 2]])
-    space = grid(9, 9, start=start, holds=lambda v: v["k0"] != 8)
+    guesses = np.array([[3, 4], [5, 6], [1, 1], [2, 2]])
+    space = grid(9, 9, first_guesses=guesses, holds=lambda v: v["k0"] != 8)
     tuner = make_tuner(space)
     tuner.suggest((8, 8))
     batch = tuner.ask()
-    assert batch.tolist() == start.tolist()
+    assert batch.tolist() == guesses.tolist()
     tuner.tell(measure(space, batch))
     tuner.suggest((5, 6))
     assert [5, 6] not in tuner.ask().tolist()
 
 
 def test_suggestions_take_at_most_half_a_batch_the_last_one_first(grid, make_tuner):
-    tuner = make_tuner(grid(9, 9, start=np.array([[3, 4], [5, 6], [1, 1], [2, 2]])))
+    tuner = make_tuner(grid(9, 9, first_guesses=np.array([[3, 4], [5, 6], [1, 1], [2, 2]])))
     for index in range(5):
         tuner.suggest((index, 8))
     assert tuner.ask().tolist() == [[4, 8], [3, 8], [3, 4], [5, 6]]
 
 
 def test_a_guess_is_no_batch_and_teaches_with_the_first_one(grid, make_tuner, measure):
-    start = np.array([[2, 2, 2], [1, 1, 1], [3, 3, 3]], np.int32)
-    space = grid(9, 9, 9, start=start)
+    guesses = np.array([[2, 2, 2], [1, 1, 1], [3, 3, 3]], np.int32)
+    space = grid(9, 9, 9, first_guesses=guesses)
     tuner = make_tuner(space, batch_size=4)
     guess = tuner.guess()
     assert guess.tolist() == [[2, 2, 2]]
@@ -197,7 +199,7 @@ def test_a_guess_is_no_batch_and_teaches_with_the_first_one(grid, make_tuner, me
     assert (tuner.rounds, len(tuner.measurements), tuner.best.config) == (1, 1, (2, 2, 2))
     assert tuner.stages.score is None, "nothing was learnt yet"
     batch = tuner.ask()
-    assert batch[:2].tolist() == start[1:].tolist()
+    assert batch[:2].tolist() == guesses[1:].tolist()
     assert len(batch) == 4
     tuner.tell(measure(space, batch))
     assert tuner.stages.score is not None
@@ -205,7 +207,7 @@ def test_a_guess_is_no_batch_and_teaches_with_the_first_one(grid, make_tuner, me
 
 
 def test_what_was_suggested_is_guessed_before_what_the_space_recommends(grid, make_tuner, measure):
-    space = grid(9, 9, start=np.array([[0, 0]], np.int32))
+    space = grid(9, 9, first_guesses=np.array([[0, 0]], np.int32))
     tuner = make_tuner(space)
     tuner.suggest((4, 4))
     for expected in ([4, 4], [0, 0]):

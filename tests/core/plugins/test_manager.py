@@ -21,7 +21,7 @@ from chameleon_core.plugins import (
     UnknownNameError,
     hookimpl,
 )
-from chameleon_core.plugins.manager import Candidate, load_plugins
+from chameleon_core.plugins.manager import DiscoveredPlugin, load_plugins
 
 
 def record(name: Any = "good", **changes: Any) -> PluginRecord:
@@ -154,8 +154,8 @@ def test_a_plugin_that_fails_to_import_is_shown_where_a_name_is_unknown(raised):
     def fail():
         raise raised
 
-    broken = Candidate(name="their-plugin", distribution="their-dist", load=fail)
-    good = Candidate(name="good", distribution="good-dist", load=lambda: GOOD[1])
+    broken = DiscoveredPlugin(name="their-plugin", distribution="their-dist", load=fail)
+    good = DiscoveredPlugin(name="good", distribution="good-dist", load=lambda: GOOD[1])
     registry = Registry(load_plugins([broken, good]))
     assert registry.names("explorers") == ("good",)
     with pytest.raises(UnknownNameError, match="unknown explorer 'goof'; did you mean 'good'") as e:

@@ -159,7 +159,7 @@ class Narrower(SyntheticSpace):
 
     def design_space(self, task):
         made = super().design_space(task)
-        return DesignSpace(made.knobs, start=made.start, variant=(self.constraint,))
+        return DesignSpace(made.knobs, first_guesses=made.first_guesses, variant=(self.constraint,))
 
 
 def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypatch, log_lines):

@@ -61,8 +61,8 @@ class Recommending(SyntheticSpace):
     def design_space(self, task):
         cards = task.arguments["cardinalities"]
         knobs = [Choice(name=f"k{i}", options=tuple(range(n))) for i, n in enumerate(cards)]
-        start = np.stack([np.full(len(cards), place, np.int32) for place in GUESSES])
-        return DesignSpace(knobs, start=start)
+        guesses = np.stack([np.full(len(cards), place, np.int32) for place in GUESSES])
+        return DesignSpace(knobs, first_guesses=guesses)
 
 
 @pytest.fixture

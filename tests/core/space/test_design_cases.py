@@ -47,11 +47,11 @@ def test_nothing_legal(knobs):
     space = DesignSpace(
         [numbers(f"k{i}", 10) for i in range(knobs)],
         constraints=[Constraint(reason="never", holds=lambda v: v["k0"] < 0)],
-        start=np.zeros((1, knobs), np.int32),
+        first_guesses=np.zeros((1, knobs), np.int32),
     )
     assert space.sample(4, rng(), tries=8).shape == (0, knobs)
     assert space.neighbours([1] * knobs).shape == (0, knobs)
-    assert space.start.shape == (0, knobs)
+    assert space.first_guesses.shape == (0, knobs)
     assert space.why_illegal([1] * knobs) == "never"
 
 
@@ -130,9 +130,9 @@ def test_start_is_canonical_distinct_and_legal():
     space = DesignSpace(
         [flag("a"), numbers("b", 3, when=("a", (1,)))],
         constraints=[Constraint(reason="b is 2", holds=lambda v: v["b"] < 2)],
-        start=np.array([[1, 1], [0, 2], [0, 0], [1, 2]]),
+        first_guesses=np.array([[1, 1], [0, 2], [0, 0], [1, 2]]),
     )
-    assert space.start.tolist() == [[1, 1], [0, 0]]
+    assert space.first_guesses.tolist() == [[1, 1], [0, 0]]
 
 
 def test_features_of_the_space_follow_those_of_the_knobs():

@@ -213,7 +213,7 @@ def test_episodes_begin_at_the_best_measured_and_the_spaces_guesses():
     best = working[np.argsort(-quality(space, working), kind="stable")[:3]]
     begun = {tuple(row) for row in scorer.calls[0].tolist()}
     assert {tuple(row) for row in best.tolist()} <= begun
-    assert {tuple(row) for row in space.start.tolist()} <= begun
+    assert {tuple(row) for row in space.first_guesses.tolist()} <= begun
 
 
 def test_without_a_model_it_proposes_at_random():

@@ -14,13 +14,13 @@ from chameleon_core.task import Task
 from chameleon_runners.cuda.monitor import driver_lists, state_of
 from chameleon_runners.cuda.options import CudaOptions
 from chameleon_runners.cuda.runner import CudaRunner, device_refs_of
-from chameleon_tvm.remote.testing import Deed, config
+from chameleon_tvm.remote.testing import Behaviour, config
 
 EXPECTED = {
-    Deed.NONE: None,
-    Deed.WRONG: FailureKind.WRONG_OUTPUT,
-    Deed.CRASHES: FailureKind.CRASH,
-    Deed.HANGS: FailureKind.RUN_TIMEOUT,
+    Behaviour.NONE: None,
+    Behaviour.WRONG: FailureKind.WRONG_OUTPUT,
+    Behaviour.CRASHES: FailureKind.CRASH,
+    Behaviour.HANGS: FailureKind.RUN_TIMEOUT,
 }
 STATE = "NVIDIA H100, 580.1, GPU-1, 1980, 2619, 1980, 41, 120.50, 0x0000000000000004"
 
@@ -41,8 +41,8 @@ def smi(tmp_path, monkeypatch):
 
 def test_a_fault_costs_one_worker():
     target = str(default_registry().create("targets", "tvm").resolve("native"))
-    task = Task(name="deeds", operator="deed", arguments={}, target=target, flop=1.0)
-    space = StageRef(factory="chameleon_tvm.remote.testing:DeedSpace")
+    task = Task(name="behaviours", operator="behaviour", arguments={}, target=target, flop=1.0)
+    space = StageRef(factory="chameleon_tvm.remote.testing:BehaviourSpace")
     options = CudaOptions(
         devices=(0,),
         kind="cpu",
@@ -52,12 +52,12 @@ def test_a_fault_costs_one_worker():
         min_repeats=1,
         max_repeats=1,
     )
-    configs = [config(deed) for deed in EXPECTED]
+    configs = [config(behaviour) for behaviour in EXPECTED]
     with CudaRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)
         found = {m.config: m.failure for m in runner.measure(job)}
         (device,) = runner.describe()["devices"]
-    assert {deed: found[config(deed)] for deed in EXPECTED} == EXPECTED
+    assert {behaviour: found[config(behaviour)] for behaviour in EXPECTED} == EXPECTED
     assert device["name"] == "cpu:0"
 
 

@@ -30,7 +30,7 @@ def native() -> str:
 
 @pytest.fixture(scope="module")
 def task(native: str) -> Task:
-    return Task(name="deeds", operator="deed", arguments={}, target=native, flop=1.0)
+    return Task(name="behaviours", operator="behaviour", arguments={}, target=native, flop=1.0)
 
 
 def settle(serving: Serving, seconds: float = 30.0) -> None:

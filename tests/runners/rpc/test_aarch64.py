@@ -135,7 +135,7 @@ def test_a_template_computes_the_numbers_of_the_reference(board, spec, algorithm
     (expected,), tolerance = builder.reference()
     space = provider.design_space(task)
     drawn = space.sample(2, np.random.default_rng(0))
-    for number, config in enumerate([*space.start[:2], *drawn]):
+    for number, config in enumerate([*space.first_guesses[:2], *drawn]):
         folder = tmp_path / str(number)
         folder.mkdir()
         builder.export(config.tolist(), folder)

@@ -14,7 +14,7 @@ from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import queues
-from chameleon_tvm.remote.testing import Deed, DeedBuilder, DeedOptions, config
+from chameleon_tvm.remote.testing import Behaviour, BehaviourBuilder, BehaviourOptions, config
 
 from .conftest import KEY, settle
 
@@ -23,12 +23,18 @@ EXPECTED = np.arange(32, dtype=np.float32) + 1.0
 
 @pytest.fixture(scope="module")
 def artifacts(task, tmp_path_factory):
-    """A folder with the artifact of each deed."""
-    builder = DeedBuilder(task, DeedOptions(seconds=0.3))
+    """A folder with the artifact of each behaviour."""
+    builder = BehaviourBuilder(task, BehaviourOptions(seconds=0.3))
     folder = tmp_path_factory.mktemp("artifacts")
-    for deed in (Deed.NONE, Deed.WRONG, Deed.SLEEPS, Deed.CRASHES, Deed.HANGS):
-        (folder / deed.value).mkdir()
-        builder.export(config(deed), folder / deed.value)
+    for behaviour in (
+        Behaviour.NONE,
+        Behaviour.WRONG,
+        Behaviour.SLEEPS,
+        Behaviour.CRASHES,
+        Behaviour.HANGS,
+    ):
+        (folder / behaviour.value).mkdir()
+        builder.export(config(behaviour), folder / behaviour.value)
     return folder
 
 

@@ -19,7 +19,7 @@ from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import ServerState, call
-from chameleon_tvm.remote.testing import Deed, config
+from chameleon_tvm.remote.testing import Behaviour, config
 
 BOARD = "board"
 Start = Callable[..., None]
@@ -78,8 +78,10 @@ def test_candidates_are_measured_through_a_proxy(board: Address, task: Task):
     options = RpcOptions(
         address=str(board), key=BOARD, workers=1, min_repeats=1, max_repeats=1, retries=1
     )
-    space = StageRef(factory="chameleon_tvm.remote.testing:DeedSpace", options={"seconds": 0.01})
-    configs = [config(Deed.NONE), config(Deed.WRONG), config(Deed.SLEEPS)]
+    space = StageRef(
+        factory="chameleon_tvm.remote.testing:BehaviourSpace", options={"seconds": 0.01}
+    )
+    configs = [config(Behaviour.NONE), config(Behaviour.WRONG), config(Behaviour.SLEEPS)]
     with RpcRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)
         found = {m.config: m.failure for m in runner.measure(job)}

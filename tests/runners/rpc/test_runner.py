@@ -16,7 +16,7 @@ from chameleon_runners.rpc.options import RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import Queue
-from chameleon_tvm.remote.testing import Deed, config
+from chameleon_tvm.remote.testing import Behaviour, config
 
 from .conftest import KEY, settle
 
@@ -35,13 +35,13 @@ output: {output}
 """
 
 EXPECTED = {
-    Deed.NONE: None,
-    Deed.WRONG: FailureKind.WRONG_OUTPUT,
-    Deed.SLEEPS: None,
-    Deed.CRASHES: FailureKind.CRASH,
-    Deed.HANGS: FailureKind.RUN_TIMEOUT,
-    Deed.BUILD_RAISES: FailureKind.BUILD_ERROR,
-    Deed.INVALID: FailureKind.INVALID,
+    Behaviour.NONE: None,
+    Behaviour.WRONG: FailureKind.WRONG_OUTPUT,
+    Behaviour.SLEEPS: None,
+    Behaviour.CRASHES: FailureKind.CRASH,
+    Behaviour.HANGS: FailureKind.RUN_TIMEOUT,
+    Behaviour.BUILD_RAISES: FailureKind.BUILD_ERROR,
+    Behaviour.INVALID: FailureKind.INVALID,
 }
 
 
@@ -72,14 +72,16 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
         min_repeats=1,
         max_repeats=1,
     )
-    space = StageRef(factory="chameleon_tvm.remote.testing:DeedSpace", options={"seconds": 0.01})
-    configs = [config(deed) for deed in Deed]
+    space = StageRef(
+        factory="chameleon_tvm.remote.testing:BehaviourSpace", options={"seconds": 0.01}
+    )
+    configs = [config(behaviour) for behaviour in Behaviour]
     with RpcRunner(options) as runner:
         job = MeasureJob(task=task, space=space, configs=configs)
         found = {m.config: m for m in runner.measure(job)}
         names = {one["name"] for one in runner.describe()["devices"]}
     assert names == {f"{KEY}#1", f"{KEY}#2"}
-    assert {deed: found[config(deed)].failure for deed in Deed} == EXPECTED
+    assert {behaviour: found[config(behaviour)].failure for behaviour in Behaviour} == EXPECTED
     settle(settled)
 
 

@@ -17,7 +17,7 @@ from chameleon_core.errors import ExitCode, TargetError
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.supervision import Serving, ServingPlan, free_port
 from chameleon_runners.rpc.tracker import queues
-from chameleon_tvm.remote.testing import Deed, DeedBuilder, DeedOptions, config
+from chameleon_tvm.remote.testing import Behaviour, BehaviourBuilder, BehaviourOptions, config
 
 from .conftest import KEY, settle
 
@@ -128,7 +128,7 @@ kernel.outputs()
 
 
 def test_a_kernel_whose_client_is_gone_is_ended(settled, task, native, tmp_path):
-    DeedBuilder(task, DeedOptions()).export(config(Deed.HANGS), tmp_path)
+    BehaviourBuilder(task, BehaviourOptions()).export(config(Behaviour.HANGS), tmp_path)
     arguments = [str(settled.address), KEY, native, str(tmp_path)]
     with subprocess.Popen(
         [sys.executable, "-c", CLIENT, *arguments], stdout=subprocess.PIPE, text=True

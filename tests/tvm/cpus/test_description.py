@@ -109,8 +109,8 @@ def test_sixteen_registers_leave_some_tile_for_every_convolution(channels, filte
         layout="NHWC",
     )  # fmt: skip
     space = DIRECT.design_space(spec.task("t", HASWELL))
-    assert len(space.start)
-    assert space.legal(space.start).all()
+    assert len(space.first_guesses)
+    assert space.legal(space.first_guesses).all()
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_sixteen_registers_leave_some_tile_for_every_convolution(channels, filte
 def test_first_guesses_of_avx2_keep_two_units_busy(cpu, spec):
     target = json.dumps({"keys": ["cpu"], "kind": "llvm", "mcpu": cpu, "num-cores": 2})
     space = DIRECT.design_space(spec.task("t", target))
-    values = space.values(space.start[:4])
+    values = space.values(space.first_guesses[:4])
     sums = values["tile_rows"] * values["tile_columns"] * values["tile_vectors"]
     assert (sums >= target_info(target).vector_registers // 2).all()
     assert (sums < 16).all()
-    assert np.isfinite(space.features(space.start)).all()
+    assert np.isfinite(space.features(space.first_guesses)).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -144,7 +144,7 @@ def test_winograd_offers_some_tile_wherever_blocks_waste_little(channels, filter
     )  # fmt: skip
     found = target_info(HASWELL)
     space = WinogradTiling(geometry_of(spec, 8), found, ("winograd2", "winograd4")).space()
-    assert len(space.start)
+    assert len(space.first_guesses)
 
 
 def test_a_weight_used_once_is_a_memory_operand_on_x86():

@@ -154,7 +154,7 @@ def test_many_configurations(name, seed, emulate, tmp_path):
 
 
 def test_first_guesses_of_a_convolution(emulate, tmp_path):
-    check(CONVOLUTIONS["padded-strided"], lambda space: space.start[0], emulate, tmp_path)
+    check(CONVOLUTIONS["padded-strided"], lambda space: space.first_guesses[0], emulate, tmp_path)
 
 
 def test_the_emulation_finds_a_missing_barrier_and_reading_beyond_the_end(emulate, tmp_path):
@@ -190,7 +190,7 @@ def test_nvcc_compiles_what_is_generated(name, arch, tmp_path):
     task = spec.task("t", f'{{"arch": "{arch}", "kind": "cuda"}}')
     template = template_of(task)
     space = template.space()
-    function = template.function(space.decode(space.start[0]))
+    function = template.function(space.decode(space.first_guesses[0]))
     (tmp_path / "kernel.cu").write_text(cuda_source(function, tvm_target(task.target)))
     command = [shutil.which("nvcc"), "-cubin", f"-arch={arch}", "kernel.cu"]
     done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)

@@ -55,9 +55,9 @@ def test_the_convolution_has_the_knobs_of_the_paper():
 @pytest.mark.parametrize("spec", SPECS, ids=NAMES)
 def test_guesses_are_legal_distinct_and_features_finite(spec):
     _, space = made(spec)
-    assert len(space.start)
-    assert space.legal(space.start).all()
-    assert len(space.distinct(space.start)) == len(space.start)
+    assert len(space.first_guesses)
+    assert space.legal(space.first_guesses).all()
+    assert len(space.distinct(space.first_guesses)) == len(space.first_guesses)
     drawn = space.sample(200, np.random.default_rng(0))
     features = space.features(drawn)
     assert features.shape == (len(drawn), len(space.feature_names))
@@ -85,7 +85,7 @@ def test_what_is_legal_passes_tvms_check(spec):
 def test_the_space_is_the_same_in_every_process_and_knows_its_target():
     first, again, tight = (made(R8, target)[1] for target in (SM_80, SM_80, TIGHT))
     assert first.fingerprint == again.fingerprint != tight.fingerprint
-    np.testing.assert_array_equal(first.start, again.start)
+    np.testing.assert_array_equal(first.first_guesses, again.first_guesses)
 
 
 def test_a_template_conforms():
@@ -102,7 +102,7 @@ def test_a_template_conforms():
 )
 def test_what_breaks_a_limit_is_refused_before_building(change, limit):
     template, space = made(R8)
-    values = space.decode(space.start[0]) | {
+    values = space.decode(space.first_guesses[0]) | {
         "tile_f": (8, 1, 16, 2),
         "tile_y": (7, 1, 2, 1),
         "tile_x": (1, 1, 7, 2),
@@ -133,7 +133,7 @@ def test_the_first_guesses_are_among_the_cheapest_and_fill_the_gpu(target):
     template, space = made(R8, target)
     nest, info = template.nest, template.info
     drawn = guessed_cost(nest, info, space.values(space.sample(1000, np.random.default_rng(3))))
-    guesses = space.values(space.start)
+    guesses = space.values(space.first_guesses)
     assert guessed_cost(nest, info, guesses).max() < np.quantile(drawn, 0.05)
     assert (nest.blocks(guesses) >= 32).all()
 
@@ -148,7 +148,7 @@ CONVOLUTION = Conv2dSpec(
 def test_tensor_cores_are_for_half_precision_and_know_the_limits(spec, target):
     template, space = made(spec, target)
     assert isinstance(template, TensorCoreTemplate)
-    assert len(space.start) == len(space.distinct(space.start)) > 0
+    assert len(space.first_guesses) == len(space.distinct(space.first_guesses)) > 0
     drawn = space.sample(200, np.random.default_rng(0))
     values = space.values(drawn)
     assert (shared_bytes(template.product, values) <= 48 * 1024).all()

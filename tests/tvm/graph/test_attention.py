@@ -165,7 +165,7 @@ def first_guesses(chains: list[Any], target: str) -> Kernels:
     for chain in chains:
         if chain.spec.kind == "attention":
             task = chain.spec.task("attention", target)
-            config = tuple(int(one) for one in space.design_space(task).start[0])
+            config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
             winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
     return Kernels(winners, space, target)
 

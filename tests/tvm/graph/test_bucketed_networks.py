@@ -198,7 +198,7 @@ def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int)
     source, delivery, _ = delivered
     other = source.with_extents((length,))
     inputs = other.samples(np.random.default_rng(3))
-    expected = other.rival("torch", 1)(inputs)
+    expected = other.framework("torch", 1)(inputs)
     got = chameleon_tvm.load(delivery.folder)(*inputs)
     for one, wanted in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, wanted, atol=1e-5 * np.abs(wanted).max())
@@ -322,7 +322,7 @@ class _NoTrials(Trials):
     target = "llvm"
     live = False
 
-    def best_seconds(self, task: Any, guesses: int, *, rival_seconds: float = 0.0) -> None:
+    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
         return None
 
 
@@ -369,7 +369,7 @@ def test_batches_of_an_onnx_file(target: str, tmp_path: Path):
     network: Any = chameleon_tvm.load(tmp_path / "network")
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
     assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
-    [expected] = source.with_extents((3,)).rival("onnxruntime", 1)([images])
+    [expected] = source.with_extents((3,)).framework("onnxruntime", 1)([images])
     np.testing.assert_allclose(network(images), expected, atol=1e-5 * np.abs(expected).max())
 
 

@@ -77,7 +77,7 @@ def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
     winners = {}
     for spec in specs_of(chains):
         task = spec.task(spec.name, target)
-        config = tuple(int(index) for index in space.design_space(task).start[0])
+        config = tuple(int(index) for index in space.design_space(task).first_guesses[0])
         winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
     kernels = Kernels(winners, space, target)
     made = compiled(module, chains, kernels, target)

@@ -37,7 +37,7 @@ def test_small_networks_are_delivered(network: str, frontend: Any, delivery_of: 
     assert manifest["verification"]["reference"] == "torch"
     assert result["layout"] == manifest["layout"] == source.choice.to_json()
     inputs = source.samples(np.random.default_rng(5))
-    [expected] = source.rival("torch", 1)(inputs)
+    [expected] = source.framework("torch", 1)(inputs)
     got = chameleon_tvm.load(delivery.folder)(*inputs)
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 

@@ -15,7 +15,7 @@ from chameleon_core.task import Task
 from chameleon_tvm.graph.baselines import one_line
 from chameleon_tvm.graph.guesses import TURNS, mended
 from chameleon_tvm.graph.kernels import Kernels
-from chameleon_tvm.graph.verify import Verdict
+from chameleon_tvm.graph.verify import OutputCheck
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,14 +38,14 @@ class DeliverySteps:
         self.compiled = 0
         self._bad = bad
 
-    def tried(self, kernels: Kernels, name: str) -> tuple[Path, Verdict]:
+    def tried(self, kernels: Kernels, name: str) -> tuple[Path, OutputCheck]:
         self.compiled += 1
         winners = kernels.winners.values()
         wrong = any((one.task.name, one.config[0]) in self._bad for one in winners)
         problem = "it is off" if wrong else None
-        return Path(name), Verdict(max_relative_error=None, problem=problem)
+        return Path(name), OutputCheck(max_relative_error=None, problem=problem)
 
-    def mended(self) -> Verdict:
+    def mended(self) -> OutputCheck:
         staged, verdict = self.tried(self.kernels, "network")
         return mended(self, staged, verdict)[1]  # type: ignore[arg-type]
 

@@ -84,7 +84,7 @@ def test_the_space_is_one(tasks: Any) -> None:
     check_space_provider(lambda: AutoSpace(AutoOptions()), task)
     builder = AutoSpace(AutoOptions()).builder(task, threads=1)
     (expected,), tolerance = builder.reference()
-    for config in space.start[:: max(1, len(space.start) // 6)].tolist():
+    for config in space.first_guesses[:: max(1, len(space.first_guesses) // 6)].tolist():
         (got,) = builder.build(config).outputs()
         assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
 
@@ -92,7 +92,7 @@ def test_the_space_is_one(tasks: Any) -> None:
 def test_a_winner_is_what_is_compiled(network: Any, tasks: Any) -> None:
     [task] = tasks
     space = template_of(task).space()
-    winner = Winner(task=task, config=tuple(space.start[3].tolist()), seconds=1e-6)
+    winner = Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
     kernels = Kernels({task.key: winner}, AutoSpace(AutoOptions()), TARGET)
     made = compiled(*network, kernels, TARGET)
     assert f"tuned_{task.name}" in made.functions

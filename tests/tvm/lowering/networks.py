@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frontends.torch_programs import torch_module
-from chameleon_tvm.graph.blame import no_kernels
 from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
+from chameleon_tvm.graph.uncompilable import no_kernels
 from chameleon_tvm.targets import TVMTargets
 from torch import nn
 from torch.utils import _pytree as tree

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed  # noqa: E402
 from chameleon_tvm.frontends.torch_lowering.fourier import LONGEST  # noqa: E402
 
-from .torch_cases import Of  # noqa: E402
+from .torch_networks import Of  # noqa: E402
 
 
 def _decomposed(function, *inputs):

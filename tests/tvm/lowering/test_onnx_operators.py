@@ -23,11 +23,11 @@ def test_operators_give_onnxruntimes_numbers(name: str):
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     expected = session.run(None, dict(model.inputs))
-    module, places = imported(proto, {})
+    module, locations = imported(proto, {})
     got = answers(module, list(model.inputs.values()))
     assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
-    assert all(place.owner == f"the_{model.kind}" for place in places.values())
-    assert f"the_{model.kind}" in {place.owner for place in places.values()}
+    assert all(one.owner == f"the_{model.kind}" for one in locations.values())
+    assert f"the_{model.kind}" in {one.owner for one in locations.values()}
 
 
 def test_weights_that_follow_from_constants_are_constants():

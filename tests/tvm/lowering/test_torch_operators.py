@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +13,11 @@ torch = pytest.importorskip("torch")
 from chameleon_tvm.frontends.torch_programs import torch_module  # noqa: E402 - needs torch
 
 from .networks import wrong  # noqa: E402
-from .torch_cases import FAMILIES, REFUSED, Case  # noqa: E402
+from .torch_cases import FAMILIES, REFUSED  # noqa: E402
+from .torch_networks import Cases  # noqa: E402
 
 _AT_ONCE = 13
 """Cases compiled as one network: importing and compiling take half a second at least."""
-
-Cases = dict[str, Callable[[], Case]]
 
 
 def _batches() -> list[Any]:

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from .networks import wrong  # noqa: E402
-from .torch_cases import Case, Of, ids, r  # noqa: E402
+from .torch_networks import Case, Of, ids, r  # noqa: E402
 
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
 

@@ -72,7 +72,7 @@ def test_tvm_alone_compiles_the_network(network: str, tmp_path: Path):
     made = to_metaschedule(winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=frontend)
     assert tmp_path / NETWORK_MODULE in made.files
     inputs: Any = frontend.samples(np.random.default_rng(0))
-    [want] = frontend.rival("torch", 1)(inputs)
+    [want] = frontend.framework("torch", 1)(inputs)
     np.save(tmp_path / "input.npy", inputs[0])
     np.save(tmp_path / "want.npy", want)
     command = [sys.executable, "-c", COMPILE, str(tmp_path), target]

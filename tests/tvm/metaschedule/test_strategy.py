@@ -14,7 +14,7 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.graph.relaxed import relax
 from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
-from chameleon_tvm.metaschedule.plan import TracePlan, Work, canonical_target
+from chameleon_tvm.metaschedule.plan import TracePlan, Workload, canonical_target
 from chameleon_tvm.metaschedule.search import measured
 from chameleon_tvm.metaschedule.traces import applied, config_of
 from chameleon_tvm.quick_tvm import te, tirx, tvm
@@ -73,7 +73,7 @@ def context(target: tvm.target.Target) -> Any:
 
 def _plan(context: Any) -> TracePlan:
     return TracePlan(
-        Work.of(context),
+        Workload.of(context),
         context.generate_design_space(),
         SketchOptions(rewrite_sums=False),
     )
@@ -252,10 +252,10 @@ def test_what_is_missing_is_said(context: Any):
     with pytest.raises(RuntimeError, match=r"before `pre_tuning`\. Pass it as `strategy=`"):
         ChameleonStrategy().generate_measure_candidates()
     with pytest.raises(ChameleonError, match="made no design space"):
-        TracePlan(Work.of(context), [], SketchOptions())
+        TracePlan(Workload.of(context), [], SketchOptions())
     empty = SimpleNamespace(task_name="t", mod=None, target=None, space_generator=None)
     with pytest.raises(ChameleonError, match="no module"):
-        Work.of(empty)
+        Workload.of(empty)
 
 
 def test_targets_are_canonical(target: tvm.target.Target):

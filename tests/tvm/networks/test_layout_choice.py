@@ -28,11 +28,11 @@ class Scripted(Trials):
         self._seconds = seconds
 
     def best_seconds(
-        self, task: Task, guesses: int, *, rival_seconds: float = float("inf")
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
         assert guesses == GUESSES
         assert task.target == self.target
-        self.asked.append((task.name, rival_seconds))
+        self.asked.append((task.name, seconds_to_beat))
         layout = task.arguments["layout"]
         assert task.arguments["output_layout"] == layout or task.name == "stem"
         per_flop = self._seconds[str(layout) if task.name != "stem" else "NHWC"]

@@ -67,11 +67,11 @@ def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind:
     frontend, plain = _torch(f"{file}:{kind}"), _torch(f"{file}:float32")
     assert (frontend.half, plain.half) == (kind, None)
     assert [t.key for t in frontend.tasks("llvm")] == [t.key for t in plain.tasks("llvm")]
-    assert frontend.rivals[:2] == ("torch float32", "torch")
-    assert plain.rivals[0] == "torch"
+    assert frontend.frameworks[:2] == ("torch float32", "torch")
+    assert plain.frameworks[0] == "torch"
     inputs = frontend.samples(np.random.default_rng(0))
     assert [one.dtype for one in inputs] == [np.float32]
-    answers = [frontend.rival(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
+    answers = [frontend.framework(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
     assert [one.dtype for one in answers] == [np.float32, np.float32]
     assert 0 < _error(*answers) <= ROUNDINGS * ROUNDING[kind]
 
@@ -81,8 +81,8 @@ def test_exact_answers_are_in_float64(file: Path, kind: str):
     frontend = _torch(f"{file}:{kind}")
     assert frontend.exact is not None
     inputs = frontend.samples(np.random.default_rng(0))
-    [exact] = frontend.rival(frontend.exact, 1)(inputs)
-    [wanted] = frontend.rival(frontend.rivals[0], 1)(inputs)
+    [exact] = frontend.framework(frontend.exact, 1)(inputs)
+    [wanted] = frontend.framework(frontend.frameworks[0], 1)(inputs)
     assert (exact.dtype, wanted.dtype) == (np.float64, np.float32)
     assert 0 < _error(wanted, exact) < 1e-5
     assert all(one.dtype == torch.float32 for one in frontend.float_program.parameters())
@@ -113,7 +113,7 @@ def test_token_ids_stay_what_they_are():
     frontend = BuiltinFrontend(BuiltinOptions(network="bert_small", dtype="bfloat16"))
     [inputs] = frontend.samples(np.random.default_rng(0))
     assert inputs.dtype == np.int64
-    answers = [frontend.rival(name, 1)([inputs])[0] for name in ("torch float32", "torch")]
+    answers = [frontend.framework(name, 1)([inputs])[0] for name in ("torch float32", "torch")]
     assert _error(*answers) <= ROUNDINGS * ROUNDING["bfloat16"]
 
 

@@ -179,7 +179,7 @@ def test_saved_programs_need_dynamic_shapes(source: str, tmp_path: Path):
     made = TorchFrontend(TorchOptions(source=str(free), shapes=shapes))
     inputs = made.samples(np.random.default_rng(0))
     assert [one.shape for one in inputs] == [(1, 4), (1, 4)]
-    assert made.rival("torch", 1)(inputs)[0].shape == (1, 4, 4)
+    assert made.framework("torch", 1)(inputs)[0].shape == (1, 4, 4)
 
 
 def test_nothing_in_buckets_is_an_ordinary_network():

@@ -78,7 +78,7 @@ def test_candidates_match_either_reference(source, target, named):
     expected, tolerance = builder.reference()
     a, b = operator_of(task).inputs()
     np.testing.assert_allclose(expected[0], 2 * (a.astype(float) @ b), rtol=1e-4, atol=1e-4)
-    for config in provider.design_space(task).start:
+    for config in provider.design_space(task).first_guesses:
         got = builder.build(config).outputs()[0]
         assert np.abs(got - expected[0]).max() <= tolerance * np.abs(expected[0]).max()
 

@@ -15,9 +15,9 @@ from chameleon_tvm.linking import LINKER, architecture, linking_for
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.remote.artifact import read_recipe
-from chameleon_tvm.remote.here import LocalDevice
 from chameleon_tvm.remote.kernels import flush_of
-from chameleon_tvm.remote.trial import trial_for
+from chameleon_tvm.remote.local_device import LocalDevice
+from chameleon_tvm.remote.smoke_test import smoke_test_for
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.targets import TVMTargets, tvm_target
@@ -159,7 +159,7 @@ def test_a_cross_compiler_on_the_path_is_used(monkeypatch, tmp_path):
 
 def test_a_library_for_a_board_is_one_for_its_processor(monkeypatch):
     monkeypatch.setenv(LINKER, "none")
-    trial = trial_for(resolved("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"))
+    trial = smoke_test_for(resolved("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"))
     assert "kernel.tar" in trial.files
 
 
@@ -193,7 +193,7 @@ def test_no_gpu_is_a_sentence_with_a_hint():
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_cuda_is_compiled_to_machine_code_without_a_gpu():
-    trial = trial_for(resolved("nvidia/nvidia-h100"))
+    trial = smoke_test_for(resolved("nvidia/nvidia-h100"))
     (library,) = (data for name, data in trial.files.items() if name.startswith("kernel"))
     assert FAT_BINARY in library
     assert b"__global__" not in library, "it is the source"

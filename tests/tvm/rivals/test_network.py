@@ -56,7 +56,7 @@ def test_a_small_network_is_tuned_and_right(tmp_path: Path):
     assert answer["trials"] > 0
     assert answer["history"][-1]["trials"] == answer["trials"]
     inputs = frontend.samples(np.random.default_rng(0))
-    [want] = frontend.rival("torch", 1)(inputs)
+    [want] = frontend.framework("torch", 1)(inputs)
     with delivered_process("theirs", tmp_path / "network", threads=2) as process:
         [got] = process.outputs(inputs)
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())

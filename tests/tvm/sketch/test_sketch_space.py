@@ -47,7 +47,7 @@ def test_random_and_first_configurations_are_correct(task, prune):
     builder = provider.builder(task, threads=2)
     expected, tolerance = builder.reference()
     drawn = space.sample(5, np.random.default_rng(3))
-    for config in [*drawn, *space.start]:
+    for config in [*drawn, *space.first_guesses]:
         got = builder.build([int(index) for index in config]).outputs()
         assert got[0].shape == expected[0].shape
         error = np.abs(got[0] - expected[0]).max() / np.abs(expected[0]).max()
@@ -56,9 +56,9 @@ def test_random_and_first_configurations_are_correct(task, prune):
 
 def test_first_guesses_are_legal_distinct_and_as_many_as_asked(task):
     space = SketchSpace(SketchOptions(start=12)).design_space(task)
-    assert len(space.start) == 12
-    assert space.legal(space.start).all()
-    assert len(np.unique(space.keys(space.start))) == 12
+    assert len(space.first_guesses) == 12
+    assert space.legal(space.first_guesses).all()
+    assert len(np.unique(space.keys(space.first_guesses))) == 12
 
 
 def test_legal_configurations_are_taken_as_they_are(task):
@@ -137,7 +137,7 @@ def test_the_space_is_the_same_in_every_process(space, task):
         "from chameleon_tvm.spaces.sketch.options import SketchOptions\n"
         "from chameleon_tvm.spaces.sketch.provider import SketchSpace\n"
         "space = SketchSpace(SketchOptions()).design_space(Task(**json.load(sys.stdin)))\n"
-        "print(json.dumps([space.fingerprint, space.start.tolist()]))\n"
+        "print(json.dumps([space.fingerprint, space.first_guesses.tolist()]))\n"
         "assert 'tvm.s_tir.tensor_intrin' not in sys.modules\n"
     )
     finished = subprocess.run(
@@ -147,7 +147,7 @@ def test_the_space_is_the_same_in_every_process(space, task):
         text=True,
         check=True,
     )
-    assert json.loads(finished.stdout) == [space.fingerprint, space.start.tolist()]
+    assert json.loads(finished.stdout) == [space.fingerprint, space.first_guesses.tolist()]
 
 
 def test_options_that_make_other_programs_make_another_space(task, space):
@@ -179,7 +179,7 @@ def test_other_operators_have_spaces(target):
     space = provider.design_space(task)
     builder = provider.builder(task, threads=1)
     expected, tolerance = builder.reference()
-    for config in space.start:
+    for config in space.first_guesses:
         got = builder.build(config).outputs()
         assert np.abs(got[0] - expected[0]).max() <= tolerance * np.abs(expected[0]).max()
 

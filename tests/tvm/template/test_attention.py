@@ -28,7 +28,7 @@ def build(spec, config=None):
     """The builder of a task and one kernel, of the first guess where no configuration is given."""
     task = spec.task("t", NATIVE)
     builder = PROVIDER.builder(task, threads=2)
-    start = PROVIDER.design_space(task).start
+    start = PROVIDER.design_space(task).first_guesses
     return builder, builder.build((start[0] if config is None else config).tolist())
 
 
@@ -76,7 +76,7 @@ def test_random_shapes_and_configurations(spec, seed):
     space = PROVIDER.design_space(task)
     drawn = space.sample(2, np.random.default_rng(seed))
     assert len(drawn), "the space has no legal configuration"
-    for config in [*space.start[:1], *drawn]:
+    for config in [*space.first_guesses[:1], *drawn]:
         (got,) = builder.build(config.tolist()).outputs()
         assert got.shape == expected.shape
         error = np.abs(got - expected).max() / max(np.abs(expected).max(), 1e-6)
@@ -136,7 +136,7 @@ def test_the_largest_finite_mask_hides_keys_and_spreads_over_all_where_none_is_l
     inputs[3][0, 0, 2] = np.finfo(np.float32).min
     builder.use(inputs)
     space = PROVIDER.design_space(spec.task("t", NATIVE))
-    (got,) = TVMKernel(builder.program(space.start[0].tolist()), NATIVE).outputs()
+    (got,) = TVMKernel(builder.program(space.first_guesses[0].tolist()), NATIVE).outputs()
     np.testing.assert_allclose(got[0, 0, 2], inputs[2][0, 0].mean(axis=0), atol=1e-6)
     seen, *_ = builder.operator.reference(
         [i[..., :3, :] for i in inputs[:3]] + [inputs[3][..., :3, :3]]
@@ -177,8 +177,8 @@ def test_first_guesses_fill_the_registers_and_no_more(target, heads, tokens, fea
     task = spec.task("t", TVMTargets(NoOptions()).resolve(target))
     space = PROVIDER.design_space(task)
     info = target_info(task.target)
-    first = space.decode(space.start[0])
-    assert space.legal(space.start).all()
+    first = space.decode(space.first_guesses[0])
+    assert space.legal(space.first_guesses).all()
     for rows, vectors in (("key_rows", "query_vectors"), ("query_rows", "value_vectors")):
         sums = first[rows] * first[vectors]
         assert info.vector_registers // 4 <= sums < info.vector_registers
@@ -189,10 +189,10 @@ def test_keys_that_lie_side_by_side_are_not_copied():
     inside = PROVIDER.design_space(
         AttentionSpec(query=shape, key=shape, value=shape).task("t", NATIVE)
     )
-    assert {inside.decode(one)["keys"] for one in inside.start} == {"in_place"}
+    assert {inside.decode(one)["keys"] for one in inside.first_guesses} == {"in_place"}
     transposed = AttentionSpec(query=shape, key=shape, value=shape, key_layout="BHDS")
     copied = PROVIDER.design_space(transposed.task("t", NATIVE))
-    assert {copied.decode(one)["keys"] for one in copied.start} == {"copy"}
+    assert {copied.decode(one)["keys"] for one in copied.first_guesses} == {"copy"}
 
 
 @pytest.mark.parametrize(

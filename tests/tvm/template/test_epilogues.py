@@ -40,7 +40,7 @@ def check(spec, seed):
     builder = PROVIDER.builder(task, threads=2)
     (expected,), tolerance = builder.reference()
     space = PROVIDER.design_space(task)
-    for config in [*space.start[:1], *space.sample(1, np.random.default_rng(seed))]:
+    for config in [*space.first_guesses[:1], *space.sample(1, np.random.default_rng(seed))]:
         (got,) = builder.build(config.tolist()).outputs()
         assert got.shape == expected.shape
         error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
@@ -118,7 +118,7 @@ def test_a_network_packs_its_own_weights(spec):
     task = spec.task("t", NATIVE)
     template, operator = template_of(task), operator_of(task)
     space = template.space()
-    values = space.decode(space.start[0])
+    values = space.decode(space.first_guesses[0])
     rng = np.random.default_rng(5)
     inputs = [rng.normal(size=array.shape).astype(np.float32) for array in operator.inputs()]
     constants = sorted(operator.constants)

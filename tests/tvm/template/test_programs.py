@@ -34,7 +34,7 @@ def check(spec, seed, count=2, target=NATIVE):
     space = PROVIDER.design_space(task)
     drawn = space.sample(count, np.random.default_rng(seed))
     assert len(drawn), "the space has no legal configuration"
-    for config in [*space.start[:1], *drawn]:
+    for config in [*space.first_guesses[:1], *drawn]:
         (got,) = builder.build(config.tolist()).outputs()
         assert got.shape == expected.shape
         error = np.abs(got - expected).max() / np.abs(expected).max()

@@ -38,7 +38,7 @@ def check(spec, seed):
     drawn = space.sample(2, np.random.default_rng(seed))
     assert len(drawn), "the space has no legal configuration"
     assert space.legal(drawn).all()
-    for config in [*space.start[:1], *drawn]:
+    for config in [*space.first_guesses[:1], *drawn]:
         (got,) = builder.build(config.tolist()).outputs()
         assert got.shape == expected.shape
         error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
@@ -183,7 +183,7 @@ def test_programs_take_the_shapes_of_the_operator(spec):
     """As a network calls them: arrays in the layout, packed constants."""
     template = template_of(spec.task("t", NATIVE))
     space = template.space()
-    function = template.function(space.decode(space.start[0]))
+    function = template.function(space.decode(space.first_guesses[0]))
     shapes = {str(p.name): tuple(int(extent) for extent in p.shape) for p in function.params}
     n, c, *sizes = spec.input
     assert shapes["data"] == (n, *sizes, c)

@@ -58,9 +58,9 @@ def space_of(spec, target=ZEN4):
 @pytest.mark.parametrize("spec", SHAPES, ids=lambda spec: f"{spec.kind}-{SHAPES.index(spec)}")
 def test_guesses_are_legal_distinct_and_features_finite(spec, target):
     space = space_of(spec, target)
-    assert len(space.start)
-    assert space.legal(space.start).all()
-    assert len(space.distinct(space.start)) == len(space.start)
+    assert len(space.first_guesses)
+    assert space.legal(space.first_guesses).all()
+    assert len(space.distinct(space.first_guesses)) == len(space.first_guesses)
     drawn = space.sample(200, np.random.default_rng(0))
     features = space.features(drawn)
     assert features.shape == (len(drawn), len(space.feature_names))
@@ -79,7 +79,7 @@ def test_no_legal_tile_needs_more_registers_than_there_are(target, registers):
 def test_the_space_is_the_same_in_every_process():
     assert space_of(R8).fingerprint == space_of(R8).fingerprint
     assert space_of(R8).fingerprint != space_of(R8, HASWELL).fingerprint
-    np.testing.assert_array_equal(space_of(R8).start, space_of(R8).start)
+    np.testing.assert_array_equal(space_of(R8).first_guesses, space_of(R8).first_guesses)
 
 
 POINTWISE = Conv2dSpec(input=[1, 64, 56, 56], filters=64, kernel=1, layout="NHWC")
@@ -140,7 +140,7 @@ def test_the_first_guesses_are_among_the_cheapest():
     )
     space = tiling.space()
     drawn = space.sample(500, np.random.default_rng(0))
-    guessed = tiling.guessed_cost(space.values(space.start))
+    guessed = tiling.guessed_cost(space.values(space.first_guesses))
     assert guessed[0] == guessed.min()
     assert guessed.max() < np.quantile(tiling.guessed_cost(space.values(drawn)), 0.2)
 

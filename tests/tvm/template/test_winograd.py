@@ -88,7 +88,7 @@ def check(task, seed):
     provider = TemplateSpace(TemplateOptions(algorithms=ALL[1:]))
     space, builder = provider.design_space(task), provider.builder(task, threads=2)
     (expected,), tolerance = builder.reference()
-    for config in [*space.start[:1], *space.sample(2, np.random.default_rng(seed))]:
+    for config in [*space.first_guesses[:1], *space.sample(2, np.random.default_rng(seed))]:
         (got,) = builder.build(config.tolist()).outputs()
         error = np.abs(got - expected).max() / max(1e-30, np.abs(expected).max())
         assert error <= tolerance, space.decode(config)
@@ -100,7 +100,7 @@ def test_errors_are_what_they_are_expected_to_be():
         task = R5.task("t", NATIVE)
         builder = provider.builder(task, threads=2)
         (expected,), _ = builder.reference()
-        (got,) = builder.build(provider.design_space(task).start[0].tolist()).outputs()
+        (got,) = builder.build(provider.design_space(task).first_guesses[0].tolist()).outputs()
         assert np.abs(got - expected).max() / np.abs(expected).max() <= expected_error(out, 128)
 
 
@@ -110,9 +110,9 @@ def test_the_default_space_has_all_algorithms_and_the_direct_one_unchanged():
     plain = space_of(R5, "direct")
     assert "algorithm" not in plain.index
     joined = space_of(R5, *ALL)
-    direct = joined.start[joined.start[:, 0] == 0]
+    direct = joined.first_guesses[joined.first_guesses[:, 0] == 0]
     width = len(plain.knobs)
-    np.testing.assert_array_equal(direct[:, 1 : 1 + width], plain.start)
+    np.testing.assert_array_equal(direct[:, 1 : 1 + width], plain.first_guesses)
     assert not direct[:, 1 + width :].any()
 
 
@@ -150,21 +150,24 @@ def _widths(space):
 @pytest.mark.parametrize("target", [ZEN4, HASWELL])
 def test_guesses_are_legal_distinct_and_name_every_algorithm_allowed(target):
     space = space_of(R5, *ALL, target=target)
-    assert space.legal(space.start).all()
-    assert len(space.distinct(space.start)) == len(space.start)
-    assert {0, 2} <= set(space.start[:, 0].tolist())
+    assert space.legal(space.first_guesses).all()
+    assert len(space.distinct(space.first_guesses)) == len(space.first_guesses)
+    assert {0, 2} <= set(space.first_guesses[:, 0].tolist())
 
 
 def test_three_of_four_first_guesses_are_winograds():
     space = space_of(R5, *ALL)
-    direct = [space.decode(config)["algorithm"] == "direct" for config in space.start[:10]]
+    direct = [space.decode(config)["algorithm"] == "direct" for config in space.first_guesses[:10]]
     assert direct == [False, True, *[False] * 3, True, *[False] * 3, True]
 
 
 def test_inputs_too_many_for_the_caches_are_not_shared_by_a_first_guess():
     def shares(spec):
         space = space_of(spec, "winograd4")
-        return [space.decode(config)["winograd_inputs"] == "shared" for config in space.start[:8]]
+        return [
+            space.decode(config)["winograd_inputs"] == "shared"
+            for config in space.first_guesses[:8]
+        ]
 
     small = Conv2dSpec(input=[1, 256, 14, 14], filters=256, kernel=3, padding=1, layout="NHWC")
     large = Conv2dSpec(input=[1, 64, 224, 224], filters=64, kernel=3, padding=1, layout="NHWC")
@@ -203,7 +206,7 @@ def test_a_network_packs_transformed_weights_and_the_bias():
     task = spec.task("t", NATIVE)
     template = template_of(task, TemplateOptions(algorithms=("winograd4",)))
     space = template.space()
-    values = space.decode(space.start[0])
+    values = space.decode(space.first_guesses[0])
     weights, bias = np.ones((128, 128, 3, 3), np.float32), np.arange(128, dtype=np.float32)
     packed = template.pack(values, [weights, bias])
     shapes = [tuple(int(e) for e in p.shape) for p in template.function(values).params]

@@ -11,7 +11,7 @@ import click
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.jsonable import registered_classes, tags_of, to_json
 from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.plugins.manager import Entry
+from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean
@@ -100,5 +100,5 @@ def _print(registry: Registry, kinds: list[str], *, with_options: bool) -> None:
                 click.echo(f"    {option['name']}: {default}{about}")
 
 
-def _shown(entry: Entry, count: int) -> str:
+def _shown(entry: Registration, count: int) -> str:
     return entry.name if count == 1 else f"{entry.distribution}:{entry.name}"

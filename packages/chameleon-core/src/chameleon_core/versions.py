@@ -14,7 +14,7 @@ from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.first_party import CORE
 
 Versions = dict[str, str | None]
-"""By distribution; None where it is in this process without being installed."""
+"""Versions by distribution; None where one is in this process without being installed."""
 
 
 def distributions_of(pipeline: ResolvedPipeline) -> list[str]:

@@ -1,4 +1,4 @@
-"""From a prediction and its uncertainty to how much a configuration is worth measuring."""
+"""Acquisition functions: how much a configuration is worth measuring, by mean and uncertainty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unlike models that take turns: none of them is wrong about every space."""
+"""Several models of different kinds take turns, since each kind is wrong about some spaces."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ class AlternatingModels(CostModel):
         """Scores of the model whose turn it is, in its units, shape (n,)."""
         return self._turn.predict(configs)
 
-    def jointly(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+    def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """What the model whose turn it is would measure at the same time."""
-        return self._turn.jointly(configs, count)
+        return self._turn.select_batch(configs, count)

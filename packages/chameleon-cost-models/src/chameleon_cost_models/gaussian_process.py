@@ -21,16 +21,17 @@ _GROWTH = 1.2
 """The kernel's parameters are learnt anew whenever there are so many times as many measurements."""
 
 _PARAMETER_ROWS = 384
-"""Of more measurements the kernel's parameters are not learnt: they hardly change any more."""
+"""The kernel's parameters are learnt from at most so many measurements. Learning takes a time that
+grows with their cube, and more of them hardly change the parameters."""
 
 
 class GaussianProcess(CostModel):
     """Gaussian-process regression of the logarithm of throughput.
 
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation
-    6). Failures count as slow as the slowest that was timed. Of a round's candidates it picks
-    each where the uncertainty is not yet what the ones before will resolve (GP-BUCB, Desautels
-    et al. 2014, algorithm 1): four of the highest scores often are four times the same.
+    6). A failure counts as slow as the slowest configuration that was timed. Batches are selected
+    with GP-BUCB (Desautels et al. 2014, algorithm 1): each pick lowers the uncertainty of those
+    that resemble it, because the four highest scores often are those of almost one configuration.
 
     Args:
         options: see there.
@@ -43,7 +44,7 @@ class GaussianProcess(CostModel):
         self._rng = context.rng
         self._range: tuple[Numbers, Numbers, NDArray[np.bool_]] | None = None
         self._posterior: Posterior | None = None
-        # By the observations they were learnt from, so that a fit depends on nothing else.
+        # The key is what the parameters were learnt from, so that a fit depends on nothing else.
         self._learnt: tuple[bytes, Parameters] | None = None
 
     @property
@@ -72,8 +73,8 @@ class GaussianProcess(CostModel):
         scores: Scores = mean + self._options.kappa * std
         return scores
 
-    def jointly(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """Rows of some candidates that are worth measuring at once, in order, shape (count,)."""
+    def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+        """The rows that GP-BUCB selects (Desautels et al. 2014, algorithm 1), shape (count,)."""
         if self._posterior is None or not len(configs):
             return None
         points = self._points(configs)
@@ -85,19 +86,22 @@ class GaussianProcess(CostModel):
             scores = mean + self._options.kappa * std
             scores[chosen] = -np.inf
             chosen.append(int(np.argmax(scores)))
-            # The mean stays: what will be measured is not known before.
-            covariance = self._posterior.told(covariance, chosen[-1])
+            # The mean stays as it is: what will be measured is not known yet.
+            covariance = self._posterior.conditioned(covariance, chosen[-1])
         return np.array(chosen, np.intp)
 
     def _parameters(self, observations: Observations) -> Parameters:
-        """The kernel's, learnt from as many of the first measurements as a growing series says."""
+        """The kernel's parameters, learnt from the first measurements.
+
+        A geometric series says how many, so that they are learnt anew ever less often.
+        """
         valid = np.flatnonzero(observations.relative_throughput)
-        # The first that can be standardised: two that were timed.
+        # The series begins with the first measurements that can be standardised: two were timed.
         count = int(valid[_LEAST_VALID - 1]) + 1
         last = min(len(observations), _PARAMETER_ROWS)
         while max(count + 1, int(count * _GROWTH)) <= last:
             count = max(count + 1, int(count * _GROWTH))
-        # No more than that even where next to nothing succeeds; the last of them did.
+        # The last one was timed; the limit holds even where next to nothing succeeds.
         first = _between(observations, max(0, count - _PARAMETER_ROWS), count)
         seen = first.configs.tobytes() + first.costs.tobytes()
         if self._learnt is None or self._learnt[0] != seen:
@@ -115,7 +119,7 @@ class GaussianProcess(CostModel):
         return np.union1d(latest, fastest[: most - len(latest)])
 
     def _points(self, configs: Configs) -> Numbers:
-        """Features from 0 to 1, those that tell nothing apart left out; shape (n, features)."""
+        """Features scaled to 0 to 1, without those that never vary; shape (n, features)."""
         if self._range is None:
             everything = self._space.everything
             if everything is None or not len(everything):
@@ -127,7 +131,7 @@ class GaussianProcess(CostModel):
         low, high, varies = self._range
         features = features_of(self._space, configs)[:, varies].astype(np.float64)
         scaled = (features - low[varies]) / (high - low)[varies]
-        # What a configuration does not have is in the middle; beyond the range is at its end.
+        # A feature that a configuration lacks gets the middle of its range; one beyond is clipped.
         return np.clip(np.nan_to_num(scaled, nan=0.5), 0.0, 1.0)
 
 

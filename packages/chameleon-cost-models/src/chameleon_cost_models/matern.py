@@ -12,27 +12,29 @@ from scipy import linalg, optimize
 Numbers = NDArray[np.float64]
 
 _JITTER = 1e-6
-"""Added to the diagonal: configurations may differ in nothing that a feature says."""
+"""Two configurations may have equal features; this on the diagonal keeps the matrix regular."""
 
 _LENGTH, _LENGTH_SPREAD = 0.28, 1.0
-"""Prior of the length scales: lognormal about ``0.28 * sqrt(features)``, so that the distance
-between two random points stays a few length scales however many features there are, as Hvarfner
-et al. (2024) scale theirs."""
+"""The prior of a length scale is lognormal about ``0.28 * sqrt(features)``. It grows with the
+distance of random points, as Hvarfner et al. (2024) propose: two points of the unit cube are about
+``sqrt(features / 6)`` apart, which is one and a half such length scales."""
 
 _NOISE, _NOISE_SPREAD, _SIGNAL_SPREAD = -4.0, 2.0, 2.0
-"""Priors of the logarithms of both variances; targets are standardised."""
+"""The priors of both variances are lognormal and wide; they suit targets that are standardised."""
 
 _ITERATIONS = 30
+"""L-BFGS ends after so many iterations, converged or not."""
+
 _BOUND = 7.0
-"""Logarithms of all parameters stay within this much of 0."""
+"""The logarithm of every parameter stays within this much of 0: a factor of 1,100 either way."""
 
 _ROWS_AT_ONCE = 1 << 12
-"""Rows predicted at once; bounds memory, not the result."""
+"""So many rows are predicted at once, which bounds the memory and not the result."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Parameters:
-    """What is learnt of a kernel.
+    """The parameters of a kernel.
 
     Attributes:
         lengths: shape (features,).
@@ -46,9 +48,10 @@ class Parameters:
 
 
 def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
-    """The parameters of greatest posterior density, by L-BFGS from the priors' centres.
+    """Find the parameters of greatest posterior density, by L-BFGS from the priors' centres.
 
-    Rasmussen and Williams (2006), equations 5.8 and 5.9, with lognormal priors.
+    The likelihood and its gradient are equations 5.8 and 5.9 of Rasmussen and Williams (2006);
+    lognormal priors are added to them.
 
     Args:
         points: shape (n, features), each feature from 0 to 1.
@@ -71,7 +74,7 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
         weights = inverse @ values
         off = (logs - centre) / spread
         value = 0.5 * values @ weights + np.log(np.diagonal(factor)).sum() + 0.5 * off @ off
-        # Of the loss by the covariance: half of what is negated in equation 5.9.
+        # This is the gradient of the loss by the covariance: equation 5.9, negated.
         outer = 0.5 * (inverse - np.outer(weights, weights))
         by_length = np.einsum("ij,ijk->k", outer * slope, squared) * inverse_squares
         by_signal, by_noise = (outer * kernel).sum(), noise * np.trace(outer)
@@ -90,7 +93,7 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
 
 
 class Posterior:
-    """What some values say of all others.
+    """The posterior of a Gaussian process: what known values say of all others.
 
     Args:
         points: shape (n, features).
@@ -120,18 +123,18 @@ class Posterior:
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def covariance(self, points: Numbers) -> Numbers:
-        """Of the function at all pairs of some points, shape (n, n)."""
+        """The posterior covariance of the function between some points, shape (n, n)."""
         scaled = points / self._parameters.lengths
         solved = self._solved(self._kernel(self._points, scaled))
         covariance: Numbers = self._kernel(scaled, scaled) - solved.T @ solved
         return covariance
 
-    def told(self, covariance: Numbers, row: int) -> Numbers:
-        """What the covariance of some points will be once one of them is measured, too.
+    def conditioned(self, covariance: Numbers, row: int) -> Numbers:
+        """The covariance of some points after one of them is measured as well, shape (n, n).
 
         Args:
-            covariance: from ``covariance``, or from here, shape (n, n).
-            row: the point.
+            covariance: what ``covariance`` or this method returned, shape (n, n).
+            row: the point that is measured.
         """
         known = covariance[row]
         noise = self._parameters.noise + _JITTER
@@ -150,10 +153,10 @@ class Posterior:
 
 
 def _kernel_and_slope(squares: Numbers, signal: float) -> tuple[Numbers, Numbers]:
-    """Matern 5/2 (equation 4.17) of squared scaled distances.
+    """The Matern 5/2 kernel and its slope, for squared scaled distances.
 
-    And what its derivative by the logarithm of a length scale is divided by the squared
-    scaled distance in that feature.
+    The kernel is equation 4.17 of Rasmussen and Williams (2006). The slope, times the squared
+    scaled distance in one feature, is the derivative by the logarithm of that length scale.
     """
     distance = np.sqrt(5.0 * squares)
     decay = signal * np.exp(-distance)

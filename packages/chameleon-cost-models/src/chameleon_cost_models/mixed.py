@@ -18,7 +18,7 @@ _LEAST_VALID = 3
 """Timed configurations below which a spread over members means nothing."""
 
 _LEAST_SCALE = 1e-9
-"""Targets that spread less than this are not blown up."""
+"""Targets whose standard deviation is less than this are not scaled up."""
 
 _HOPELESS = -3.0
 """Score of a configuration that will certainly fail, in standard deviations of what was timed."""

@@ -1,4 +1,4 @@
-"""AutoTVM's transfer: a base model of other tasks, whose word counts less with every measurement.
+"""AutoTVM's transfer: a base model of other tasks, whose weight falls with every measurement.
 
 Chen et al. 2018, section 4 (a global and a local model): what was measured elsewhere is the
 starting point, and the task's own model learns what it gets wrong.
@@ -29,7 +29,7 @@ _GROWTH = 1.25
 """The base model is fitted again when there is this much more to learn from."""
 
 _NEGLIGIBLE = 0.01
-"""The base model is not asked any more when its word counts less than this."""
+"""The base model is not asked any more when its weight is less than this."""
 
 _PARAMETERS: dict[str, Any] = {
     "max_depth": 6,

@@ -20,7 +20,7 @@ from chameleon_explorers.best_set import BestSet
 from chameleon_explorers.options import AnnealingOptions
 
 _COLD = 1e-5
-"""Added to the temperature, which ends at 0."""
+"""This is added to the temperature, which ends at 0."""
 
 _SCORED_AT_ONCE = 1 << 15
 """A space of at most this many configurations is scored as a whole where ``exhaustive`` is set:
@@ -63,7 +63,7 @@ class AnnealingExplorer(Explorer):
         return self._with_nearby(found, score, visited, count)
 
     def _walk(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
-        """What the model thinks best: by scoring everything, or by annealing."""
+        """The configurations of highest score, found by scoring everything or by annealing."""
         options = self._options
         best = BestSet(self._space, visited, count)
         everything = self._space.everything if options.exhaustive else None
@@ -98,8 +98,8 @@ class AnnealingExplorer(Explorer):
     ) -> Candidates:
         """The walk's candidates with some neighbours of the leaders put first.
 
-        A model that is wrong about the surroundings of the best configuration would otherwise
-        never look there, and stay at a place that one step would improve.
+        A search with a model that is wrong about the neighbours of the best configuration would
+        otherwise never measure them, and miss what is one step away.
         """
         # Rounded up or down at random, so that small batches look there too.
         wanted = int(self._options.neighbours * self._batch + self._rng.random())
@@ -129,7 +129,9 @@ class AnnealingExplorer(Explorer):
         if not self._options.persistent or not len(chains):
             # The space's own guesses are good places to start from, measured or not.
             drawn = self._space.sample(wanted, self._rng)
-            chains = self._space.distinct(np.concatenate([self._space.start, drawn]))[:wanted]
+            chains = self._space.distinct(np.concatenate([self._space.first_guesses, drawn]))[
+                :wanted
+            ]
             if 0 < len(chains) < wanted:
                 # A space with fewer configurations than chains: several chains share one.
                 chains = np.resize(chains, (wanted, chains.shape[1]))

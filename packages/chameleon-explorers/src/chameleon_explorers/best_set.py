@@ -29,7 +29,7 @@ class BestSet:
         self._keys = space.keys(self.configs)
 
     def offer(self, configs: Configs, scores: Scores) -> bool:
-        """Take in what is better than what is kept.
+        """Keep the configurations that are better than those kept so far.
 
         Args:
             configs: legal configurations, shape (n, knobs).

@@ -13,7 +13,7 @@ from chameleon_core.stages import (
     Visited,
 )
 
-from chameleon_explorers.known import Known
+from chameleon_explorers.history import History
 from chameleon_explorers.moves import kicked, neighbourhoods, ranked, usable
 from chameleon_explorers.options import DropletOptions
 
@@ -23,8 +23,8 @@ class DropletExplorer(Explorer):
 
     A round looks one step either way along every knob, and further along the direction that
     helped last. Where no step of that length helps, the next are twice as long; after the longest
-    the droplet is shaken: it goes on from a kicked configuration, and what that leads to is kept
-    where it is better.
+    the search goes on from a perturbed configuration, and keeps what that leads to where it is
+    better.
     """
 
     def __init__(self, options: DropletOptions, context: StageContext) -> None:
@@ -32,7 +32,7 @@ class DropletExplorer(Explorer):
         self._space = context.space
         self._rng = context.rng
         self._batch = context.batch_size
-        self._known = Known.nothing(context.space)
+        self._history = History.nothing(context.space)
         self._at: Configs | None = None
         self._step = 1
         self._direction = np.zeros(len(context.space.knobs), np.int32)
@@ -40,7 +40,7 @@ class DropletExplorer(Explorer):
 
     def observe(self, observations: Observations) -> None:
         """Take in what was measured."""
-        self._known = Known(self._space, observations)
+        self._history = History(self._space, observations)
 
     def explore(
         self,
@@ -49,11 +49,11 @@ class DropletExplorer(Explorer):
         count: int,
     ) -> Candidates:
         """The next batch's configurations first; scores are ranks."""
-        if not len(self._known.best):
+        if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
         steps = self._next_steps(visited)
-        # What a batch has room for beside the steps: around the best, then anywhere.
-        near = neighbourhoods(self._space, self._known.best[: self._batch], self._rng)
+        # The rest of a batch is neighbours of the best, then random configurations.
+        near = neighbourhoods(self._space, self._history.best[: self._batch], self._rng)
         proposed = self._space.distinct(np.concatenate([steps, near]))
         proposed = proposed[visited.fresh(proposed)]
         if len(proposed) < min(count, self._batch):
@@ -62,13 +62,13 @@ class DropletExplorer(Explorer):
         return ranked(proposed, visited, count)
 
     def _next_steps(self, visited: Visited) -> Configs:
-        """Unmeasured steps from where the droplet stands, once it stands somewhere."""
+        """Unmeasured steps from the present configuration, once there is one."""
         longest = int(self._space.cardinalities.max()) - 1
         at = self._landed()
         while True:
             steps = self._around(at)
-            costs = self._known.cost_of(steps)
-            if (costs < self._known.cost_of(at[None])[0]).any():
+            costs = self._history.cost_of(steps)
+            if (costs < self._history.cost_of(at[None])[0]).any():
                 better = steps[int(np.nanargmin(costs))]
                 self._direction, self._step, at = better - at, 1, better
                 continue
@@ -81,18 +81,18 @@ class DropletExplorer(Explorer):
             self._step, self._direction = 2 * self._step, np.zeros_like(self._direction)
         self._at, self._step = None, 1
         self._starts = kicked(
-            self._space, self._known.best[0], self._options.kick, 8 * self._batch, self._rng
+            self._space, self._history.best[0], self._options.kick, 8 * self._batch, self._rng
         )
         self._starts = self._starts[visited.fresh(self._starts)][: self._batch]
         return self._starts
 
     def _landed(self) -> Configs:
-        """Where the droplet stands, shape (knobs,)."""
+        """The present configuration, shape (knobs,)."""
         if self._at is None:
             self._direction = np.zeros_like(self._direction)
-            self._at = self._known.best[0]
+            self._at = self._history.best[0]
             if self._starts is not None:
-                costs = self._known.cost_of(self._starts)
+                costs = self._history.cost_of(self._starts)
                 if np.isfinite(costs).any():
                     self._at = self._starts[int(np.nanargmin(costs))]
         return self._at

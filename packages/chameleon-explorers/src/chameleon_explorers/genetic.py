@@ -20,15 +20,15 @@ from chameleon_explorers.moves import nothing, ranked
 from chameleon_explorers.options import GeneticOptions
 
 _TRIES = 16
-"""Litters bred for the children still missing: many are illegal or were measured before."""
+"""Attempts at the children still missing: many are illegal or were measured before."""
 
 
 class GeneticExplorer(Explorer):
     """Roulette selection, one-point crossover, and mutation of every knob with a small chance.
 
     With ``fitness: measured`` a generation is what is measured next, as in AutoTVM: its parents
-    are the last generation's measurements and the elites of all. With ``fitness: model`` whole
-    generations live and die in one round, judged by the cost model.
+    are the last generation's measurements and the elites of all. With ``fitness: model`` the cost
+    model judges several generations in one round.
     """
 
     def __init__(self, options: GeneticOptions, context: StageContext) -> None:
@@ -75,7 +75,7 @@ class GeneticExplorer(Explorer):
             found = self._space.distinct(np.concatenate([found, children]))
             if len(found) >= wanted:
                 break
-        # A population of relatives breeds the same children again: it needs fresh blood.
+        # Similar parents have the same children again and again; random configurations differ.
         return found[:wanted] if len(found) else visited.sample(wanted, self._rng)
 
     def _bred(self, parents: Configs, fitness: Scores, count: int) -> Configs:

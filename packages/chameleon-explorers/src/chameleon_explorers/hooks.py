@@ -13,8 +13,8 @@ from chameleon_explorers.options import (
 )
 from chameleon_explorers.ppo.options import PPOOptions
 from chameleon_explorers.presets import PRESETS
+from chameleon_explorers.presets_model_free import MODEL_FREE
 from chameleon_explorers.presets_paper import PUBLISHED
-from chameleon_explorers.presets_rivals import RIVALS
 
 
 @hookimpl
@@ -82,4 +82,4 @@ def chameleon_cost_models() -> list[PluginRecord]:
 @hookimpl
 def chameleon_presets() -> tuple[PresetRecord, ...]:
     """Presets made of the built-in stages."""
-    return (*PRESETS, *RIVALS, *PUBLISHED)
+    return (*PRESETS, *MODEL_FREE, *PUBLISHED)

@@ -13,7 +13,7 @@ from chameleon_core.stages import (
     Visited,
 )
 
-from chameleon_explorers.known import Known
+from chameleon_explorers.history import History
 from chameleon_explorers.moves import kicked, neighbourhoods, nothing, ranked
 from chameleon_explorers.options import LocalOptions
 
@@ -54,19 +54,19 @@ class LocalExplorer(Explorer):
         self._space = context.space
         self._rng = context.rng
         self._batch = context.batch_size
-        self._known = Known.nothing(context.space)
+        self._history = History.nothing(context.space)
         self._climbs = [Climb(nothing(context.space)) for _ in range(options.climbs)]
 
     def observe(self, observations: Observations) -> None:
         """Take in what was measured."""
-        self._known = Known(self._space, observations)
+        self._history = History(self._space, observations)
 
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
         """The next batch's configurations first, then what would come after them.
 
         Scores are ranks, whether there is a cost model or not.
         """
-        if not len(self._known.best):
+        if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
         around = self._around_the_best(visited, count)
         if self._options.guided and score is not None and len(around):
@@ -88,8 +88,8 @@ class LocalExplorer(Explorer):
     def _around_the_best(self, visited: Visited, count: int) -> Configs:
         """Unmeasured neighbours of the best configurations, best parents first."""
         found = nothing(self._space)
-        for begin in range(0, len(self._known.best), _PARENTS):
-            parents = self._known.best[begin : begin + _PARENTS]
+        for begin in range(0, len(self._history.best), _PARENTS):
+            parents = self._history.best[begin : begin + _PARENTS]
             near = neighbourhoods(self._space, parents, self._rng)
             near = near[visited.fresh(near)]
             found = self._space.distinct(np.concatenate([found, near]))
@@ -100,13 +100,13 @@ class LocalExplorer(Explorer):
     def _continued(self, climb: Climb, visited: Visited, slots: int) -> Configs:
         """What a climb wants measured next: neighbours, or starts where it is at its end."""
         if climb.at is None:
-            costs = self._known.cost_of(climb.starts)
+            costs = self._history.cost_of(climb.starts)
             if np.isfinite(costs).any():
                 climb.at = climb.starts[int(np.nanargmin(costs))]
         while climb.at is not None:
             near = neighbourhoods(self._space, climb.at[None], self._rng)
-            costs = self._known.cost_of(near)
-            here = self._known.cost_of(climb.at[None])[0]
+            costs = self._history.cost_of(near)
+            here = self._history.cost_of(climb.at[None])[0]
             if (costs < here).any():
                 climb.at = near[int(np.nanargmin(costs))]
                 continue
@@ -123,7 +123,7 @@ class LocalExplorer(Explorer):
         if self._rng.random() >= self._options.restart:
             starts = kicked(
                 self._space,
-                self._known.best[0],
+                self._history.best[0],
                 self._options.kick,
                 _TRIES * count,
                 self._rng,

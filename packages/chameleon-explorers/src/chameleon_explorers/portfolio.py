@@ -38,8 +38,8 @@ class PortfolioExplorer(Explorer):
     """Gives each round to one of several explorers, all of which learn from every measurement.
 
     The choice is a discounted upper confidence bound (Garivier and Moulines, 2011, section 2.1):
-    the explorer that lately brought most, and now and then one that was not heard for long, since
-    what helps at the beginning of a search is not what helps at its end.
+    it prefers the explorer that lately brought most, and now and then takes one that had no round
+    for long, since what helps at the beginning of a search is not what helps at its end.
     """
 
     def __init__(self, options: PortfolioOptions, context: StageContext) -> None:

@@ -67,7 +67,7 @@ class LocalContext:
     ) -> Event | None:
         """``ask``, once the cores that kernels run on do not hinder each other."""
         self.pool.quiet()
-        self.watch.settle()
+        self.watch.wait()
         return self.ask(worker, tag, message, timeout)
 
     def ask(

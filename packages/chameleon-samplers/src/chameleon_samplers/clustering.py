@@ -21,7 +21,7 @@ Points = NDArray[np.float64]
 
 @functools.cache
 def _pools() -> ThreadpoolController:
-    """The thread pools of this process, which take a millisecond to find."""
+    """The thread pools of this process, kept because finding them takes a millisecond."""
     return ThreadpoolController()
 
 

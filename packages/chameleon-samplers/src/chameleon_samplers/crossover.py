@@ -6,8 +6,8 @@ import numpy as np
 from chameleon_core.space import Configs
 from chameleon_core.stages import Candidates, Observations, StageContext, Synthesizer, Visited
 
-from chameleon_samplers.mending import joined, kept_rows, measurable
 from chameleon_samplers.options import CrossoverOptions
+from chameleon_samplers.replacement import joined, kept_rows, measurable
 
 
 class CrossoverSynthesizer(Synthesizer):

@@ -46,7 +46,7 @@ class KMeansKneeSampler(Sampler):
         points = configs[:, self._columns] / self._scale
         clusters = KneeSearch(self._counts(count), self._options.threshold, self._rng).run(points)
         order = np.argsort(-scores, kind="stable")
-        # Clusters in the order in which their best candidates come.
+        # Clusters are sorted by the rank of their best candidates.
         _, first = np.unique(clusters.labels[order], return_index=True)
         ranking = clusters.labels[order][np.sort(first)]
         if self._options.representative == "floor":

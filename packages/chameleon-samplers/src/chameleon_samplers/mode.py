@@ -10,8 +10,8 @@ from chameleon_core.space import Configs
 from chameleon_core.stages import Candidates, Observations, StageContext, Synthesizer, Visited
 from numpy.typing import NDArray
 
-from chameleon_samplers.mending import joined, kept_rows, measurable
 from chameleon_samplers.options import ModeOptions
+from chameleon_samplers.replacement import joined, kept_rows, measurable
 
 _CHUNK = 64
 """Combinations whose legality is asked for at a time."""
@@ -75,7 +75,7 @@ class ModeSynthesizer(Synthesizer):
         """
         counts = np.bincount(chosen, minlength=len(self._worked[column])).astype(np.float64)
         counts[(self._failed[column] > 0) & (self._worked[column] == 0)] = 0.0
-        # One more than counted, over all: also what no candidate has can be combined.
+        # Counts start at one, so that choices that no candidate has can be combined as well.
         share: NDArray[np.float64] = np.log(counts + 0.5) - np.log(counts.sum() + 1.0)
         return share
 

@@ -22,10 +22,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
 _LIMIT = 1.35
-"""Two threads of one physical core hinder each other by 1.6 to 2; those of two by 1.0 to 1.2."""
+"""Cores whose probes take more than this many times as long together share a physical core. Two
+threads of one core were measured to take 1.6 to 2 times as long, those of two cores 1.0 to 1.2."""
 
 _ITERATIONS = 400
-"""Of a key derivation: 0.2 ms on a core of 2023, ten times what waking a thread takes."""
+"""A probe is a key derivation of so many iterations. It takes 0.2 ms on a core of 2023, ten times
+what waking a thread takes."""
 
 _RESTS = (0.001, 0.002, *[0.004] * 40)
 """Seconds slept between probes, until one is good."""
@@ -134,11 +136,11 @@ class CoreWatch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def settle(self) -> bool:
+    def wait(self) -> bool:
         """Return when the cores are whole cores, or when waiting for it does not help.
 
         Returns:
-            Whether they are, as far as is known.
+            Whether the cores are whole cores, as far as is known.
         """
         if len(self._cores) < 2:  # noqa: PLR2004 - one core has nobody to share with
             return True

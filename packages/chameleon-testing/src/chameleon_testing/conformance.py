@@ -163,7 +163,7 @@ def _fit_and_predict(
     require(scores.shape == (len(observations),), f"{where}: not one score per configuration")
     require(np.isfinite(scores).all(), f"{where}: a score is not finite")
     require(len(model.predict(observations.configs[:0])) == 0, f"{where}: scores out of nothing")
-    together = model.jointly(observations.configs, _COUNT)
+    together = model.select_batch(observations.configs, _COUNT)
     if together is not None:
         rows = np.asarray(together)
         require(len(rows) <= _COUNT, f"{where}: more rows to measure together than asked for")

@@ -44,7 +44,7 @@ def tiled_space() -> DesignSpace:
                 holds=lambda v: v["tile_y"][:, 2] * v["tile_f"][:, 2] <= 256,  # noqa: PLR2004
             )
         ],
-        start=np.array([[3, 3, 0, 0, 1, 1], [5, 8, 1, 1, 2, 0]], np.int32),
+        first_guesses=np.array([[3, 3, 0, 0, 1, 1], [5, 8, 1, 1, 2, 0]], np.int32),
     )
 
 

@@ -41,7 +41,10 @@ def check_space_provider(make: Callable[[], SpaceProvider], task: Task) -> None:
     where = f"space of task '{task.name}'"
     space, again = make().design_space(task), make().design_space(task)
     require(space.fingerprint == again.fingerprint, f"{where}: two spaces of one task differ")
-    require(np.array_equal(space.start, again.start), f"{where}: its first guesses differ")
+    require(
+        np.array_equal(space.first_guesses, again.first_guesses),
+        f"{where}: its first guesses differ",
+    )
     configs = space.sample(_SAMPLE, np.random.default_rng(SEED))
     same = again.sample(_SAMPLE, np.random.default_rng(SEED))
     require(np.array_equal(configs, same), f"{where}: two samples of one seed differ")

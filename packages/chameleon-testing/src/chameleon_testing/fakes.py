@@ -104,7 +104,7 @@ class SyntheticSpace(SpaceProvider):
             Choice(name=f"knob{index}", options=tuple(range(cardinality)))
             for index, cardinality in enumerate(cards)
         ]
-        return DesignSpace(knobs, start=np.zeros((1, len(cards)), np.int32))
+        return DesignSpace(knobs, first_guesses=np.zeros((1, len(cards)), np.int32))
 
     def builder(self, task: Task, *, threads: int) -> Builder:
         raise NotImplementedError("synthetic configurations are never built")

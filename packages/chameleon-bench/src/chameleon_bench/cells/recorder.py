@@ -19,7 +19,7 @@ from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
 class Recorder:
     """Appends the seconds of every measurement and round to a file, one JSON list a line.
 
-    The store knows what was measured, this file when. A context manager.
+    The store keeps what was measured; this file keeps when. A context manager.
 
     Args:
         path: the file; what an earlier process of the run wrote stays.
@@ -30,7 +30,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Line by line on disk: what a killed process noted is not lost.
+        # Every line is on disk at once: what a killed process noted is not lost.
         self._file = self._path.open("a", encoding="utf-8", buffering=1)
         return self
 

@@ -56,7 +56,7 @@ class CellResult:
     versions: Mapping[str, str] = attrs.field(factory=dict)
 
     def write(self, path: Path) -> None:
-        """Keep it: a reader sees all of it or nothing."""
+        """Write the result as a whole: a reader sees all of it or nothing."""
         value = {
             "identity": self.identity,
             "versions": dict(self.versions),
@@ -125,7 +125,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     try:
         result.write(cell.result)
         if not cell.live:
-            # Thousands of databases that a table answers again in a second.
+            # A table answers again in a second, so thousands of databases need not be kept.
             shutil.rmtree(cell.folder, ignore_errors=True)
     except OSError as error:
         raise RunFolderError(
@@ -199,7 +199,7 @@ def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> Cell
 
 
 def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
-    # How its seconds divide is its own affair: all of them are the run's.
+    # Nobody knows how another tuner's seconds divide: all of them count as the run's.
     rounds = np.zeros((len(trace.at_seconds), len(ROUND_FIELDS)))
     rounds[:, 0] = trace.measurements
     rounds[:, 3:] = np.nan

@@ -47,7 +47,7 @@ class TaskRecord:
 
     @property
     def best_seconds(self) -> float | None:
-        """Of the final comparison, or of the search where there was none."""
+        """The time in seconds from the final comparison; from the search where none was made."""
         return self.operator.tuned_seconds or self.operator.search_seconds
 
 
@@ -185,7 +185,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
         return
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            # Those that matter here; the results inside others are long.
+            # Only these kinds matter here; the results inside others are long.
             if '"event": "BatchMeasured"' in line or '"event": "TaskFinished"' in line:
                 try:
                     yield json.loads(line)

@@ -10,7 +10,7 @@ from typing import Any
 from chameleon_core.estimates import estimate, finite
 
 from chameleon_bench.statistics import goals
-from chameleon_bench.statistics.comparing import geometric_ratio, holm, paired_p
+from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
 from chameleon_bench.statistics.summary import Group
 
 METRICS = ("measurements_to_95", "seconds_to_95", "cost")
@@ -46,7 +46,7 @@ def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """For every pair of pipelines the geometric mean over tasks of their medians' ratio."""
+    """The geometric mean over tasks of the ratio of medians, for every pair of pipelines."""
     names = list(dict.fromkeys(group.pipeline for group in groups))
     rows = []
     for metric in METRICS:

@@ -14,10 +14,10 @@ from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory
 Floats = NDArray[np.float64]
 
 SECONDS = ("search", "model", "build", "run", "total")
-"""What ``seconds`` tells."""
+"""The keys of what ``seconds`` returns."""
 
 STEPS = ("total", "converged", "converged_per_round")
-"""What ``steps`` tells."""
+"""The keys of what ``steps`` returns."""
 
 _COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
 

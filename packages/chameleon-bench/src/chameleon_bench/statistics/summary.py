@@ -160,9 +160,9 @@ def _groups_of_operator(
 
 
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
-    """For each task the most measurements of any search, and the longest in seconds.
+    """Where each task's figures end: the most measurements of a search, and seconds.
 
-    Seconds end where three quarters of the searches have: a straggler would squeeze the rest.
+    Seconds end when three quarters of the searches have ended: a straggler would squeeze the rest.
     """
     ends = {}
     for task in dict.fromkeys(group.task for group in groups):

@@ -26,7 +26,7 @@ _OURS = frozenset({"model", "seed", "output", "require"})
 
 
 @attrs.frozen(kw_only=True)
-class Entry:
+class SuiteEntry:
     """One pipeline or one task of a suite.
 
     Attributes:
@@ -42,7 +42,7 @@ class Entry:
     rival: Mapping[str, Any] | None = None
 
 
-def pipelines_of(root: Node, stages: StageReader, problems: list[Problem]) -> list[Entry]:
+def pipelines_of(root: Node, stages: StageReader, problems: list[Problem]) -> list[SuiteEntry]:
     """The suite's pipelines: each the name of a preset, stages, or a rival.
 
     Args:
@@ -66,13 +66,13 @@ def pipelines_of(root: Node, stages: StageReader, problems: list[Problem]) -> li
     return entries
 
 
-def _pipeline(name: str, item: Item, stages: StageReader) -> Entry:
+def _pipeline(name: str, item: Item, stages: StageReader) -> SuiteEntry:
     node = item.node
     if isinstance(node.value, str):
         preset = Item(key_mark=node.mark, node=node)
-        return Entry(name=name, sections={"preset": preset}, mark=item.key_mark)
+        return SuiteEntry(name=name, sections={"preset": preset}, mark=item.key_mark)
     if node.value is None:
-        return Entry(name=name, sections={}, mark=item.key_mark)
+        return SuiteEntry(name=name, sections={}, mark=item.key_mark)
     if not node.is_mapping:
         message = (
             f"pipeline '{name}' must be a preset's name or a mapping of stages, not "
@@ -81,7 +81,7 @@ def _pipeline(name: str, item: Item, stages: StageReader) -> Entry:
         raise PipelineError([Problem(mark=node.mark, message=message)])
     if node.get("rival") is not None:
         rival = _rival(node, stages)
-        return Entry(name=name, sections={}, mark=item.key_mark, rival=rival)
+        return SuiteEntry(name=name, sections={}, mark=item.key_mark, rival=rival)
     wrong = [
         Problem(
             mark=inner.key_mark,
@@ -93,7 +93,7 @@ def _pipeline(name: str, item: Item, stages: StageReader) -> Entry:
     ]
     if wrong:
         raise PipelineError(wrong)
-    return Entry(name=name, sections=dict(node.items()), mark=item.key_mark)
+    return SuiteEntry(name=name, sections=dict(node.items()), mark=item.key_mark)
 
 
 def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
     return {"name": spec.name, **spec.options_json}
 
 
-def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[Entry]:
+def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[SuiteEntry]:
     """The suite's tasks.
 
     Args:
@@ -122,7 +122,7 @@ def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[Ent
         message = f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}"
         problems.append(Problem(mark=mark, message=message))
         return []
-    entries: dict[str, Entry] = {}
+    entries: dict[str, SuiteEntry] = {}
     for one in node.value:
         with Collecting(problems):
             entry = _task(one, root, data)
@@ -133,7 +133,7 @@ def tasks_of(root: Node, data: Node | None, problems: list[Problem]) -> list[Ent
     return list(entries.values())
 
 
-def _task(node: Node, root: Node, data: Node | None) -> Entry:
+def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
     given = [key for key in SOURCES if node.get(key) is not None]
     if len(given) != 1:
         wanted = listing([repr(key) for key in SOURCES])
@@ -157,7 +157,7 @@ def _task(node: Node, root: Node, data: Node | None) -> Entry:
         mark = (chosen or source.node).mark
         raise PipelineError([Problem(mark=mark, message=_misnamed("task", name))])
     rest = {key: item for key, item in node.items() if key not in {"name", *SOURCES}}
-    return Entry(name=name, sections={**made, **rest}, mark=node.mark)
+    return SuiteEntry(name=name, sections={**made, **rest}, mark=node.mark)
 
 
 Made = tuple[dict[str, Item], str]

@@ -17,7 +17,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean
 
-from chameleon_bench.suites.entries import Entry, pipelines_of, tasks_of
+from chameleon_bench.suites.entries import SuiteEntry, pipelines_of, tasks_of
 from chameleon_bench.suites.suite import Pairing, Suite
 from chameleon_bench.suites.versions import versions_of
 
@@ -95,7 +95,7 @@ class _Loader:
             overrides=overrides,
         )
 
-    def _pairing(self, pipeline: Entry, task: Entry, *, compare: bool) -> Pairing | None:
+    def _pairing(self, pipeline: SuiteEntry, task: SuiteEntry, *, compare: bool) -> Pairing | None:
         resolved = self._resolved(pipeline, task)
         if resolved is None or self._problems:
             return None
@@ -118,7 +118,7 @@ class _Loader:
             versions=versions_of([document, more], self._registry),
         )
 
-    def _resolved(self, pipeline: Entry, task: Entry) -> ResolvedPipeline | None:
+    def _resolved(self, pipeline: SuiteEntry, task: SuiteEntry) -> ResolvedPipeline | None:
         shared = {key: item for key, item in self._root.items() if key in SHARED}
         sections = merge(merge(shared, pipeline.sections), task.sections)
         # Seeds are dealt later; the output's place is the suite's.

@@ -15,10 +15,10 @@ from chameleon_core.plugins import KINDS, CommandRecord, PresetRecord, Registry
 from chameleon_core.plugins.first_party import CORE
 
 ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
-"""Distributions that take part in every run, and their packages."""
+"""These distributions take part in every run; each with its package."""
 
 _DIGITS = 12
-"""Of a digest of sources: two states of one package do not meet in them by chance."""
+"""A digest of sources has so many digits: two states of a package never share one by chance."""
 
 
 def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
@@ -31,7 +31,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
         registry: knows who registers which name.
 
     Returns:
-        By distribution its version; with a digest of its sources where it is installed editable.
+        The version of each distribution by name, with a digest of its sources where it is editable.
     """
     named = set(_texts(documents))
     packages = {name: {package} for name, package in ALWAYS.items()}

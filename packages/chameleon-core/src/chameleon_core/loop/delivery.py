@@ -98,7 +98,7 @@ def guessed(task: Task, guesses: Sequence[tuple[int, ...]]) -> Winner | None:
 
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
     """What a space recommends where nothing is known, the most promising first."""
-    return tuple(plain(space.start[space.legal(space.start)].tolist()))
+    return tuple(plain(space.first_guesses.tolist()))
 
 
 def not_reached(operators: Sequence[OperatorResult]) -> None:

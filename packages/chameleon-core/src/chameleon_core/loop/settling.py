@@ -106,20 +106,20 @@ class _RunnerTrials(Trials):
         self._measuring = measuring
 
     def best_seconds(
-        self, task: Task, guesses: int, *, rival_seconds: float = float("inf")
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
         try:
             [space] = spaces_of(self._pipeline, [task])
         except ConfigError:
             return None
-        configs = plain(space.start[:guesses].tolist())
+        configs = plain(space.first_guesses[:guesses].tolist())
         if not configs:
             return None
         job = MeasureJob(
             task=task,
             space=stage_ref(self._pipeline.space),
             configs=configs,
-            best_seconds=rival_seconds,
+            best_seconds=seconds_to_beat,
         )
         started = self._measuring.runner.now()
         best = min(measurement.cost for measurement in self._measuring.measure(job))

@@ -147,16 +147,16 @@ class SearchStages:
             return found
         if found.converged is None:
             found = attrs.evolve(found, converged=watch.converged(found.steps))
-        return self._jointly_best_first(found, together)
+        return self._selected_batch_first(found, together)
 
-    def _jointly_best_first(self, found: Candidates, count: int) -> Candidates:
+    def _selected_batch_first(self, found: Candidates, count: int) -> Candidates:
         """The candidates with those first that the cost model would measure at the same time.
 
         The scores keep their order, best first: samplers go by them.
         """
         guard = self.guards["cost_models"]
         with guard.call("say what to measure at the same time"):
-            together = self.cost_model.jointly(found.configs, count)
+            together = self.cost_model.select_batch(found.configs, count)
             if together is None:
                 return found
             first = guard.rows(together, len(found.configs))

@@ -104,7 +104,7 @@ class TaskTuner:
     def guesses(self) -> Configs:
         """What ``guess`` has left to return, in its order, shape (n, knobs)."""
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
-        return self._joined(self._joined(suggested[:0], suggested), self.space.start)
+        return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
 
     def _expect_nothing(self) -> None:
         if self._asked is not None:
@@ -113,8 +113,8 @@ class TaskTuner:
     def ask(self, limit: int | None = None) -> Configs:
         """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
 
-        The first batch is the space's ``start`` and random configurations, unless the cost model
-        knows something already (from other tasks, say). Later ones come from
+        The first batch is the space's first guesses and random configurations, unless the cost
+        model knows something already (from other tasks, say). Later ones come from
         explorer, sampler and synthesizer. A sampler may choose to measure few; only rows that
         turn out unusable, or that a plan shorter than a batch could not give, are replaced by
         random ones.
@@ -128,8 +128,8 @@ class TaskTuner:
         self._expect_nothing()
         self.origins, self.short = {}, None
         if self._batches == 0 and self.stages.score is None:
-            start = self.space.distinct(self.space.start)
-            batch = start[self.space.legal(start) & self.visited.fresh(start)][: self._batch_size]
+            guesses = self.space.first_guesses
+            batch = guesses[self.visited.fresh(guesses)][: self._batch_size]
             wanted, added = self._batch_size, Origin.INITIAL
         else:
             (batch, wanted), added = self._search(), Origin.FALLBACK
@@ -215,7 +215,7 @@ class TaskTuner:
         return self._joined(suggested, batch)[: len(batch)]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
-        """The batch with start and random configurations added until it has ``wanted`` rows."""
+        """The batch, filled with first guesses and random configurations up to ``wanted`` rows."""
         if len(batch) >= wanted:
             return batch
         # One batch more than needed, so that rows already visited seldom leave it short; where
@@ -223,7 +223,7 @@ class TaskTuner:
         draw = min(self.space.size, 2 * wanted + len(self.visited))
         random = self.space.sample(draw, self._rng)
         # What the space itself recommends and did not fit into the first batch comes before.
-        batch = self._joined(self._joined(batch, self.space.start), random)
+        batch = self._joined(self._joined(batch, self.space.first_guesses), random)
         if len(batch) < wanted and self.measurements:
             # Legal configurations may be too rare to be met at random; those near known ones
             # are met more often.

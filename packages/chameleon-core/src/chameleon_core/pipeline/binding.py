@@ -45,7 +45,7 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
 
 
 def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
-    """By key of the pipeline, the options that bind nothing."""
+    """The names of the options that bind nothing, by key of the pipeline."""
     specs: dict[str, StageSpec] = {key: getattr(pipeline, key) for key in ("model", *STAGES)}
     return {
         key: frozenset(

@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from chameleon_core.pipeline.key_path import KeyPath
 from chameleon_core.pipeline.nodes import Node
-from chameleon_core.pipeline.places import Places
 from chameleon_core.words import did_you_mean, listing
 
 NAMES = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
 """What a scalar type is called in an error."""
 
 
-class Scalars(Places):
+class Scalars(KeyPath):
     """Structure hooks of scalar types, in the form that cattrs calls them."""
 
     def integer(self, node: Node, _: Any) -> int:

@@ -14,7 +14,7 @@ from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError,
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.pipeline.structure import Structurer
 from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.plugins.manager import Entry
+from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 
 
@@ -90,13 +90,17 @@ class StageReader:
             raise PipelineError([])
         return made
 
-    def find(self, kind: str, name: Node) -> Entry:
-        """The entry of a name; what the registry says becomes a problem at its place."""
+    def find(self, kind: str, name: Node) -> Registration:
+        """What is registered under a name.
+
+        Raises:
+            PipelineError: nothing is, or the name is ambiguous; says where it was written.
+        """
         try:
             return self._registry.find(kind, name.value, author=name.mark.author)
         except UnknownNameError as error:
             self.hints.append(error.hint or "")
-            # With a broken plugin about, the name may well be right.
+            # The name may be that of a plugin that failed to load.
             broken = bool(self._registry.errors)
             problem = Problem(mark=name.mark, message=str(error), plugin=broken)
             raise PipelineError([problem]) from error

@@ -3,7 +3,7 @@
 from chameleon_core.plugins.factory import load_factory, make_stage
 from chameleon_core.plugins.hookspecs import PROJECT, hookimpl, hookspec
 from chameleon_core.plugins.kinds import KINDS, STAGE_KINDS, Kind
-from chameleon_core.plugins.manager import Entry, LoadError
+from chameleon_core.plugins.manager import LoadError, Registration
 from chameleon_core.plugins.records import (
     API_VERSION,
     CommandRecord,
@@ -27,13 +27,13 @@ __all__ = [
     "STAGE_KINDS",
     "AmbiguousNameError",
     "CommandRecord",
-    "Entry",
     "Kind",
     "LoadError",
     "NoOptions",
     "OperatorRecord",
     "PluginRecord",
     "PresetRecord",
+    "Registration",
     "Registry",
     "TemplateRecord",
     "UnknownNameError",

@@ -30,7 +30,7 @@ MOST_RECORDS = 10_000
 
 
 @attrs.frozen(kw_only=True)
-class Entry:
+class Registration:
     """A record with the plugin and the distribution that registered it."""
 
     kind: str
@@ -59,7 +59,7 @@ class LoadError:
 
 
 @attrs.frozen(kw_only=True)
-class Candidate:
+class DiscoveredPlugin:
     """A plugin that is not loaded yet.
 
     Attributes:
@@ -74,26 +74,26 @@ class Candidate:
 
 
 @attrs.define(kw_only=True)
-class Loaded:
+class LoadedPlugins:
     """The outcome of loading: what is registered, what failed, and pluggy's manager."""
 
-    entries: list[Entry] = attrs.field(factory=list)
+    entries: list[Registration] = attrs.field(factory=list)
     errors: list[LoadError] = attrs.field(factory=list)
     distributions: list[str] = attrs.field(factory=list)
     manager: pluggy.PluginManager
 
 
-def installed() -> Iterator[Candidate]:
+def installed() -> Iterator[DiscoveredPlugin]:
     """The plugins that installed distributions announce in the entry-point group."""
     # Takes as long to import as all the rest here; workers, which look nothing up, do without.
     from importlib import metadata  # noqa: PLC0415
 
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
-        yield Candidate(name=point.name, distribution=distribution, load=point.load)
+        yield DiscoveredPlugin(name=point.name, distribution=distribution, load=point.load)
 
 
-def load_plugins(candidates: Iterable[Candidate]) -> Loaded:
+def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     """Load plugins and collect their records; never raises because of a plugin.
 
     What a plugin prints while it is loaded goes to stderr: stdout holds results alone.
@@ -101,7 +101,7 @@ def load_plugins(candidates: Iterable[Candidate]) -> Loaded:
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(RegistrationHooks)
     manager.add_hookspecs(EventHooks)
-    loaded = Loaded(manager=manager)
+    loaded = LoadedPlugins(manager=manager)
     with contextlib.redirect_stdout(sys.stderr):
         for candidate in candidates:
             _load_one(candidate, loaded)
@@ -111,7 +111,7 @@ def load_plugins(candidates: Iterable[Candidate]) -> Loaded:
     return loaded
 
 
-def _load_one(candidate: Candidate, loaded: Loaded) -> None:
+def _load_one(candidate: DiscoveredPlugin, loaded: LoadedPlugins) -> None:
     if candidate.distribution not in loaded.distributions:
         loaded.distributions.append(candidate.distribution)
     loaded.errors += [
@@ -120,7 +120,7 @@ def _load_one(candidate: Candidate, loaded: Loaded) -> None:
     ]
 
 
-def _register(candidate: Candidate, loaded: Loaded) -> Iterator[str]:
+def _register(candidate: DiscoveredPlugin, loaded: LoadedPlugins) -> Iterator[str]:
     """Register one plugin and collect its records; yields what is wrong with it."""
     name = f"{candidate.distribution}:{candidate.name}"
     try:
@@ -169,7 +169,9 @@ def _unknown_hooks(plugin: Any, manager: pluggy.PluginManager) -> Iterator[str]:
             yield f"implements '{caller.name}', which is no hook{did_you_mean(caller.name, known)}"
 
 
-def _collect(kind: Kind, hook: Any, candidate: Candidate, loaded: Loaded) -> Iterator[str]:
+def _collect(
+    kind: Kind, hook: Any, candidate: DiscoveredPlugin, loaded: LoadedPlugins
+) -> Iterator[str]:
     """Call one hook, keep its good records, yield what is wrong with the others."""
     records: list[Any] = []
     problem = ""
@@ -200,7 +202,7 @@ def _collect(kind: Kind, hook: Any, candidate: Candidate, loaded: Loaded) -> Ite
             continue
         names.add(record.name)
         loaded.entries.append(
-            Entry(
+            Registration(
                 kind=kind.name,
                 name=record.name,
                 record=record,
@@ -210,7 +212,7 @@ def _collect(kind: Kind, hook: Any, candidate: Candidate, loaded: Loaded) -> Ite
         )
 
 
-def _drop_shared_names(kind: Kind, loaded: Loaded) -> None:
+def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
     """Leave each name of a kind to one distribution: the first-party one, or else to none."""
     owners: dict[str, list[str]] = {}
     for entry in loaded.entries:

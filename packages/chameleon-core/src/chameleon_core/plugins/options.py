@@ -7,5 +7,5 @@ from types import MappingProxyType
 BINDS = "binds"
 
 NOT_BINDING = MappingProxyType({BINDS: False})
-"""Of an option that no measurement depends on, such as a deadline or where a tracker is: a run may
-be continued with another one. ``attrs.field(metadata={**NOT_BINDING, "help": ...})``."""
+"""Metadata of an option that no measurement depends on, as a deadline or a tracker's address: a
+run may be continued with another one. ``attrs.field(metadata={**NOT_BINDING, "help": ...})``."""

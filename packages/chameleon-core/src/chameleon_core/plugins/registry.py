@@ -14,10 +14,10 @@ from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import (
-    Candidate,
-    Entry,
-    Loaded,
+    DiscoveredPlugin,
+    LoadedPlugins,
     LoadError,
+    Registration,
     installed,
     load_plugins,
 )
@@ -41,9 +41,9 @@ class Registry:
             make one.
     """
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedPlugins) -> None:
         self._loaded = loaded
-        self._entries: dict[str, dict[str, list[Entry]]] = {kind: {} for kind in KINDS}
+        self._entries: dict[str, dict[str, list[Registration]]] = {kind: {} for kind in KINDS}
         for entry in loaded.entries:
             self._entries[entry.kind].setdefault(entry.name, []).append(entry)
 
@@ -72,7 +72,7 @@ class Registry:
         for number, given in enumerate(plugins):
             owner, plugin = given if isinstance(given, tuple) else (distribution, given)
             candidates.append(
-                Candidate(
+                DiscoveredPlugin(
                     name=f"plugin-{number}",
                     distribution=owner,
                     load=functools.partial(lambda found: found, plugin),
@@ -95,7 +95,7 @@ class Registry:
         """The distributions that announced a plugin, whether it loaded or not."""
         return tuple(self._loaded.distributions)
 
-    def entries(self, kind: str) -> Sequence[Entry]:
+    def entries(self, kind: str) -> Sequence[Registration]:
         """All entries of a kind, sorted by name, duplicates included."""
         return tuple(
             entry for _, entries in sorted(self._entries[kind].items()) for entry in entries
@@ -105,7 +105,7 @@ class Registry:
         """The distinct names of a kind, sorted."""
         return tuple(sorted(self._entries[kind]))
 
-    def find(self, kind: str, name: str, *, author: str | None = None) -> Entry:
+    def find(self, kind: str, name: str, *, author: str | None = None) -> Registration:
         """The entry of a name.
 
         Args:
@@ -140,7 +140,7 @@ class Registry:
         """The record of a name; see ``find``."""
         return self.find(kind, name, author=author).record
 
-    def full_name(self, entry: Entry) -> str:
+    def full_name(self, entry: Registration) -> str:
         """The shortest name that finds an entry, whoever writes it."""
         alone = len(self._entries[entry.kind][entry.name]) == 1
         return entry.name if alone else f"{entry.distribution}:{entry.name}"
@@ -194,7 +194,7 @@ class Registry:
         return UnknownNameError(message, hint="; ".join(hints))
 
 
-def _meant(found: Sequence[Entry], author: str) -> list[Entry]:
+def _meant(found: Sequence[Registration], author: str) -> list[Registration]:
     """Which of several entries of one name its author means; all of them where that is open."""
     own = [entry for entry in found if _same(entry.distribution, author)]
     ours = [entry for entry in found if _canonical(entry.distribution) in FIRST_PARTY]

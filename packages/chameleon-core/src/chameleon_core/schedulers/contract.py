@@ -38,9 +38,9 @@ class TaskState:
         rounds: batches measured.
         measured: configurations measured, failures included.
         history: lowest cost in seconds after each batch, infinity while nothing succeeded.
-        done: whether it takes no further batch.
-        in_flight: whether a batch of it is being measured, which nothing above tells of yet. It
-            can have no other one before that is learnt.
+        done: whether the task gets no further batch.
+        in_flight: whether a batch of the task is being measured, of which nothing above tells
+            yet. The task gets no other batch before the results of this one are known.
     """
 
     task: Task
@@ -52,7 +52,7 @@ class TaskState:
 
     @property
     def waiting(self) -> bool:
-        """Whether it can be given a batch now."""
+        """Whether the task can be given a batch now."""
         return not (self.done or self.in_flight)
 
 
@@ -61,11 +61,17 @@ class Scheduler(ABC):
 
     @abstractmethod
     def next_task(self, states: Sequence[TaskState]) -> int | None:
-        """Index of a task that waits for a batch, or None where none is worth one now.
-
-        Where tasks are in flight, it is asked again once the first of them is learnt; so it is when
-        it names a task that is in flight. None ends the run where no task is.
+        """Choose the task that gets the next batch.
 
         Args:
             states: one per task, in the order of ``SchedulerContext.tasks``.
+
+        Returns:
+            The index of a task that is waiting, or None where no task is worth a batch now. While
+            batches are in flight, None and the index of a task in flight both mean: ask again when
+            the next of these batches has been measured. Where none is in flight, None ends the run.
+
+        Raises:
+            Exception: ends the run, as a ``PluginError`` that names the scheduler unless it is a
+                ``ChameleonError``. So does the index of a task that is done or does not exist.
         """

@@ -37,17 +37,17 @@ class Gradient(Scheduler):
         fresh = [index for index in waiting if states[index].rounds == 0]
         if fresh:
             return fresh[0]
-        paying = [index for index in waiting if not self._settled(states[index], states)]
+        paying = [index for index in waiting if not self._converged(states[index], states)]
         return max(paying, key=lambda index: self._gain(states[index], states), default=None)
 
-    def _settled(self, state: TaskState, states: Sequence[TaskState]) -> bool:
-        """Whether its last batches saved less than is worth a further one."""
+    def _converged(self, state: TaskState, states: Sequence[TaskState]) -> bool:
+        """Whether a task's last batches saved less than makes a further one worthwhile."""
         window, stop = self._options.window, self._options.stop_gain
         if len(state.history) <= window or stop <= 0.0:
             return False
         now = state.history[-1]
         if math.isinf(now):
-            # Nothing has worked so far: unlucky, up to a point.
+            # Every configuration failed so far: a few more batches may find one that works.
             return len(state.history) > 2 * window
         saved = state.task.weight * (state.history[-1 - window] - now) / window
         network = sum(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_core.space.identity import Listed, MixedRadix
+from chameleon_core.space.identity import ConfigSet, MixedRadix
 from chameleon_core.space.knobs import Knob, Values
 from chameleon_core.space.predicates import ChosenValues, Configs, Constraint, FeatureBlock
 
@@ -33,8 +33,8 @@ class DesignSpace:
         knobs: in order; names are unique.
         constraints: what a legal configuration meets.
         features: analytical features beside the knobs' own.
-        start: configurations worth measuring first, best guess first, shape (m, knobs); those
-            that are not legal are left out.
+        first_guesses: configurations worth measuring first, best guess first, shape (m, knobs);
+            those that are not legal, and repeats, are left out.
         only: the only configurations that can be legal, shape (m, knobs), where they are known
             one by one (those of a recorded table); None where constraints alone decide.
         variant: what else makes a configuration another program than knobs and constraints tell,
@@ -50,7 +50,7 @@ class DesignSpace:
         *,
         constraints: Sequence[Constraint] = (),
         features: FeatureBlock | None = None,
-        start: Configs | None = None,
+        first_guesses: Configs | None = None,
         only: Configs | None = None,
         variant: Sequence[str] = (),
     ) -> None:
@@ -70,10 +70,10 @@ class DesignSpace:
         self._tables = {k.name: (c, np.asarray(k.values)) for c, k in enumerate(self.knobs)}
         self._radix = MixedRadix(self.cardinalities.tolist())
         self._conditions = tuple(self._condition(c) for c, k in enumerate(self.knobs) if k.when)
-        self._listed = None if only is None else Listed(self._radix, self.size, only)
+        self._listed = None if only is None else ConfigSet(self._radix, self.size, only)
         none: Configs = np.empty((0, len(self.knobs)), np.int32)
-        guesses = self.canonical(none if start is None else start)
-        self.start = self.distinct(guesses[self.legal(guesses)])
+        guesses = self.canonical(none if first_guesses is None else first_guesses)
+        self.first_guesses = self.distinct(guesses[self.legal(guesses)])
 
     def _condition(self, column: int) -> tuple[int, int, NDArray[np.bool_]]:
         """A conditional knob's column, its parent's, and which parent indices activate it."""
@@ -157,7 +157,7 @@ class DesignSpace:
         return self._narrow(configs, ok)
 
     def _narrow(self, configs: Configs, ok: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Of the rows that are ``ok``, those that meet every constraint; changes ``ok``."""
+        """Which rows that are ``ok`` meet every constraint; ``ok`` is changed in place."""
         rows = np.flatnonzero(ok)
         if self._listed is not None and len(rows):
             ok[rows] = self._listed.holds(self.keys(configs[rows]))

@@ -79,7 +79,7 @@ class MixedRadix:
         return np.sort(order[fresh])
 
 
-class Listed:
+class ConfigSet:
     """A set of configurations that is asked for membership many rows at a time.
 
     Args:

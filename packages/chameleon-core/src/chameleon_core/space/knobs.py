@@ -89,7 +89,7 @@ class Choice(Knob):
 
     @property
     def _aligned_unevenly(self) -> bool:
-        """Whether how often 2 divides a value is not told by its size alone."""
+        """Whether a value's size alone does not tell how often 2 divides it."""
         values = self.values
         if not np.issubdtype(values.dtype, np.integer):
             return False

@@ -1,8 +1,12 @@
-"""The contracts every plugin implements: for search, for code, for what measures it."""
+"""The contracts every plugin implements: for search, for code, for what measures it.
+
+What a stage may raise is said with each method. A ``ChameleonError`` ends the run with its own
+sentence and hint; any other exception ends it with a ``PluginError`` that names the stage. What
+the build, the run or the device of one candidate raises is a failed measurement instead.
+"""
 
 from chameleon_core.stages.archive import Archive, TaskHistory
-from chameleon_core.stages.device import Device
-from chameleon_core.stages.hardware import (
+from chameleon_core.stages.code import (
     Arrays,
     Baseline,
     Builder,
@@ -13,6 +17,7 @@ from chameleon_core.stages.hardware import (
     TargetResolver,
     Winner,
 )
+from chameleon_core.stages.device import Device
 from chameleon_core.stages.jobs import Contender, MeasureJob, StageRef
 from chameleon_core.stages.observations import Observations
 from chameleon_core.stages.rival import Rival, RivalTrace

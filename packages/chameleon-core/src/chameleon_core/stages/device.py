@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.stages.hardware import Kernel
+from chameleon_core.stages.code import Kernel
 
 
 class Device(ABC):
@@ -55,7 +55,11 @@ class Device(ABC):
         return ""
 
     def probe(self) -> None:  # noqa: B027 - optional hook
-        """A quick self-test: raise DeviceLostError unless it computes and answers rightly."""
+        """Test quickly whether it computes and answers rightly.
+
+        Raises:
+            DeviceLostError: it does not.
+        """
 
     def close(self) -> None:  # noqa: B027 - optional hook
         """Let go of the device; safe to call twice, and when it is lost."""

@@ -54,7 +54,7 @@ class Runner(ABC):
         self.close()
 
     def prepare(self, space: StageRef) -> None:  # noqa: B027 - optional hook
-        """Hear what candidates will be built with; called before the runner is entered.
+        """Take note of what candidates will be built with, before the runner is entered.
 
         Workers can import it while the parent still makes tasks and design spaces.
         """
@@ -65,6 +65,10 @@ class Runner(ABC):
 
         A bad candidate is a failed measurement, never an exception. The order
         may differ from the job's; ``Measurement.config`` tells which it is.
+
+        Raises:
+            PluginError: the space or the reference outputs fail for every candidate alike.
+            TargetError: no device that there is can run the task's target.
         """
 
     def stream(self) -> MeasureStream:
@@ -77,7 +81,12 @@ class Runner(ABC):
 
     @abstractmethod
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """Time contenders against each other, interleaved, one measurement each, in order."""
+        """Time contenders against each other, interleaved, one measurement each, in order.
+
+        Raises:
+            PluginError: no contender can compute the expected outputs.
+            TargetError: as for ``measure``.
+        """
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

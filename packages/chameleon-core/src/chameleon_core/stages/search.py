@@ -2,6 +2,10 @@
 
 All of them speak arrays: configurations of shape (n, knobs), scores of shape (n,), higher is
 better. Each gets its own random generator, spawned from the run's seed.
+
+No method here has an error of its own: whatever one of them raises ends the run, as a
+``PluginError`` that names the stage unless it is a ``ChameleonError``. An array of another shape
+or type is such an error, too; rows that are illegal, repeated or visited are dropped and counted.
 """
 
 from __future__ import annotations
@@ -135,11 +139,12 @@ class CostModel(ABC):
         loop asks about all of a small space at once, and explorers look theirs up.
         """
 
-    def jointly(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """Which of some candidates to measure at the same time, where scores do not say.
+    def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+        """Batch selection: which of some candidates to measure at the same time.
 
-        For models that know how much one measurement tells of another: the best scores are often
-        those of configurations so alike that one of them would do.
+        For models that know how much one measurement tells of another, as in GP-BUCB (Desautels
+        et al. 2014): the best scores are often those of configurations so alike that one of them
+        would do.
 
         Args:
             configs: the explorer's candidates, best score first, shape (n, knobs).

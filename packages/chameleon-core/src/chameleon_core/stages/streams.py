@@ -37,7 +37,11 @@ class MeasureStream(ABC):
 
     @abstractmethod
     def submit(self, job: MeasureJob) -> None:
-        """Take a job on; returns at once."""
+        """Take a job on; returns at once.
+
+        Raises:
+            TargetError: no device can run the job's target, as far as is known already.
+        """
 
     @abstractmethod
     def poll(self, timeout: float | None = None) -> Arrival | None:
@@ -50,6 +54,10 @@ class MeasureStream(ABC):
         Returns:
             The measurement; None when the time is over, ``wake`` was called, or nothing is
             under way any more.
+
+        Raises:
+            PluginError: as ``Runner.measure`` raises it, of any of the jobs.
+            TargetError: as ``Runner.measure`` raises it, of any of the jobs.
         """
 
     @property

@@ -22,14 +22,14 @@ class Trials(ABC):
 
     @abstractmethod
     def best_seconds(
-        self, task: Task, guesses: int, *, rival_seconds: float = float("inf")
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
         """The least time of the first guesses of a task's design space.
 
         Args:
             task: any task; it need not become one of the run's.
             guesses: how many to measure at most.
-            rival_seconds: what it has to beat; the slower it is, the less time is spent on it.
+            seconds_to_beat: what it has to beat; the slower it is, the less time is spent on it.
 
         Returns:
             Seconds, or None where the space knows no such task, has no guess, or all of them fail.

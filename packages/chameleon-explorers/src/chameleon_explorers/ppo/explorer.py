@@ -166,7 +166,7 @@ class PPOExplorer(Explorer):
         """The best measured, the space's own guesses, and random ones, for every episode."""
         wanted = self._options.episodes
         drawn = self._space.sample(wanted, self._rng)
-        starts = np.concatenate([self._elites, self._space.start, drawn])
+        starts = np.concatenate([self._elites, self._space.first_guesses, drawn])
         # Measurements taken over from an older space need not be legal in this one.
         starts = self._space.distinct(starts[self._space.legal(starts)])[:wanted]
         if 0 < len(starts) < wanted:

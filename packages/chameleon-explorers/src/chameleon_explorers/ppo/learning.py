@@ -148,7 +148,7 @@ class Agent:
 
     def _log_softmax(self, logits: Tensor, shifts: Tensor) -> Tensor:
         scaled = logits / self._options.temperature + shifts
-        # By hand: torch's own takes twice as long over the three or four actions of a knob.
+        # Torch's own takes twice as long over the three or four actions of a knob.
         scaled = scaled - scaled.detach().amax(dim=-1, keepdim=True)
         return scaled - scaled.exp().sum(dim=-1, keepdim=True).log()
 

@@ -19,7 +19,7 @@ from chameleon_tvm.remote.buffers import DeviceBuffers
 from chameleon_tvm.remote.facts import ServerFacts, ask, check
 from chameleon_tvm.remote.failures import remote_calls, ruins_context
 from chameleon_tvm.remote.kernels import KernelLoader, flush_of
-from chameleon_tvm.remote.trial import is_right, trial_for
+from chameleon_tvm.remote.smoke_test import is_right, smoke_test_for
 from chameleon_tvm.targets import tvm_target
 
 from chameleon_runners.rpc.connecting import brief, connect, hang_up
@@ -128,8 +128,8 @@ class RpcSession:
         """
         try:
             if self._trial is None:
-                with tempfile.TemporaryDirectory(prefix="chameleon-trial-") as folder:
-                    trial_for(target).write(Path(folder))
+                with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as folder:
+                    smoke_test_for(target).write(Path(folder))
                     self._trial = self.load(Path(folder))
             (output,) = self._trial.outputs()
         except (DeviceLostError, MemoryError, TimeoutError):

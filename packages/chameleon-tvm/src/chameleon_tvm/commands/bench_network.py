@@ -62,7 +62,7 @@ def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> Non
         summaries = {}
         for bucket, network in networks.items():
             given = None if rivals is None else [one.strip() for one in rivals.split(",")]
-            names = network.rivals if given is None else tuple(given)
+            names = network.frameworks if given is None else tuple(given)
             _check(names, network)
             inputs = network.samples(np.random.default_rng(0))
             times = _timed(network, delivered, names, inputs, threads=threads, rounds=rounds)
@@ -83,11 +83,11 @@ def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> Non
 def _check(names: tuple[str, ...], frontend: NetworkFrontend) -> None:
     from chameleon_core.errors import ConfigError  # noqa: PLC0415
 
-    unknown = [name for name in names if name not in frontend.rivals]
+    unknown = [name for name in names if name not in frontend.frameworks]
     if unknown:
         raise ConfigError(
             f"{', '.join(unknown)} cannot run this network here",
-            hint=f"There are: {', '.join(frontend.rivals)}.",
+            hint=f"There are: {', '.join(frontend.frameworks)}.",
         )
 
 
@@ -104,13 +104,13 @@ def _timed(
     from chameleon_core.errors import ChameleonError  # noqa: PLC0415
 
     from chameleon_tvm.graph.latency import turn_seconds  # noqa: PLC0415
-    from chameleon_tvm.graph.processes import delivered_process, rival_process  # noqa: PLC0415
+    from chameleon_tvm.graph.processes import delivered_process, framework_process  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(delivered_process(OURS, delivered, threads=threads))]
         for name in names:
             try:
-                made = rival_process(frontend, name, threads=threads)
+                made = framework_process(frontend, name, threads=threads)
             except ChameleonError as error:
                 structlog.get_logger().warning("network_not_run", by=name, problem=str(error))
                 continue

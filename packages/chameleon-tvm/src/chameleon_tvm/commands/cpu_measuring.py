@@ -20,7 +20,7 @@ _REPEATS = 10
 
 
 @attrs.frozen(kw_only=True)
-class Measured:
+class CpuMeasurement:
     """What was measured, all cores at work.
 
     Attributes:
@@ -35,7 +35,7 @@ class Measured:
     memory_rate: float
 
 
-def measure(target: str, info: TargetInfo) -> Measured:
+def measure(target: str, info: TargetInfo) -> CpuMeasurement:
     """Measure this machine's CPU: the best of some repeats, a few seconds in all.
 
     Args:
@@ -52,7 +52,7 @@ def measure(target: str, info: TargetInfo) -> Measured:
     read = 4.0 * info.cores * rows * _STREAMS * lanes
     memory_bytes = read / _best(_reading(info.cores, rows, lanes), target)
     cycles = flops / (2.0 * lanes * info.fma_per_cycle)
-    return Measured(flops=flops, memory_bytes=memory_bytes, memory_rate=memory_bytes / cycles)
+    return CpuMeasurement(flops=flops, memory_bytes=memory_bytes, memory_rate=memory_bytes / cycles)
 
 
 def _best(program: Program, target: str) -> float:

@@ -31,12 +31,12 @@ _NEEDS = {
 
 
 def installed(*names: str) -> tuple[str, ...]:
-    """Those of the names that can run a network of torch here; nothing is imported."""
+    """The names of what can run a network of torch here; nothing is imported."""
     return tuple(name for name in names if not _lacking(name))
 
 
 def left_out(*names: str) -> dict[str, str]:
-    """Why those of the names that cannot run a network of torch here cannot, as half sentences."""
+    """What cannot run a network of torch here, by name, with half a sentence that says why."""
     return {
         name: f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed"
         for name in names

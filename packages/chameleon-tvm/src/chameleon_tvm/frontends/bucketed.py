@@ -145,9 +145,9 @@ class _Share(Trials):
         self._trials = trials
 
     def best_seconds(
-        self, task: Task, guesses: int, *, rival_seconds: float = float("inf")
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
-        return self._trials.best_seconds(task, guesses, rival_seconds=rival_seconds)
+        return self._trials.best_seconds(task, guesses, seconds_to_beat=seconds_to_beat)
 
 
 def _summaries(found: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -154,7 +154,9 @@ def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, floa
     ours = trials.best_seconds(spec.task(spec.name, trials.target), GUESSES)
     if ours is None:
         return None
-    theirs = trials.best_seconds(there.task(there.name, trials.target), GUESSES, rival_seconds=ours)
+    theirs = trials.best_seconds(
+        there.task(there.name, trials.target), GUESSES, seconds_to_beat=ours
+    )
     if theirs is None:
         return None
     occurrences = sum(one.weight for one in group)

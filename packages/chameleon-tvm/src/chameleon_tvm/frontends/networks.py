@@ -17,8 +17,8 @@ from chameleon_core.task import Task
 from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
-from chameleon_tvm.places import Place
 from chameleon_tvm.shapes import buckets_of
+from chameleon_tvm.source_location import SourceLocation
 
 if TYPE_CHECKING:
     from chameleon_tvm.graph.chains import Chain
@@ -50,7 +50,7 @@ class NetworkFrontend(Frontend):
         self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
 
     @abstractmethod
-    def relax_module(self) -> tuple[Any, dict[str, Place]]:
+    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
         """The network as a Relax ``IRModule`` with constant weights.
 
         Returns:
@@ -88,12 +88,12 @@ class NetworkFrontend(Frontend):
 
     @property
     @abstractmethod
-    def rivals(self) -> tuple[str, ...]:
+    def frameworks(self) -> tuple[str, ...]:
         """What else can run the network here; the first one is the reference."""
 
     @property
     def exact(self) -> str | None:
-        """What ``rival`` can run the network with in float64, where something can."""
+        """What ``framework`` can run the network with in float64, where something can."""
         return None
 
     @property
@@ -102,16 +102,16 @@ class NetworkFrontend(Frontend):
         """What else could run the network, were it installed: what is missing, by name."""
 
     @abstractmethod
-    def rival(self, name: str, threads: int) -> Network:
+    def framework(self, name: str, threads: int) -> Network:
         """The network run by something else.
 
         Args:
-            name: one of ``rivals``, or ``exact``.
+            name: one of ``frameworks``, or ``exact``.
             threads: it computes with.
         """
 
     @cached_property
-    def _read(self) -> tuple[Any, dict[str, Place]]:
+    def _read(self) -> tuple[Any, dict[str, SourceLocation]]:
         from chameleon_tvm.graph.warnings_once import warnings_once  # noqa: PLC0415
 
         with warnings_once():
@@ -126,8 +126,8 @@ class NetworkFrontend(Frontend):
         return self._read[0]
 
     @property
-    def places(self) -> dict[str, Place]:
-        """For the name of each variable in ``imported`` the place that it is from."""
+    def locations(self) -> dict[str, SourceLocation]:
+        """Where each variable of ``imported`` comes from, by its name."""
         return self._read[1]
 
     @property
@@ -244,7 +244,7 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.owners import owners  # noqa: PLC0415
 
         chains = self.prepared[1]
-        return specs_of(chains, owners(chains, self.imported, self.places))
+        return specs_of(chains, owners(chains, self.imported, self.locations))
 
     def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
         from chameleon_tvm.graph.deliver import delivered  # noqa: PLC0415 - needs TVM

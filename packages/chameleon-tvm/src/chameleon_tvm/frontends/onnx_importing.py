@@ -13,11 +13,13 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_conver
 from chameleon_tvm.frontends.onnx_lowering import CONVERTERS
 from chameleon_tvm.graph.constants import array_of, evaluate
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.words import WAY_OUT, first_line
 
 
-def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, Place]]:
+def imported(
+    model: Any, shapes: Mapping[str, Sequence[int]]
+) -> tuple[Any, dict[str, SourceLocation]]:
     """An ONNX model as a Relax module with constant weights.
 
     Args:
@@ -36,7 +38,7 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict
     # It prints what it is amid where something fails.
     with contextlib.redirect_stdout(io.StringIO()):
         module = importer.from_onnx(model.graph, opset)
-    return module, importer.places_in(module)
+    return module, importer.locations_in(module)
 
 
 class _Importer(ONNXGraphImporter):
@@ -44,27 +46,27 @@ class _Importer(ONNXGraphImporter):
 
     def __init__(self, *options: Any) -> None:
         super().__init__(*options)
-        self._places: dict[Any, Place] = {}
+        self._locations: dict[Any, SourceLocation] = {}
 
-    def places_in(self, module: Any) -> dict[str, Place]:
-        """For names of variables the nodes whose outputs they are."""
+    def locations_in(self, module: Any) -> dict[str, SourceLocation]:
+        """The node whose output each variable is, by the variable's name."""
         found = {}
         for block in module["main"].body.blocks:
             for binding in block.bindings:
                 # What a node gives gets a variable where another one reads it.
-                place = self._places.get(binding.var) or self._places.get(binding.value)
-                if place is not None:
-                    found[str(binding.var.name)] = place
+                location = self._locations.get(binding.var) or self._locations.get(binding.value)
+                if location is not None:
+                    found[str(binding.var.name)] = location
         return found
 
     def _construct_nodes(self, graph: Any) -> None:
         super()._construct_nodes(graph)
         for node in graph.node:
-            place = Place(owner=node.name, sentence=_place(node.name, node.op_type))
+            location = SourceLocation(owner=node.name, sentence=_sentence(node.name, node.op_type))
             for output in node.output:
                 value = self._nodes.get(output)
                 if isinstance(value, relax.Var | relax.Call):
-                    self._places.setdefault(value, place)
+                    self._locations.setdefault(value, location)
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
         name = attrs.get("tvm_custom", {}).get("name", "")
@@ -75,7 +77,7 @@ class _Importer(ONNXGraphImporter):
             return super()._convert_operator(op_name, inputs, attrs, opset)
         except Exception as error:
             raise ConfigError(
-                f"{_place(name, op_name)} cannot be compiled: {first_line(error)}", hint=WAY_OUT
+                f"{_sentence(name, op_name)} cannot be compiled: {first_line(error)}", hint=WAY_OUT
             ) from error
 
     def _folded(self, value: Any) -> Any:
@@ -101,12 +103,12 @@ class _Importer(ONNXGraphImporter):
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         known = {*_get_convert_map(), *CONVERTERS, "If", "Constant"}
         lacking = [
-            _place(node.name, node.op_type) for node in graph.node if node.op_type not in known
+            _sentence(node.name, node.op_type) for node in graph.node if node.op_type not in known
         ]
         if lacking:
             what = ", ".join(dict.fromkeys(lacking))
             raise ConfigError(f"the compiler has no operator for {what}", hint=WAY_OUT)
 
 
-def _place(name: str, kind: str) -> str:
+def _sentence(name: str, kind: str) -> str:
     return f"node {name!r} ({kind})" if name else f"a node {kind}"

@@ -186,4 +186,4 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
     "OneHot": _one_hot,
     "Pow": _power,
 }
-"""By kind of node: what emits it and gives its value, for its inputs and attributes."""
+"""What emits a node and returns its value, given its inputs and attributes, by kind of node."""

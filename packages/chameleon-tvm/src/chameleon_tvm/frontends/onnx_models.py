@@ -8,11 +8,13 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.words import first_line
 
 
-def onnx_module(file: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, dict[str, Place]]:
+def onnx_module(
+    file: str, shapes: Mapping[str, Sequence[int]]
+) -> tuple[Any, dict[str, SourceLocation]]:
     """The network of an ONNX file as a Relax module with constant weights.
 
     Args:

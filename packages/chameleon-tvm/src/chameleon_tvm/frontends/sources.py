@@ -39,7 +39,7 @@ from chameleon_tvm.frontends.torch_programs import (
     loaded,
     torch_module,
 )
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ class ProgramFrontend(NetworkFrontend):
     def read_ahead(self) -> None:
         _ = self.float_program
 
-    def relax_module(self) -> tuple[Any, dict[str, Place]]:
+    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
         return torch_module(self.float_program)
 
     def input_names(self) -> list[str]:
@@ -89,7 +89,7 @@ class ProgramFrontend(NetworkFrontend):
         return made if self.half is None else rounded(made, self.half)
 
     @property
-    def rivals(self) -> tuple[str, ...]:
+    def frameworks(self) -> tuple[str, ...]:
         others = installed(*_OF_TORCH)
         return others if self.half is None else (TORCH_FLOAT32, *others)
 
@@ -101,7 +101,7 @@ class ProgramFrontend(NetworkFrontend):
     def left_out(self) -> Mapping[str, str]:
         return left_out(*_OF_TORCH)
 
-    def rival(self, name: str, threads: int) -> Network:
+    def framework(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
             return onnx_session(onnx_bytes(self.float_program), threads=threads)
         if name == OPENVINO:
@@ -160,7 +160,7 @@ class OnnxFrontend(NetworkFrontend):
     def __init__(self, options: OnnxOptions) -> None:
         super().__init__(options)
 
-    def relax_module(self) -> tuple[Any, dict[str, Place]]:
+    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
         return onnx_module(self.options.file, self.shapes)
 
     def input_names(self) -> list[str]:
@@ -173,14 +173,14 @@ class OnnxFrontend(NetworkFrontend):
         ]
 
     @property
-    def rivals(self) -> tuple[str, ...]:
+    def frameworks(self) -> tuple[str, ...]:
         return (ONNXRUNTIME, *installed(OPENVINO))
 
     @property
     def left_out(self) -> Mapping[str, str]:
         return left_out(OPENVINO)
 
-    def rival(self, name: str, threads: int) -> Network:
+    def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
             return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
         return onnx_session(self.options.file, threads=threads)

@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 from chameleon_core.errors import ConfigError
 
-from chameleon_tvm.frontends.torch_lowering.origins import place_of
+from chameleon_tvm.frontends.torch_lowering.origins import location_of
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
 from chameleon_tvm.networks.records import NETWORKS
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
 
@@ -156,8 +156,8 @@ def _without_chance(program: Any) -> Any:
     for node in program.graph.nodes:
         if node.op == "call_function" and _draws(node):
             raise ConfigError(
-                f"{place_of(node).sentence} draws random numbers, so that the network gives other "
-                "answers each time and none can be checked",
+                f"{location_of(node).sentence} draws random numbers, so that the network gives "
+                "other answers each time and none can be checked",
                 hint="Make them an input of the network, or leave them out.",
             )
     return program
@@ -230,7 +230,7 @@ def example_names(program: Any) -> list[str]:
     return list(input_tensors(program))
 
 
-def torch_module(program: Any) -> tuple[Any, dict[str, Place]]:
+def torch_module(program: Any) -> tuple[Any, dict[str, SourceLocation]]:
     """An exported program as a Relax module with constant weights.
 
     Returns:

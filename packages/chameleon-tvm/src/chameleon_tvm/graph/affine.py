@@ -21,7 +21,7 @@ from chameleon_tvm.graph.relaxed import relax, tvm
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _SEVERAL = 2
-"""From so many steps on, a scale and a shift are fewer."""
+"""Chains of so many steps or more are replaced: a scale and a shift are fewer."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -56,7 +56,7 @@ def with_folded_scales(module: Any) -> Any:
     chains = _chains(function)
     if not chains:
         return module
-    folder = _Folder(module, function, chains)
+    folder = _AffineFolder(module, function, chains)
     variable = module.get_global_var("main")
     folder.builder_.update_func(variable, folder.visit_expr(function))
     return relax.transform.DeadCodeElimination()(folder.builder_.get())
@@ -195,7 +195,7 @@ def _per_channel(
 
 
 @relax.expr_functor.mutator
-class _Folder(relax.PyExprMutator):
+class _AffineFolder(relax.PyExprMutator):
     """Writes each chain's end anew; what comes before it is dead then."""
 
     def __init__(self, module: Any, function: Any, chains: dict[Any, AffineChain]) -> None:

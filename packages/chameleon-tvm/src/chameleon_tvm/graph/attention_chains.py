@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from chameleon_tvm.graph.attention_masks import RANK, four_axes, masking_of
-from chameleon_tvm.graph.attention_scores import Scores, ScoresFinder
+from chameleon_tvm.graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.strided import View, contiguous, step_of, view_of_all, views_of
@@ -66,7 +66,7 @@ class _Finder:
         self._values = values
         self._users = users
         self._order = {binding.var: place for place, binding in enumerate(bindings)}
-        self._scores = ScoresFinder(values)
+        self._scores = SoftmaxInputFinder(values)
 
     def match(self, binding: Any) -> AttentionMatch | None:
         """The attention whose product of powers and values a binding is; None for others."""
@@ -95,7 +95,7 @@ class _Finder:
             members=tuple(sorted(members, key=self._order.__getitem__)),
         )
 
-    def _four(self, scores: Scores) -> tuple[int, int, int, int]:
+    def _four(self, scores: SoftmaxInput) -> tuple[int, int, int, int]:
         """Shape (batch, heads, queries, keys) of scores, of which both may be one axis."""
         batch, heads, queries, keys = four_axes(scores.shape)
         if len(scores.shape) < RANK:
@@ -148,7 +148,7 @@ class _Finder:
         return output, layout, passed[:count]
 
     def _parts(
-        self, scores: Scores, mixed: Any, shape: tuple[int, ...]
+        self, scores: SoftmaxInput, mixed: Any, shape: tuple[int, ...]
     ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
         """The operator without mask and output, and the arrays it reads."""
         product = self._values[scores.product]
@@ -172,7 +172,7 @@ class _Finder:
 
 
 def _packed(
-    views: Sequence[Sequence[View]], scores: Scores
+    views: Sequence[Sequence[View]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
     """The operator where one array holds query, key and value, heads after heads."""
     for query in views[0]:
@@ -204,7 +204,7 @@ def _packed(
 
 
 def _apart(
-    views: Sequence[Sequence[View]], scores: Scores
+    views: Sequence[Sequence[View]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
     """The operator where query, key and value are arrays of their own."""
     queries = list(_stored(views[0], TOKENS_INSIDE, shared=False))
@@ -220,7 +220,7 @@ def _apart(
 
 
 def _spec(
-    views: Sequence[View], parts: Sequence[_Stored], scores: Scores, *, packed: bool
+    views: Sequence[View], parts: Sequence[_Stored], scores: SoftmaxInput, *, packed: bool
 ) -> AttentionSpec:
     query, key, value = views
     shared = parts[1].heads

@@ -1,4 +1,4 @@
-"""From the powers of a softmax back to the product of queries and keys in a network's graph."""
+"""Finds the product of queries and keys in a graph, walking back from the powers of a softmax."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Mask:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Scores:
+class SoftmaxInput:
     """What goes into a softmax.
 
     Attributes:
@@ -60,7 +60,7 @@ class Scores:
     members: tuple[Any, ...]
 
 
-class ScoresFinder:
+class SoftmaxInputFinder:
     """Walks a graph backwards.
 
     Args:
@@ -70,7 +70,7 @@ class ScoresFinder:
     def __init__(self, values: Mapping[Any, Any]) -> None:
         self._values = values
 
-    def of_powers(self, tensor: Any) -> Scores | None:
+    def of_powers(self, tensor: Any) -> SoftmaxInput | None:
         """The scores whose softmax a tensor is, shape aside; None where it is something else.
 
         Rows whose scores are all minus infinity may be replaced by zeros, as torch does.
@@ -92,11 +92,11 @@ class ScoresFinder:
         found = self._scores(call.args[0])
         return None if found is None else _longer(found, tensor, *passed)
 
-    def _scores(self, tensor: Any) -> Scores | None:
+    def _scores(self, tensor: Any) -> SoftmaxInput | None:
         call = self._call(tensor)
         name = _name(call)
         if name == "matmul":
-            return Scores(
+            return SoftmaxInput(
                 product=tensor,
                 factor=1.0,
                 masks=(),
@@ -118,7 +118,7 @@ class ScoresFinder:
             found = self._hidden(call)
         return None if found is None else _longer(found, tensor)
 
-    def _scaled(self, call: Any, name: str) -> Scores | None:
+    def _scaled(self, call: Any, name: str) -> SoftmaxInput | None:
         left, right = call.args
         if name == "multiply" and scalar_of(left) is not None:
             left, right = right, left
@@ -129,7 +129,7 @@ class ScoresFinder:
         factor = 1.0 / number if name == "divide" else number
         return attrs.evolve(found, factor=found.factor * factor)
 
-    def _added(self, call: Any) -> Scores | None:
+    def _added(self, call: Any) -> SoftmaxInput | None:
         shape = shape_of(call)
         for tensor, other in (call.args, reversed(call.args)):
             found = self._scores(tensor)
@@ -140,7 +140,7 @@ class ScoresFinder:
             return _masked(found, Mask(value=value, shape=shape_of(other), scores=shape))
         return None
 
-    def _hidden(self, call: Any) -> Scores | None:
+    def _hidden(self, call: Any) -> SoftmaxInput | None:
         """Scores some of which are replaced by a number that a softmax makes zero."""
         seen, *tensors = call.args
         numbers = [scalar_of(one) for one in tensors]
@@ -212,10 +212,10 @@ def _is_neutral(call: Any) -> bool:
     )
 
 
-def _longer(found: Scores, *members: Any) -> Scores:
+def _longer(found: SoftmaxInput, *members: Any) -> SoftmaxInput:
     shape = max((found.shape, *(shape_of(one) for one in members[:1])), key=len)
     return attrs.evolve(found, members=(*found.members, *members), shape=shape)
 
 
-def _masked(found: Scores, mask: Mask) -> Scores:
+def _masked(found: SoftmaxInput, mask: Mask) -> SoftmaxInput:
     return attrs.evolve(found, masks=(*found.masks, mask))

@@ -1,4 +1,4 @@
-"""What else runs a network that is delivered: its reference, its rivals, itself untuned."""
+"""What else runs a network that is delivered: its reference, other frameworks, itself untuned."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays, Delivery
 
-from chameleon_tvm.graph.blame import no_kernels
 from chameleon_tvm.graph.compile import untuned
 from chameleon_tvm.graph.latency import median_seconds
 from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
-from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, rival_process
+from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, framework_process
+from chameleon_tvm.graph.uncompilable import no_kernels
 from chameleon_tvm.graph.warnings_once import warnings_once
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Baselines:
 
     Attributes:
         left_out: why something that may run the network was not timed, by name.
-        reference: what has the right answers: the first rival, or TVM untuned where there is none.
+        reference: what has the right answers: the first framework, or TVM untuned without one.
 
     Raises:
         ChameleonError: there is no reference.
@@ -71,7 +71,7 @@ class Baselines:
         self._folder = scratch / UNTUNED
         self._stack = stack
         self.left_out = dict(frontend.left_out) if frontend.options.compare else {}
-        name = frontend.rivals[0]
+        name = frontend.frameworks[0]
         found = self.opened(name) or self._untuned()
         if found is None:
             raise ChameleonError(
@@ -84,11 +84,11 @@ class Baselines:
         """The network run by something else, or None where that cannot be opened.
 
         Args:
-            name: one of ``NetworkFrontend.rivals``, or its ``exact``.
+            name: one of ``NetworkFrontend.frameworks``, or its ``exact``.
         """
         try:
             return self._stack.enter_context(
-                rival_process(self._frontend, name, threads=self._delivery.threads)
+                framework_process(self._frontend, name, threads=self._delivery.threads)
             )
         except ChameleonError as error:
             self._not_run(name, error)
@@ -101,7 +101,7 @@ class Baselines:
             samples: inputs.
         """
         name = self._frontend.exact
-        if name is None or self.reference.name not in self._frontend.rivals:
+        if name is None or self.reference.name not in self._frontend.frameworks:
             return None
         process = self.opened(name)
         if process is None:
@@ -115,7 +115,7 @@ class Baselines:
             process.close()
 
     def latencies(self, ours: NetworkProcess, inputs: Arrays) -> dict[str, Any]:
-        """Seconds of the network, of itself untuned, and of its rivals, in turns.
+        """Seconds of the network, of itself untuned, and of other frameworks, in turns.
 
         Args:
             ours: the network that is delivered.
@@ -124,18 +124,18 @@ class Baselines:
         if not self._frontend.options.compare:
             return {}
         processes = [ours]
-        if self.reference.name in self._frontend.rivals:
+        if self.reference.name in self._frontend.frameworks:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
         seconds = median_seconds(processes, inputs, threads=self._delivery.threads)
-        for name in self._frontend.rivals:
+        for name in self._frontend.frameworks:
             if name in seconds and not seconds[name]:
                 self.left_out[name] = "it failed while it was timed"
-        rivals = {name: seconds[name] for name in self._frontend.rivals if seconds.get(name)}
+        others = {name: seconds[name] for name in self._frontend.frameworks if seconds.get(name)}
         return {
             "latency_seconds": seconds[ours.name],
             "untuned_seconds": seconds.get(UNTUNED),
-            "rivals": rivals,
+            "rivals": others,
             "left_out": self.left_out,
         }
 
@@ -147,7 +147,7 @@ class Baselines:
         """
         starting = [
             self._stack.enter_context(
-                rival_process(
+                framework_process(
                     self._frontend,
                     name,
                     threads=self._delivery.threads,
@@ -155,7 +155,7 @@ class Baselines:
                     wait=False,
                 )
             )
-            for name in self._frontend.rivals[1:]
+            for name in self._frontend.frameworks[1:]
         ]
         plain = self.reference if self.reference.name == UNTUNED else self._untuned()
         found = []
@@ -187,5 +187,5 @@ class Baselines:
 
     def _not_run(self, name: str, error: ChameleonError) -> None:
         log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
-        if name in self._frontend.rivals:
+        if name in self._frontend.frameworks:
             self.left_out[name] = one_line(error)

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 _MODULE = "chameleon_tvm.graph.examine"
 _LIMIT_SECONDS = 600.0
-"""For networks of many gigabytes on a busy machine."""
+"""The check may take so long: a network may have gigabytes, and the machine may be busy."""
 
 
 def tried(

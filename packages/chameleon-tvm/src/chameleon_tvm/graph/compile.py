@@ -18,7 +18,7 @@ from chameleon_tvm.graph.placing import with_kernels
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, NotStatic, sequence_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
-from chameleon_tvm.graph.sequence.marks import settled, with_marks
+from chameleon_tvm.graph.sequence.marks import with_marks, with_useful_marks
 from chameleon_tvm.graph.sequence.variants import with_variants
 from chameleon_tvm.graph.sequence.views import with_views
 from chameleon_tvm.quick_tvm import tirx
@@ -117,7 +117,7 @@ def _fused(module: Any) -> Any:
         with_marks,
         passes.LegalizeOps(),
         passes.AnnotateTIROpPattern(),
-        settled,
+        with_useful_marks,
         passes.FuseOps(),
         passes.FuseTIR(),
         passes.DeadCodeElimination(),

@@ -83,7 +83,7 @@ def _arange(call: Any, known: Known) -> Array | None:
 
 
 def _full(call: Any, known: Known) -> Array | None:
-    """Of a shape, or of the shape of an array, which need not be constant itself."""
+    """An array of one number; only the number has to be constant, as the shape is always known."""
     value = known(call.args[1])
     return None if value is None else np.full([int(e) for e in call.ty.shape], value)
 

@@ -89,7 +89,7 @@ def fold_constants(module: Any) -> Any:
     Args:
         module: an ``IRModule`` of Relax functions.
     """
-    folder = _Folder(module)
+    folder = _ConstantFolder(module)
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
             folder.builder_.update_func(variable, folder.visit_expr(function))
@@ -97,7 +97,7 @@ def fold_constants(module: Any) -> Any:
 
 
 @relax.expr_functor.mutator
-class _Folder(relax.PyExprMutator):
+class _ConstantFolder(relax.PyExprMutator):
     """Evaluates calls as it meets them; what it folded earlier is a constant to what follows."""
 
     def __init__(self, module: Any) -> None:

@@ -1,4 +1,4 @@
-"""From the winners of a run to a verified network in a folder."""
+"""Makes a verified network in a folder of the winners of a run."""
 
 from __future__ import annotations
 

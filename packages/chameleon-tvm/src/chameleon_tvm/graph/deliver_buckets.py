@@ -1,4 +1,4 @@
-"""From the winners of a run to one folder with a verified network for each bucket of shapes."""
+"""Makes one folder of the winners of a run, with a verified network for each bucket of shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.graph.deliver import replace, verified
 from chameleon_tvm.graph.delivery_steps import DeliverySteps
-from chameleon_tvm.graph.dispatch import BucketShapes, Probe, dispatch_table
+from chameleon_tvm.graph.dispatch import BucketShapes, PaddingProbe, dispatch_table
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.package import (
     check_compiler,
@@ -168,7 +168,7 @@ def _problem(
             if verdict.problem is not None:
                 return f"bucket {bucket} is not what it was alone: {verdict.problem}"
 
-        def run_of(_: Probe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
+        def run_of(_: PaddingProbe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
             return process.outputs
 
         padding = padding_problem(frontend, threads, run_of)

@@ -18,11 +18,11 @@ from chameleon_tvm.frameworks.running import TORCH
 from chameleon_tvm.graph.baselines import Baselines, one_line
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST
-from chameleon_tvm.graph.in_place import Trial, choices, fastest, seconds_in_place
+from chameleon_tvm.graph.in_network import NetworkVariant, choices, fastest, seconds_in_network
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
-from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Expected, Verdict, compared, guilty
+from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Expected, OutputCheck, compared, guilty
 from chameleon_tvm.graph.warnings_once import warnings_once
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class DeliverySteps:
 
         Where the network with the winners does not run, nothing is tried: its verdict says why.
         """
-        trials: list[Trial] = []
+        variants: list[NetworkVariant] = []
         with contextlib.ExitStack() as stack:
             for place, kernels in enumerate(choices(self.kernels)):
                 try:
@@ -139,20 +139,20 @@ class DeliverySteps:
                     if not place:
                         return None
                     continue
-                trials.append(Trial(kernels=kernels, folder=folder, process=process))
-            if len(trials) == 1:
-                return trials[0].folder
+                variants.append(NetworkVariant(kernels=kernels, folder=folder, process=process))
+            if len(variants) == 1:
+                return variants[0].folder
             threads = self._delivery.threads
             try:
-                found = seconds_in_place(trials, self._samples[0], threads=threads)
+                found = seconds_in_network(variants, self._samples[0], threads=threads)
             except ChameleonError as error:
                 log.warning("network_not_tried", problem=str(error), hint=error.hint)
-                return trials[0].folder
-        better = fastest(trials, found)
+                return variants[0].folder
+        better = fastest(variants, found)
         self.kernels = self.kernels.replaced(better)
-        return None if better else trials[0].folder
+        return None if better else variants[0].folder
 
-    def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, Verdict]:
+    def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
         """The network with some kernels, and whether it is right; it may fail to compile.
 
         Raises:
@@ -164,15 +164,15 @@ class DeliverySteps:
             if all(winner.measured for winner in kernels.winners.values()):
                 raise
             problem = f"it cannot be compiled: {one_line(error)}"
-            return None, Verdict(max_relative_error=None, problem=problem)
+            return None, OutputCheck(max_relative_error=None, problem=problem)
         return folder, self.verdict(folder)
 
-    def verdict(self, folder: Path) -> Verdict:
+    def verdict(self, folder: Path) -> OutputCheck:
         """Whether the network of a folder gives the reference's answers, in its own process."""
         try:
             process = self._process("the compiled network", folder)
         except ChameleonError as error:
-            return Verdict(max_relative_error=None, problem=str(error))
+            return OutputCheck(max_relative_error=None, problem=str(error))
         self._stack.enter_context(process)
         verdict = self.expected.verdict(process.outputs)
         if verdict.problem is None:
@@ -210,7 +210,7 @@ class DeliverySteps:
             "same network in float32, which a model returned in float32 is compared with alone",
         }
 
-    def accuse(self, verdict: Verdict) -> str:
+    def accuse(self, verdict: OutputCheck) -> str:
         """A sentence that names the tasks to blame for a network that fails."""
         log.warning("network_fails", problem=verdict.problem)
 

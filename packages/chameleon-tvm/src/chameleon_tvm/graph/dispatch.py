@@ -94,7 +94,7 @@ def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int
 
 
 @attrs.frozen(kw_only=True)
-class Probe:
+class PaddingProbe:
     """Extents that are no bucket's, for which padding has to give the right answers.
 
     Attributes:
@@ -108,7 +108,7 @@ class Probe:
     words: str
 
 
-def probes(dimensions: Sequence[Dimension]) -> list[Probe]:
+def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
     """One probe for each padded dimension, and one of all together where there are several."""
     least = {place: one.buckets[0] for place, one in enumerate(dimensions)}
     between: dict[int, tuple[int, int]] = {}
@@ -127,7 +127,7 @@ def probes(dimensions: Sequence[Dimension]) -> list[Probe]:
             f"{dimensions[place]} {pairs[place][0]} padded to {pairs[place][1]}" for place in group
         ]
         made.append(
-            Probe(
+            PaddingProbe(
                 asked=tuple(asked for asked, _ in pairs.values()),
                 padded=tuple(padded for _, padded in pairs.values()),
                 words=" and ".join(words),

@@ -98,10 +98,10 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
                 "loops": _costly(network, reference.seconds),
             }
         refused[layout] = f"compared with {name}, {verdict.problem}"
-    blame = importlib.import_module("chameleon_tvm.graph.blame")
-    guilty = blame.uncompilable(frontend.imported, target, frontend.places)
+    failing = importlib.import_module("chameleon_tvm.graph.uncompilable")
+    guilty = failing.first_uncompilable(frontend.imported, target, frontend.locations)
     if guilty is not None:
-        raise ConfigError(f"{guilty.place} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
+        raise ConfigError(f"{guilty.operator} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
     whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
     raise ConfigError(f"the network cannot be delivered: {whole}", hint=WAY_OUT)
 
@@ -148,14 +148,14 @@ def _network(
     """
     chains = importlib.import_module("chameleon_tvm.graph.chains")
     compiling = importlib.import_module("chameleon_tvm.graph.compile")
-    blame = importlib.import_module("chameleon_tvm.graph.blame")
+    failing = importlib.import_module("chameleon_tvm.graph.uncompilable")
     package = importlib.import_module("chameleon_tvm.graph.package")
     prepare = importlib.import_module("chameleon_tvm.graph.prepare")
     load = importlib.import_module("chameleon_tvm.graph.load").load
     imported = frontend.imported
     try:
         module = prepare.prepared(imported, layout)
-        found, none = chains.chains_of(module), blame.no_kernels(target)
+        found, none = chains.chains_of(module), failing.no_kernels(target)
         made = compiling.compiled(module, found, none, target)
     except prepare.LayoutError as error:
         raise _LayoutFailedError(str(error)) from error
@@ -191,9 +191,9 @@ class _Reference:
 
 def _reference(frontend: Any, inputs: Arrays, threads: int) -> _Reference:
     """The framework's answers, and the time of its second run."""
-    name = frontend.rivals[0]
+    name = frontend.frameworks[0]
     try:
-        run = frontend.rival(name, threads)
+        run = frontend.framework(name, threads)
         expected = run(inputs)
         started = time.perf_counter()
         run(inputs)
@@ -220,7 +220,7 @@ def _exact(frontend: Any, inputs: Arrays, threads: int) -> list[Arrays] | None:
     if frontend.exact is None:
         return None
     try:
-        return [frontend.rival(frontend.exact, threads)(inputs)]
+        return [frontend.framework(frontend.exact, threads)(inputs)]
     except Exception as error:  # noqa: BLE001 - of torch's own, and only a better reason is lost
         log.warning("network_not_run", by=frontend.exact, problem=first_line(error))
         return None

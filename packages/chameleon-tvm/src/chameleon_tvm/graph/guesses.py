@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from chameleon_tvm.graph.verify import Verdict, guilty
+from chameleon_tvm.graph.verify import OutputCheck, guilty
 
 if TYPE_CHECKING:
     from chameleon_tvm.graph.delivery_steps import DeliverySteps
@@ -29,8 +29,8 @@ FIRST, ANOTHER, DEFAULT = "first guess", "another guess", "default schedule"
 
 
 def mended(
-    steps: DeliverySteps, staged: Path | None, verdict: Verdict
-) -> tuple[Path | None, Verdict]:
+    steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
+) -> tuple[Path | None, OutputCheck]:
     """Replace guesses that are to blame until the network is right, or none is to blame.
 
     Args:

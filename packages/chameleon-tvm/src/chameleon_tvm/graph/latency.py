@@ -15,6 +15,8 @@ from chameleon_tvm.graph.processes import NetworkProcess
 log = structlog.get_logger()
 
 ROUNDS = 15
+"""Every network has so many turns."""
+
 TURN_SECONDS = 0.15
 """A turn is at least this long; a network slower than that runs once a turn."""
 
@@ -33,7 +35,7 @@ APART = 2.0
 was compiled, loaded or swapped in during one of them."""
 
 Rounds = Mapping[str, Sequence[float] | None]
-"""Of each network the median seconds of each of its turns; None for one that fails."""
+"""The median seconds of each turn of a network, by its name; None for a network that fails."""
 
 
 def turn_seconds(
@@ -117,7 +119,7 @@ def _at_one(found: Sequence[float]) -> bool:
 def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
     """Median seconds of one turn, on whole cores as far as that can be had."""
     for _ in range(RETAKES):
-        watch.settle()
+        watch.wait()
         seconds = statistics.median(process.seconds(inputs, about=TURN_SECONDS))
         process.pause()
         if watch.apart():

@@ -38,7 +38,7 @@ FLAGS = {
 
 
 def lacking_features(features: list[str]) -> list[str]:
-    """Those of LLVM's features that this machine's CPU lacks.
+    """Which of some features of LLVM's this machine's CPU lacks.
 
     The flags count where the system shows them: LLVM goes by the model number, which a virtual
     machine may change.
@@ -102,7 +102,7 @@ def check_count(inputs: Sequence[Any], manifest: dict[str, Any]) -> None:
 
 Arrays = list[np.ndarray[Any, Any]]
 Shapes = list[list[int]]
-"""Of each input."""
+"""The shape of each input."""
 
 
 class Buckets:

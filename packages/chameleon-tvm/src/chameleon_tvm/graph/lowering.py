@@ -98,4 +98,4 @@ _LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.power": _power,
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }
-"""By operator: what gives the expression to have instead, or None where the call may stay."""
+"""What returns an expression to replace a call, or None where the call may stay, by operator."""

@@ -23,7 +23,7 @@ _MOST = 12
 """Operators that are looked at; the longest known decomposition, of GELU by tanh, has nine."""
 _POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, -60.0, 60.0]])
 _TOLERANCE = 1e-6
-"""Of |difference| over the larger of 1 and the value: constants of networks are float32."""
+"""Largest |difference| over the larger of 1 and the value: constants of networks are float32."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -84,7 +84,7 @@ def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
         ready = [one for one in waiting if one.var not in seen]
         if not ready:
             return
-        # Those whose other operands are not known yet come later.
+        # Calls whose other operands are not known yet are tried again later.
         chosen = next((one for one in ready if _is_ready(one, seen, variable)), None)
         if chosen is None:
             return

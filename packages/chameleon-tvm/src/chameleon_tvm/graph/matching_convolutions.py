@@ -37,7 +37,7 @@ def channels_last_layouts() -> dict[str, list[str]]:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Convolution:
+class ConvolutionCall:
     """A call of a convolution, transposed or not, with constant weights.
 
     Attributes:
@@ -101,7 +101,7 @@ class Convolution:
         return relax.Call(call.op, [call.args[0], constant], call.attrs, call.ty_args)
 
 
-def convolution_of(value: Any) -> Convolution | None:
+def convolution_of(value: Any) -> ConvolutionCall | None:
     """The convolution that an expression is; None where it is none, or its weights vary.
 
     Raises:
@@ -130,10 +130,10 @@ def convolution_of(value: Any) -> Convolution | None:
     array = array_of(weights)
     if is_channels_last(layout):
         array = np.moveaxis(array, -1, 1)
-    return Convolution(call=value, layout=layout, weights=array)
+    return ConvolutionCall(call=value, layout=layout, weights=array)
 
 
-def made_of(found: Convolution) -> tuple[ConvolutionSpec, NDArray[Any]]:
+def made_of(found: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
     """The operator that a convolution which is not transposed is, and its weights."""
     groups, shape, filters = int(found.call.attrs.groups), found.input, found.weights
     common: dict[str, Any] = {

@@ -22,25 +22,27 @@ from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
     DenseSpec,
 )
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 
 _CONVOLUTION, _PRODUCT = "convolution", "product"
 
 
-def owners(chains: Sequence[Chain], imported: Any, places: Mapping[str, Place]) -> list[str]:
+def owners(
+    chains: Sequence[Chain], imported: Any, locations: Mapping[str, SourceLocation]
+) -> list[str]:
     """The module or node that each chain is from.
 
     Args:
         chains: of the prepared network, in its order.
         imported: the network as its framework writes it.
-        places: for names of variables in ``imported`` where they are from.
+        locations: for names of variables in ``imported`` where they are from.
 
     Returns:
         One name a chain, empty where it is not certain: where passes left fewer or more operators
         of a signature than the framework had.
     """
     known: dict[Hashable, list[str]] = defaultdict(list)
-    for signature, owner in _framework_operators(imported, places):
+    for signature, owner in _framework_operators(imported, locations):
         known[signature].append(owner)
     signatures = [_signatures(chain.spec) for chain in chains]
     counted = Counter(one for several in signatures for one in several)
@@ -57,17 +59,17 @@ def owners(chains: Sequence[Chain], imported: Any, places: Mapping[str, Place]) 
 
 
 def _framework_operators(
-    imported: Any, places: Mapping[str, Place]
+    imported: Any, locations: Mapping[str, SourceLocation]
 ) -> Iterator[tuple[Hashable, str]]:
     """Signatures and owners of convolutions, products and attentions, in the network's order."""
     bindings = [binding for block in imported["main"].body.blocks for binding in block.bindings]
     found = []
-    # An importer may emit several operators for one, of which the last has a place.
+    # An importer may emit several operators for one, of which the last has a location.
     readers: dict[Any, str] = {}
     for binding in reversed(bindings):
         value = binding.value
-        place = places.get(str(binding.var.name))
-        owner = readers.get(binding.var, "") if place is None else place.owner
+        location = locations.get(str(binding.var.name))
+        owner = readers.get(binding.var, "") if location is None else location.owner
         readers.update(dict.fromkeys(relax.analysis.free_vars(value), owner))
         if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
             found += [(one, owner) for one in reversed(_call_signatures(value, binding.var))]

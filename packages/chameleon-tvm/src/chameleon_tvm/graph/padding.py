@@ -14,9 +14,9 @@ import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 
-from chameleon_tvm.graph.dispatch import BucketShapes, Probe, dispatch_table, probes
+from chameleon_tvm.graph.dispatch import BucketShapes, PaddingProbe, dispatch_table, probes
 from chameleon_tvm.graph.load import Buckets
-from chameleon_tvm.graph.processes import NetworkProcess, rival_process
+from chameleon_tvm.graph.processes import NetworkProcess, framework_process
 from chameleon_tvm.graph.verify import SAMPLES, Run, compared
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def check_padding(frontend: BucketedFrontend, threads: int) -> list[str]:
     """
     _check_pads(frontend)
 
-    def run_of(probe: Probe, inputs: Arrays, expected: Arrays, stack: list[NetworkProcess]) -> Run:
+    def run_of(
+        probe: PaddingProbe, inputs: Arrays, expected: Arrays, stack: list[NetworkProcess]
+    ) -> Run:
         process = _reference(frontend, probe.padded, threads)
         stack.append(process)
         samples = frontend.with_extents(probe.padded).samples(np.random.default_rng(0))
@@ -77,7 +79,7 @@ def _shapes_of(
     )
 
 
-RunOf = Callable[[Probe, Arrays, Arrays, list[NetworkProcess]], Run]
+RunOf = Callable[[PaddingProbe, Arrays, Arrays, list[NetworkProcess]], Run]
 
 
 def padding_problem(frontend: BucketedFrontend, threads: int, run_of: RunOf) -> str | None:
@@ -112,9 +114,9 @@ def _reference(
     frontend: BucketedFrontend, extents: tuple[int, ...], threads: int
 ) -> NetworkProcess:
     network = frontend.with_extents(extents)
-    name = network.rivals[0]
+    name = network.frameworks[0]
     try:
-        return rival_process(network, name, threads=threads)
+        return framework_process(network, name, threads=threads)
     except ChameleonError as error:
         raise ConfigError(
             f"padding cannot be verified, since {name} does not run the network with "

@@ -21,14 +21,14 @@ def with_folded_pads(module: Any) -> Any:
     Args:
         module: an ``IRModule`` whose ``main`` is a network with channels first.
     """
-    folder = _Folder(module)
+    folder = _PadFolder(module)
     variable = module.get_global_var("main")
     folder.builder_.update_func(variable, folder.visit_expr(module["main"]))
     return relax.transform.DeadCodeElimination()(folder.builder_.get())
 
 
 @relax.expr_functor.mutator
-class _Folder(relax.PyExprMutator):
+class _PadFolder(relax.PyExprMutator):
     """Remembers what is padded by how much."""
 
     def __init__(self, module: Any) -> None:

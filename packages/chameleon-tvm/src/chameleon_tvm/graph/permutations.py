@@ -11,7 +11,7 @@ Axes = tuple[int, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Passed:
+class PermutedReshape:
     """A reshape of a permuted tensor in another order of steps.
 
     Attributes:
@@ -36,7 +36,9 @@ def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
     return kept == sorted(kept)
 
 
-def through_reshape(shape: Sequence[int], axes: Sequence[int], reshaped: Sequence[int]) -> Passed:
+def through_reshape(
+    shape: Sequence[int], axes: Sequence[int], reshaped: Sequence[int]
+) -> PermutedReshape:
     """A permutation and a reshape, with the permutation last as far as that is possible.
 
     Axes that are merged have to be neighbours before, which may take a permutation of their own.
@@ -57,7 +59,7 @@ def through_reshape(shape: Sequence[int], axes: Sequence[int], reshaped: Sequenc
 
     order = sorted(range(len(blocks)), key=first_of)
     places = {place: number for number, place in enumerate(_joined(blocks[b][1] for b in order))}
-    return Passed(
+    return PermutedReshape(
         first=_joined(origins[block] for block in order),
         shape=tuple(reshaped[place] for place in places),
         last=tuple(places[place] for place in range(len(reshaped))),

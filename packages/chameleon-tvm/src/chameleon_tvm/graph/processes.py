@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 _MODULE = "chameleon_tvm.graph.serve"
 _START_SECONDS = 300.0
-"""For importing and compiling: torch.compile takes minutes on a large network."""
+"""A process may import and compile for so long: torch.compile takes minutes on a large network."""
 
 _RUN_SECONDS = 300.0
+"""An answer may take so long."""
 
 DYING_SECONDS = 10.0
-"""For a process that has closed its side to end: one of gigabytes gives them back first."""
+"""A process that has closed its side may take so long to end: it gives gigabytes back first."""
 
 
 class NetworkProcess:
@@ -200,7 +201,7 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
     return NetworkProcess(name, request, threads=threads)
 
 
-def rival_process(
+def framework_process(
     frontend: NetworkFrontend,
     name: str,
     *,
@@ -212,12 +213,12 @@ def rival_process(
 
     Args:
         frontend: the network.
-        name: one of ``frontend.rivals``.
+        name: one of ``frontend.frameworks``.
         threads: that it computes with.
         warm_up: inputs of an inference that belongs to opening it, or None.
         wait: until it is open; otherwise ``NetworkProcess.opened`` has to be called.
     """
-    request = {"role": "rival", "name": name, **frontend_request(frontend)}
+    request = {"role": "framework", "name": name, **frontend_request(frontend)}
     return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
 
 

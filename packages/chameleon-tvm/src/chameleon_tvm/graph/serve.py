@@ -38,9 +38,9 @@ def delivered_network(request: dict[str, Any]) -> Network:
     return run
 
 
-def rival_network(request: dict[str, Any]) -> Network:
+def framework_network(request: dict[str, Any]) -> Network:
     """The network of a frontend run by something else."""
-    network: Network = requested_frontend(request).rival(request["name"], request["threads"])
+    network: Network = requested_frontend(request).framework(request["name"], request["threads"])
     return network
 
 
@@ -53,7 +53,7 @@ def requested_frontend(request: dict[str, Any]) -> Any:
 
 ROLES: dict[str, Callable[[dict[str, Any]], Network]] = {
     "delivered": delivered_network,
-    "rival": rival_network,
+    "framework": framework_network,
 }
 """What a process can be asked to run."""
 

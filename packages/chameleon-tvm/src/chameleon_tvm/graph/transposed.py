@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.constants import array_of, per_channel
-from chameleon_tvm.graph.matching_convolutions import Convolution, convolution_of
+from chameleon_tvm.graph.matching_convolutions import ConvolutionCall, convolution_of
 from chameleon_tvm.graph.moves import ELEMENTWISE, shape_of
 from chameleon_tvm.graph.readers import readers
 from chameleon_tvm.graph.relaxed import relax, tvm
@@ -131,7 +131,7 @@ def phase_weights(
     return np.ascontiguousarray(ordered).reshape(-1, inputs // groups, *taps)
 
 
-class Spread:
+class PhaseShuffle:
     """How the ordinary convolution's output becomes the transposed one's.
 
     Args:
@@ -139,7 +139,7 @@ class Spread:
         plans: for each axis.
     """
 
-    def __init__(self, found: Convolution, plans: list[AxisPlan]) -> None:
+    def __init__(self, found: ConvolutionCall, plans: list[AxisPlan]) -> None:
         self._plans = plans
         self._groups = int(found.call.attrs.groups)
         self._channels = found.output_channels
@@ -215,7 +215,7 @@ class _Rewriter(relax.PyExprMutator):
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self.read_by: dict[Any, int] = {}
-        self._spread: dict[Any, tuple[Any, Spread]] = {}
+        self._shuffled: dict[Any, tuple[Any, PhaseShuffle]] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
         found = convolution_of(binding.value)
@@ -227,14 +227,14 @@ class _Rewriter(relax.PyExprMutator):
         if made is None:
             super().visit_var_binding_(binding)
             return
-        source, spread = made
-        out = spread.emit(self.builder_, source)
+        source, shuffle = made
+        out = shuffle.emit(self.builder_, source)
         if not isinstance(binding.var, relax.DataflowVar):
             out = self.builder_.emit_output(out)
-        self._spread[binding.var] = made
+        self._shuffled[binding.var] = made
         self.set_var_remap(binding.var, out)
 
-    def _convolved(self, found: Convolution) -> tuple[Any, Spread]:
+    def _convolved(self, found: ConvolutionCall) -> tuple[Any, PhaseShuffle]:
         """The ordinary convolution in place of a transposed one."""
         strides, dilations = found.numbers("strides"), found.numbers("dilation")
         pads, added = found.numbers("padding"), found.numbers("output_padding")
@@ -269,22 +269,22 @@ class _Rewriter(relax.PyExprMutator):
             data_layout=found.layout,
             kernel_layout=f"O{letters}I" if last else f"OI{letters}",
         )
-        return self.builder_.emit(call), Spread(found, plans)
+        return self.builder_.emit(call), PhaseShuffle(found, plans)
 
-    def _continued(self, call: Any) -> tuple[Any, Spread] | None:
+    def _continued(self, call: Any) -> tuple[Any, PhaseShuffle] | None:
         """An element-wise operator on what a transposed convolution's output comes from."""
         if str(call.op.name) not in ELEMENTWISE:
             return None
-        known = [a for a in call.args if isinstance(a, relax.Var) and a in self._spread]
+        known = [a for a in call.args if isinstance(a, relax.Var) and a in self._shuffled]
         if len(known) != 1 or self.read_by[known[0]] != 1:
             return None
-        source, spread = self._spread[known[0]]
+        source, shuffle = self._shuffled[known[0]]
         arguments = []
         for argument in call.args:
             if argument.same_as(known[0]):
                 arguments.append(source)
             elif isinstance(argument, tvm.ir.GenericConst):
-                constant = spread.for_each_phase(array_of(argument))
+                constant = shuffle.for_each_phase(array_of(argument))
                 if constant is None:
                     return None
                 arguments.append(relax.const(constant))
@@ -293,4 +293,4 @@ class _Rewriter(relax.PyExprMutator):
             else:
                 arguments.append(argument)
         made = relax.Call(call.op, arguments, call.attrs, call.ty_args)
-        return self.builder_.emit(made), spread
+        return self.builder_.emit(made), shuffle

@@ -33,7 +33,7 @@ Run = Callable[[Arrays], Arrays]
 
 
 @attrs.frozen(kw_only=True)
-class Verdict:
+class OutputCheck:
     """Outcome of a comparison.
 
     Attributes:
@@ -57,7 +57,7 @@ def compared(
     expected: Sequence[Arrays],
     *,
     tolerance: float = TOLERANCE,
-) -> Verdict:
+) -> OutputCheck:
     """Compare a network's outputs with the expected ones.
 
     Args:
@@ -71,12 +71,12 @@ def compared(
         try:
             got = run(inputs)
         except ChameleonError as error:
-            return Verdict(max_relative_error=None, problem=str(error))
+            return OutputCheck(max_relative_error=None, problem=str(error))
         found = agreement(got, wanted, tolerance=tolerance)
         if found.max_relative_error is None or found.problem is not None:
             return found
         worst = max(worst, found.max_relative_error)
-    return Verdict(max_relative_error=worst)
+    return OutputCheck(max_relative_error=worst)
 
 
 @attrs.frozen(kw_only=True)
@@ -152,7 +152,7 @@ class Expected:
         """What is accepted, as far as it is known by now."""
         return TOLERANCE if self.conditioning is None else self.conditioning.tolerance
 
-    def verdict(self, run: Run) -> Verdict:
+    def verdict(self, run: Run) -> OutputCheck:
         """Compare a network's outputs; where they are off by little, with regard to rounding.
 
         Args:
@@ -168,7 +168,7 @@ class Expected:
         return compared(run, self._samples, self._answers, tolerance=self.tolerance)
 
 
-def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> Verdict:
+def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> OutputCheck:
     """Compare a network's outputs for one sample with the expected ones.
 
     Args:
@@ -177,15 +177,15 @@ def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> V
         tolerance: as for ``compared``.
     """
     if [one.shape for one in got] != [one.shape for one in wanted]:
-        return Verdict(
+        return OutputCheck(
             max_relative_error=None,
             problem=f"outputs have the shapes {[one.shape for one in got]} instead of "
             f"{[one.shape for one in wanted]}",
         )
     worst = max((_error(one, other) for one, other in zip(got, wanted, strict=True)), default=0.0)
     if worst <= tolerance:
-        return Verdict(max_relative_error=worst)
-    return Verdict(
+        return OutputCheck(max_relative_error=worst)
+    return OutputCheck(
         max_relative_error=worst if np.isfinite(worst) else None,
         problem=f"its outputs are off by {worst:.1e} of the largest one, where "
         f"{tolerance:.0e} is allowed",

@@ -14,7 +14,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.quick_tvm import Schedule, Target, tvm
 from chameleon_tvm.spaces.sketch.constraints import with_whole_vectors
-from chameleon_tvm.spaces.sketch.generator import Generated, first_line
+from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, first_line
 from chameleon_tvm.spaces.sketch.model import NestModel
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.plan import merge
@@ -24,7 +24,7 @@ from chameleon_tvm.targets import TVMTargets, target_info
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Work:
+class Workload:
     """What a tuning context of MetaSchedule says of its task.
 
     It takes the context's place, which holds the strategy that asks: neither would ever be freed.
@@ -44,7 +44,7 @@ class Work:
     seed: int
 
     @classmethod
-    def of(cls, context: Any) -> Work:
+    def of(cls, context: Any) -> Workload:
         """The work of a context.
 
         Raises:
@@ -89,7 +89,9 @@ class TracePlan(SketchPlan):
         ConfigError: the traces cannot be read, or there is none.
     """
 
-    def __init__(self, work: Work, sketches: Sequence[Schedule], options: SketchOptions) -> None:
+    def __init__(
+        self, work: Workload, sketches: Sequence[Schedule], options: SketchOptions
+    ) -> None:
         # Not SketchPlan's own way to start, which generates the sketches.
         if not sketches:
             raise ConfigError(
@@ -98,7 +100,7 @@ class TracePlan(SketchPlan):
             )
         self._options = options
         self._target = work.target
-        self.generated = Generated(
+        self.generated = GeneratedSketches(
             base=Schedule(work.module),
             sketches=tuple(sketches),
             postprocessors=work.postprocessors,

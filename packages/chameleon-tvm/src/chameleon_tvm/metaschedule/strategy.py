@@ -17,7 +17,7 @@ from chameleon_core.stages import Archive
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from chameleon_tvm.metaschedule.plan import TracePlan, Work
+from chameleon_tvm.metaschedule.plan import TracePlan, Workload
 from chameleon_tvm.metaschedule.search import TraceSearch
 from chameleon_tvm.quick_tvm import Schedule
 from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
@@ -106,13 +106,13 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         self._pipeline = strategy_pipeline(**self._stages)
         self._options = SketchOptions(prune=prune, rewrite_sums=False)
         self._archive = archive or Archive()
-        self._work: Work | None = None
+        self._workload: Workload | None = None
         self._search: TraceSearch | None = None
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
         """Remember what is to be tuned."""
         with _told():
-            self._work = Work.of(context)
+            self._workload = Workload.of(context)
 
     def pre_tuning(
         self,
@@ -138,7 +138,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
     def _made(
         self, max_trials: int, batch_size: int, design_spaces: Sequence[Schedule], database: Any
     ) -> TraceSearch:
-        work = self._required_work()
+        work = self._required_workload()
         task, pipeline = work.task, self._pipeline
         if self._stages["seed"] is None:
             pipeline = attrs.evolve(pipeline, seed=work.seed)
@@ -187,10 +187,10 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         """Another one with the same options, for another task of the same call."""
         return ChameleonStrategy(**self._stages, prune=self._options.prune, archive=self._archive)
 
-    def _required_work(self) -> Work:
-        if self._work is None:
+    def _required_workload(self) -> Workload:
+        if self._workload is None:
             raise ConfigError("the strategy belongs to no tuning context", hint=_HINT)
-        return self._work
+        return self._workload
 
     def _required_search(self) -> TraceSearch:
         if self._search is None:

@@ -14,7 +14,7 @@ Expr = Any
 
 _SQRT_HALF = math.sqrt(0.5)
 _CUBIC = 0.044715
-"""Of Hendrycks and Gimpel's approximation of GELU (arXiv 1606.08415, section 2)."""
+"""A coefficient of Hendrycks and Gimpel's approximation of GELU (arXiv 1606.08415, section 2)."""
 
 
 def _clipped(x: Expr, low: float, high: float) -> Expr:

@@ -130,7 +130,7 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
     Not on the task: two layouts of one operator see the same logical numbers.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
-    # In place and in single precision: weights of hundreds of megabytes are made by every worker.
+    # Every worker makes weights, hundreds of megabytes perhaps: in place, in single precision.
     made = rng.random(shape, np.float32)
     made *= 2.0
     made -= 1.0

@@ -58,7 +58,7 @@ _EXP_COEFFICIENTS = (
     1.6666665459e-1,
     5.0000001201e-1,
 )
-"""Of (e^r - 1 - r) / r^2 for |r| <= log(2) / 2, highest first: the fit of the Cephes library."""
+"""The Cephes library's fit of (e^r - 1 - r) / r^2 for |r| <= log(2) / 2, highest power first."""
 _LOG2_E = 1.44269504088896341
 _LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
 """log(2) as the sum of a number with few bits, whose multiples are exact, and a small one."""
@@ -142,7 +142,7 @@ def _odd_quotient(
 
 
 FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
-"""By the names that TensorIR's intrinsics have after ``tirx.``."""
+"""The functions by the names that TensorIR's intrinsics have after ``tirx.``."""
 
 
 def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:

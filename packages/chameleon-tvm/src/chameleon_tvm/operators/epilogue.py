@@ -21,7 +21,7 @@ Exact = NDArray[np.float64]
 
 
 def _sigmoid(x: Exact) -> Exact:
-    # By the hyperbolic tangent, which never overflows.
+    # The hyperbolic tangent never overflows, as an exponential would.
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 

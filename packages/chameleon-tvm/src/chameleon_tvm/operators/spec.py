@@ -101,7 +101,7 @@ ACTIVATIONS = (
 """
 
 SELU_SLOPE, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
-"""Of self-normalizing networks (Klambauer et al. 2017, equation 2 and theorem 1)."""
+"""Constants of self-normalizing networks (Klambauer et al. 2017, equation 2 and theorem 1)."""
 
 _LEAKY = re.compile(r"leaky_relu\((\d*\.?\d+(?:e-?\d+)?)\)")
 

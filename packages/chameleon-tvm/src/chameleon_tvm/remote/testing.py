@@ -26,7 +26,7 @@ _LENGTH = 32
 _SEGMENTATION_FAULT = 11
 
 
-class Deed(StrEnum):
+class Behaviour(StrEnum):
     """What a kernel does where it runs."""
 
     NONE = "none"
@@ -38,112 +38,115 @@ class Deed(StrEnum):
     INVALID = "invalid"
 
 
-DEEDS = tuple(Deed)
-"""The deeds in the order of the knob's indices."""
+BEHAVIOURS = tuple(Behaviour)
+"""The behaviours in the order of the knob's indices."""
 
 
 @attrs.frozen(kw_only=True)
-class DeedOptions:
-    """Options of the space of deeds.
+class BehaviourOptions:
+    """Options of the space of behaviours.
 
     Attributes:
-        deeds: which there are, in the order of the first knob's indices.
-        variants: how many configurations there are of each deed.
+        behaviours: which there are, in the order of the first knob's indices.
+        variants: how many configurations there are of each behaviour.
         seconds: what a run of a sleeping kernel takes, in seconds.
     """
 
-    deeds: tuple[str, ...] = tuple(deed.value for deed in Deed)
+    behaviours: tuple[str, ...] = tuple(behaviour.value for behaviour in Behaviour)
     variants: int = 1 << 16
     seconds: float = 0.2
 
 
-class DeedSpace(SpaceProvider):
+class BehaviourSpace(SpaceProvider):
     """A space of two knobs: what the kernel does, and a number that makes it distinct.
 
     Args:
         options: of the space.
     """
 
-    def __init__(self, options: DeedOptions) -> None:
+    def __init__(self, options: BehaviourOptions) -> None:
         self._options = options
 
     def design_space(self, task: Task) -> DesignSpace:
         del task
-        deeds, numbers = self._options.deeds, tuple(range(self._options.variants))
-        knobs = [Choice(name="deed", options=deeds), Choice(name="number", options=numbers)]
+        behaviours, numbers = self._options.behaviours, tuple(range(self._options.variants))
+        knobs = [
+            Choice(name="behaviour", options=behaviours),
+            Choice(name="number", options=numbers),
+        ]
         return DesignSpace(knobs)
 
     def builder(self, task: Task, *, threads: int) -> Builder:
         del threads
-        return DeedBuilder(task, self._options)
+        return BehaviourBuilder(task, self._options)
 
 
-class DeedBuilder(Builder):
+class BehaviourBuilder(Builder):
     """Builds kernels that do what their configuration says.
 
-    Each deed is compiled once: builds of its other configurations are copies, and cost nothing.
+    Each behaviour is compiled once: builds of its other configurations are copies.
 
     Args:
         task: whose target they are built for.
         options: of the space.
     """
 
-    def __init__(self, task: Task, options: DeedOptions) -> None:
+    def __init__(self, task: Task, options: BehaviourOptions) -> None:
         self._target = task.target
         self._options = options
-        self._built: dict[Deed, dict[str, bytes]] = {}
+        self._built: dict[Behaviour, dict[str, bytes]] = {}
 
     def build(self, config: Sequence[int]) -> Kernel:
         return TVMKernel(self._program(config), self._target)
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
         program = self._program(config)
-        deed = self._deed(config)
-        if deed not in self._built:
+        behaviour = self._behaviour(config)
+        if behaviour not in self._built:
             with tempfile.TemporaryDirectory() as folder:
                 export_program(program, self._target, Path(folder), task=None)
                 files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
-            self._built[deed] = files
-        for name, data in self._built[deed].items():
+            self._built[behaviour] = files
+        for name, data in self._built[behaviour].items():
             (artifact / name).write_bytes(data)
 
     def reference(self) -> tuple[Arrays, float]:
         return [_numbers() + 1.0], 1e-6
 
-    def _deed(self, config: Sequence[int]) -> Deed:
-        return Deed(self._options.deeds[config[0]])
+    def _behaviour(self, config: Sequence[int]) -> Behaviour:
+        return Behaviour(self._options.behaviours[config[0]])
 
     def _program(self, config: Sequence[int]) -> Program:
-        deed = self._deed(config)
-        if deed is Deed.INVALID:
+        behaviour = self._behaviour(config)
+        if behaviour is Behaviour.INVALID:
             raise InvalidConfigurationError("this configuration names no program")
-        if deed is Deed.BUILD_RAISES:
+        if behaviour is Behaviour.BUILD_RAISES:
             raise RuntimeError("the build raised")
-        return Program(function=_function(deed, self._options.seconds), inputs=[_numbers()])
+        return Program(function=_function(behaviour, self._options.seconds), inputs=[_numbers()])
 
 
-def config(deed: Deed, number: int = 0) -> tuple[int, int]:
-    """The configuration of a deed."""
-    return DEEDS.index(deed), number
+def config(behaviour: Behaviour, number: int = 0) -> tuple[int, int]:
+    """The configuration of a behaviour."""
+    return BEHAVIOURS.index(behaviour), number
 
 
 def _numbers() -> np.ndarray:
     return np.arange(_LENGTH, dtype=np.float32)
 
 
-def _function(deed: Deed, seconds: float) -> tirx.PrimFunc:
-    """Adds one to every number; before the first of them, does its deed."""
+def _function(behaviour: Behaviour, seconds: float) -> tirx.PrimFunc:
+    """Adds one to every number; before the first of them, behaves as asked."""
     given = te.placeholder((_LENGTH,), "float32", name="given")
-    added = 2.0 if deed is Deed.WRONG else 1.0
+    added = 2.0 if behaviour is Behaviour.WRONG else 1.0
     calls = {
-        Deed.SLEEPS: ("usleep", int(seconds * 1e6)),
-        Deed.CRASHES: ("raise", _SEGMENTATION_FAULT),
-        Deed.HANGS: ("sleep", 3600),
+        Behaviour.SLEEPS: ("usleep", int(seconds * 1e6)),
+        Behaviour.CRASHES: ("raise", _SEGMENTATION_FAULT),
+        Behaviour.HANGS: ("sleep", 3600),
     }
-    if deed not in calls:
+    if behaviour not in calls:
         made = te.compute((_LENGTH,), lambda i: given[i] + added, name="made")
         return te.create_prim_func([given, made])
-    name, argument = calls[deed]
+    name, argument = calls[behaviour]
 
     def value(i: tirx.Var) -> tirx.PrimExpr:
         # The C library's functions return 0 here, which is added so that the call stays.

@@ -63,7 +63,7 @@ class MetaSchedule(Rival):
                 "own_best_seconds": theirs,
                 "failed": answer["failed"],
                 "as_shipped": self._options.as_shipped,
-                # With it the winner can be compared again: ``recorded.RecordedSchedule``.
+                # ``recorded.RecordedSchedule`` compares the winner again with it.
                 "trace": answer["trace"],
             },
         )

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 _TIMING_SECONDS = 600.0
-"""For importing TVM, building one kernel and timing it."""
+"""Importing TVM, building one kernel and timing it may take so long."""
 
 _OVERRUN_SECONDS = 3600.0
-"""For what a tuner does beyond its own limit: it imports, ends its batch, and compiles."""
+"""A tuner may take so long beyond its own limit: it imports, ends its batch, and compiles."""
 
 _TRIAL_SECONDS = 60.0
 """Longest trial: MetaSchedule gives up a build, and a run, after 30 s each by default."""
@@ -74,7 +74,7 @@ def tune_with_metaschedule(
     answer = _run("chameleon_tvm.rivals.metaschedule", request, threads, limit)
     answer["kernel_seconds"] = None
     if answer["trace"] is not None:
-        # In a fresh process: the tuner's own has its thread pool on other cores.
+        # A fresh process times it: the tuner's own has its thread pool on other cores.
         kernel = {"trace": answer["trace"]}
         answer["kernel_seconds"] = time_kernels(task, [kernel], threads=threads, rounds=1)[0][0]
     return answer

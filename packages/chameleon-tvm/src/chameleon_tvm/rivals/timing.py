@@ -47,7 +47,7 @@ def median_seconds(kernel: Any, cores: list[int]) -> float:
     repeats = []
     with CoreWatch(cores[:threads]) as watch:
         for _ in range(REPEATS):
-            watch.settle()
+            watch.wait()
             repeats.append(kernel.time(number))
     return float(statistics.median(repeats))
 

@@ -63,7 +63,7 @@ def check_template(task: Task, options: TemplateOptions | None = None, *, count:
     check_space_provider(lambda: provider, task)
     space, builder = provider.design_space(task), provider.builder(task, threads=1)
     drawn = space.sample(count, np.random.default_rng(_SEED))
-    configs = space.distinct(np.concatenate([space.start, drawn]))[:count]
+    configs = space.distinct(np.concatenate([space.first_guesses, drawn]))[:count]
     _check_outputs(builder, configs.tolist(), f"template of operator '{task.operator}'")
 
 

@@ -200,4 +200,4 @@ CONVERTERS: dict[str, Converter] = {
     "cumprod.default": _cumulative(relax.op.cumprod),
     "native_group_norm.default": _group_norm,
 }
-"""By name of the operator."""
+"""Converters by the name of the operator."""

@@ -23,7 +23,7 @@ from chameleon_tvm.frontends.torch_lowering.complex_operators import (
     by_parts,
     is_complex,
 )
-from chameleon_tvm.frontends.torch_lowering.origins import place_of
+from chameleon_tvm.frontends.torch_lowering.origins import location_of
 from chameleon_tvm.frontends.torch_lowering.pairs import Pair
 from chameleon_tvm.words import WAY_OUT
 
@@ -145,7 +145,7 @@ class _Rewriting:
         if name in BY_PARTS:
             return by_parts(Proxy(node, self._tracer), arguments, _real_types(keywords))
         raise ConfigError(
-            f"{place_of(node).sentence} cannot be compiled: it is one of complex numbers",
+            f"{location_of(node).sentence} cannot be compiled: it is one of complex numbers",
             hint=WAY_OUT,
         )
 

@@ -188,7 +188,7 @@ CONVERTERS: dict[str, Callable[..., Value]] = {
     ),
     **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, one: one),
 }
-"""By name of the operator; given its own node and its arguments, with pairs for complex ones."""
+"""What computes an operator from its node and its arguments, complex ones as pairs, by name."""
 
 BY_PARTS = frozenset(
     {

@@ -59,7 +59,7 @@ def _rrelu(
     _training: bool = False,
     _generator: Any = None,
 ) -> Any:
-    """In evaluation the slope is the mean of its bounds."""
+    """Randomized leaky ReLU; in evaluation its slope is the mean of its bounds."""
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
 
 
@@ -135,4 +135,4 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
     _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
 }
-"""By operator; torch functions, traced in its place."""
+"""Functions of torch that are traced in the place of an operator, by operator."""

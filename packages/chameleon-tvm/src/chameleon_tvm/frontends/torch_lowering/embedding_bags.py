@@ -98,4 +98,4 @@ def _of_any_size(node: Any, importer: Any, rows: Any, inside: Any) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {"_embedding_bag.default": _embedding_bag}
-"""By name of the operator."""
+"""Converters by the name of the operator."""

@@ -165,4 +165,4 @@ CONVERTERS: dict[str, Converter] = {
     "max_pool3d_with_indices.default": _largest("_max_pool3d_with_indices"),
     "convolution.default": _transposed,
 }
-"""By name of the operator."""
+"""Converters by the name of the operator."""

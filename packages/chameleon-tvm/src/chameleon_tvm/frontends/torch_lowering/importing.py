@@ -10,9 +10,9 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from chameleon_tvm.frontends.torch_lowering import arithmetic, embedding_bags, images, indexing
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed
-from chameleon_tvm.frontends.torch_lowering.origins import place_of
+from chameleon_tvm.frontends.torch_lowering.origins import location_of
 from chameleon_tvm.graph.relaxed import relax
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.words import WAY_OUT, first_line
 
 CONVERTERS = {
@@ -23,7 +23,7 @@ CONVERTERS = {
 }
 
 
-def imported(program: Any) -> tuple[Any, dict[str, Place]]:
+def imported(program: Any) -> tuple[Any, dict[str, SourceLocation]]:
     """An exported program as a Relax module with constant weights.
 
     Args:
@@ -43,7 +43,7 @@ def imported(program: Any) -> tuple[Any, dict[str, Place]]:
         no_bind_return_tuple=False,
         custom_convert_map=dict(CONVERTERS),
     )
-    return module, importer.places
+    return module, importer.locations
 
 
 class _Importer(ExportedProgramImporter):
@@ -51,7 +51,7 @@ class _Importer(ExportedProgramImporter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: dict[str, Place] = {}
+        self.locations: dict[str, SourceLocation] = {}
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
@@ -66,12 +66,12 @@ class _Importer(ExportedProgramImporter):
                 raise
             except Exception as error:
                 raise ConfigError(
-                    f"{place_of(node).sentence} cannot be compiled: {first_line(error)}",
+                    f"{location_of(node).sentence} cannot be compiled: {first_line(error)}",
                     hint=WAY_OUT,
                 ) from error
             for one in made if isinstance(made, list | tuple) else [made]:
                 if isinstance(one, relax.Var):
-                    self.places.setdefault(str(one.name), place_of(node))
+                    self.locations.setdefault(str(one.name), location_of(node))
             return made
 
         return noted
@@ -84,7 +84,7 @@ class _Importer(ExportedProgramImporter):
         ]
         if lacking:
             first, *others = {
-                node.target.__name__: place_of(node).sentence for node in lacking
+                node.target.__name__: location_of(node).sentence for node in lacking
             }.values()
             more = f"; nor has it {', '.join(others)}" if others else ""
             raise ConfigError(f"the compiler has no {first}{more}", hint=WAY_OUT)

@@ -17,7 +17,7 @@ from chameleon_tvm.frontends.torch_lowering.values import (
 from chameleon_tvm.graph.relaxed import relax
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-"""Of torch's ``scatter_reduce``, and what TVM calls them."""
+"""The reductions of torch's ``scatter_reduce``, and what TVM calls them."""
 
 
 def _take(importer: Any, data: Any, index: Any, axis: int) -> Any:
@@ -177,4 +177,4 @@ CONVERTERS: dict[str, Converter] = {
     "scatter_add.default": _scatter("add"),
     "scatter_reduce.two": _scatter(None),
 }
-"""By name of the operator."""
+"""Converters by the name of the operator."""

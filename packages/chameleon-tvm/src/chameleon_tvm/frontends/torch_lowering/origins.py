@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 
 
-def place_of(node: Any) -> Place:
+def location_of(node: Any) -> SourceLocation:
     """Where a program's node is: its module, and the line that calls it.
 
     Args:
@@ -21,7 +21,7 @@ def place_of(node: Any) -> Place:
     where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
     operator = str(getattr(node.target, "__name__", node.target))
     sentence = f"operator {operator.removesuffix('.default')}{inside}{where}"
-    return Place(owner=owner, sentence=sentence)
+    return SourceLocation(owner=owner, sentence=sentence)
 
 
 def _spot(frame: str) -> str:

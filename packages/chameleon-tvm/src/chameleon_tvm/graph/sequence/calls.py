@@ -143,7 +143,7 @@ class _Reader:
         self._module = module
         self._main = module["main"]
         self._known: dict[Any, Any] = {}
-        """Of each variable its tensor, or a tuple of what its fields are."""
+        """Each variable's tensor, or a tuple of what its fields are."""
         self._constants: list[tuple[Any, Tensor]] = []
         self._calls: list[Call] = []
 

@@ -35,8 +35,8 @@ def with_marks(module: Any) -> Any:
     return marker.builder_.get()
 
 
-def settled(module: Any) -> Any:
-    """The module with marks only where they are of use; nothing is fused with what has one.
+def with_useful_marks(module: Any) -> Any:
+    """Drop the marks that are of no use, and keep TVM from fusing the functions that stay marked.
 
     Args:
         module: what ``with_marks`` returned, after ``AnnotateTIROpPattern``.

@@ -87,7 +87,7 @@ class _Views:
         copies = []
         start = 0
         for number in range(len(call.reads)):
-            # Of a part that is there twice, the second has moved with the first.
+            # Where a part is there twice, the second one has moved with the first.
             [call] = self.calls[place]
             part, [result] = call.reads[number], call.writes
             view = _part_of(result, part.shape, _at(start, axis, part))

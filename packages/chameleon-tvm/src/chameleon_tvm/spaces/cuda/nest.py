@@ -115,20 +115,20 @@ class Nest:
         return prod(axis.extent for axis in self.outputs)
 
     def parts(self, values: Values, *parts: int) -> dict[str, Numbers]:
-        """For every output axis, the product of some parts of its tile; arrays of shape (n,)."""
+        """The product of some parts of every output axis's tile, by axis; arrays of shape (n,)."""
         return {
             axis.name: np.prod(values[axis.knob][:, list(parts)], axis=1) for axis in self.outputs
         }
 
     def inner(self, values: Values) -> dict[str, Any]:
-        """For every reduction axis, its iterations in one step."""
+        """The iterations of every reduction axis in one step, by axis."""
         return {
             axis.name: axis.extent if axis.whole else values[axis.knob][:, 1]
             for axis in self.reductions
         }
 
     def block(self, values: Values) -> dict[str, Any]:
-        """For every axis, its iterations in one step of a whole block of threads."""
+        """The iterations of every axis in one step of a whole block of threads, by axis."""
         return self.parts(values, VIRTUAL, THREAD, INNER) | self.inner(values)
 
     def threads(self, values: Values) -> Numbers:
@@ -144,7 +144,7 @@ class Nest:
         return _product(self.parts(values, VIRTUAL, INNER))
 
     def fetched(self, values: Values) -> dict[str, Numbers]:
-        """For every operand, the elements that a step stages."""
+        """The elements that a step stages of every operand, by operand."""
         block = self.block(values)
         return {operand.name: operand.elements(block) for operand in self.operands}
 

@@ -137,7 +137,7 @@ class TensorCoreTemplate(Template):
             knobs,
             constraints=constraints,
             features=FeatureBlock(names=FEATURES, compute=self._features),
-            start=first_guesses(bare, self._cost, ["tile_m", "tile_n", *tiles]),
+            first_guesses=first_guesses(bare, self._cost, ["tile_m", "tile_n", *tiles]),
         )
 
     def _constraints(self) -> tuple[Constraint, ...]:

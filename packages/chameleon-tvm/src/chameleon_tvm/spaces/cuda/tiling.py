@@ -40,12 +40,12 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
     knobs, constraints = _knobs(nest), _constraints(nest, info)
     block = FeatureBlock(names=NAMES, compute=lambda values: features(nest, info, values))
     bare = DesignSpace(knobs, constraints=constraints)
-    start = first_guesses(
+    guesses = first_guesses(
         bare,
         lambda values: guessed_cost(nest, info, values),
         [axis.knob for axis in nest.outputs],
     )
-    return DesignSpace(knobs, constraints=constraints, features=block, start=start)
+    return DesignSpace(knobs, constraints=constraints, features=block, first_guesses=guesses)
 
 
 def _knobs(nest: Nest) -> list[Knob]:
@@ -131,7 +131,7 @@ def _whole_vectors(nest: Nest, values: Values) -> NDArray[np.bool_]:
 def first_guesses(
     space: DesignSpace, cost: Callable[[Values], NDArray[np.float64]], tiles: Sequence[str]
 ) -> NDArray[np.int32]:
-    """Of a fixed sample, those of lowest guessed cost, no two with the same tiles.
+    """The configurations of lowest guessed cost in a fixed sample, no two with the same tiles.
 
     Args:
         space: without guesses.

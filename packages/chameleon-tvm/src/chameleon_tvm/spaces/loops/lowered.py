@@ -1,4 +1,4 @@
-"""From a scheduled function of blocks to loops over arrays, in vectors."""
+"""Lowers a scheduled function of blocks to loops over arrays, in vectors."""
 
 from __future__ import annotations
 

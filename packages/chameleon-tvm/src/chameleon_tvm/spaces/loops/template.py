@@ -62,7 +62,7 @@ class LoopTemplate(Template):
         # The default first; those that change least of it next.
         [first] = every[np.array(likely)]
         order = np.argsort((every != first).sum(axis=1), kind="stable")
-        return DesignSpace(knobs, start=every[order])
+        return DesignSpace(knobs, first_guesses=every[order])
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         return loops_of(scheduled(self._function, _plan(values), self._lanes))

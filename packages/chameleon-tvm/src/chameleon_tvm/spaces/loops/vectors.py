@@ -227,7 +227,7 @@ def _computes(value: Any, variable: Any) -> bool:
 
 
 def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
-    """By how many elements a place in memory moves with a variable; None where that varies.
+    """How many elements an access moves by when a variable grows by one; None where that varies.
 
     Only the last index may move: vectors lie along the last axis.
     """
@@ -242,7 +242,7 @@ def _stride(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
 
 def _step(index: Any, variable: Any) -> int | None:
-    """By how much an index grows with a variable; None where that is no constant."""
+    """How much an index grows when a variable grows by one; None where that is no constant."""
     if not uses(index, variable):
         return 0
     one = tirx.IntImm(str(variable.ty), 1)

@@ -15,7 +15,7 @@ _TENSORISED_DTYPES = frozenset({"int8", "uint8", "float16", "bfloat16"})
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Generated:
+class GeneratedSketches:
     """What TVM's rules make of one function.
 
     Attributes:
@@ -31,7 +31,7 @@ class Generated:
 
 def generate(
     function: tvm.tirx.PrimFunc, target: tvm.target.Target, *, rules: str, seed: int
-) -> Generated:
+) -> GeneratedSketches:
     """Run the target's schedule rules over a function.
 
     Args:
@@ -63,7 +63,9 @@ def generate(
             hint="Sketches need a TensorIR function of blocks (te.create_prim_func or TVMScript "
             "with T.sblock) that is not scheduled yet.",
         ) from error
-    return Generated(base=base, sketches=sketches, postprocessors=tuple(generator.postprocs))
+    return GeneratedSketches(
+        base=base, sketches=sketches, postprocessors=tuple(generator.postprocs)
+    )
 
 
 def _rule_set(function: tvm.tirx.PrimFunc, target: tvm.target.Target, rules: str) -> str:

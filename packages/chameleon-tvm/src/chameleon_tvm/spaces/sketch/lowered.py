@@ -1,4 +1,4 @@
-"""From a scheduled function of blocks to loops over arrays, on a short way.
+"""Lowers a scheduled function of blocks to loops over arrays, with few passes.
 
 TVM's default pipeline serves thread bindings, software pipelines and dtypes that CPU sketches do
 not have. Here only the passes that they need run, and between them reductions are rewritten.
@@ -21,7 +21,7 @@ BLOCKS = (
     tvm.s_tir.transform.LowerOpaqueBlock(),
     tirx.transform.RemoveNoOp(),
 )
-"""From blocks to loops, arrays still of any rank."""
+"""These passes turn blocks into loops; arrays keep their rank."""
 
 _LOOPS = (
     tirx.transform.ConvertSSA(),

@@ -10,7 +10,7 @@ from chameleon_tvm.spaces.sketch.borders import MOST_PIECES
 from chameleon_tvm.spaces.sketch.nest import Axis, Extents, Nest
 
 _MIDDLE = 3
-"""From so many tiles of an axis on there is a first, a middle and a last one."""
+"""An axis of so many tiles or more has a first, a middle and a last one."""
 
 
 def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_core.space import Choice, Factorization, Knob
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.sketch.shaping import Sample
+from chameleon_tvm.spaces.sketch.shaping import SamplingInstruction
 
 SKETCH = "sketch"
 INLINE, ROOT = -2, -1
@@ -51,7 +51,7 @@ class Decision:
         knob: the knob that decides; None where there is nothing to choose.
     """
 
-    sample: Sample
+    sample: SamplingInstruction
     knob: str | None
 
     def of(self, config: Mapping[str, Any]) -> Any:
@@ -67,7 +67,7 @@ class Decision:
 
 
 def merge(
-    sketches: Sequence[Sequence[Sample]], *, max_choices: int
+    sketches: Sequence[Sequence[SamplingInstruction]], *, max_choices: int
 ) -> tuple[list[Knob], list[list[Decision]]]:
     """Knobs for the samples of all sketches; samples of the same choice share a knob.
 
@@ -101,7 +101,7 @@ def merge(
     return knobs, decisions
 
 
-def _knob(name: str, sample: Sample, max_choices: int) -> Knob | None:
+def _knob(name: str, sample: SamplingInstruction, max_choices: int) -> Knob | None:
     """The knob of a sample, or None where it leaves no choice."""
     if sample.kind == "SamplePerfectTile":
         parts, innermost = (int(value) for value in sample.instruction.attrs[:2])
@@ -122,7 +122,7 @@ def _knob(name: str, sample: Sample, max_choices: int) -> Knob | None:
     return None
 
 
-def _candidates(sample: Sample) -> tuple[int, ...]:
+def _candidates(sample: SamplingInstruction) -> tuple[int, ...]:
     """What a categorical sample chooses from; positions where two candidates are equal."""
     values = tuple(int(value) for value in sample.instruction.attrs[0])
     return values if len(set(values)) == len(values) else tuple(range(len(values)))

@@ -21,7 +21,7 @@ from chameleon_tvm.spaces.sketch.constraints import (
     with_whole_vectors,
 )
 from chameleon_tvm.spaces.sketch.features import feature_block, first_guesses
-from chameleon_tvm.spaces.sketch.generator import Generated, generate
+from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, generate
 from chameleon_tvm.spaces.sketch.gpu_constraints import gpu_constraints
 from chameleon_tvm.spaces.sketch.lowered import PLAIN_DTYPES, loops_of
 from chameleon_tvm.spaces.sketch.model import NestModel
@@ -64,7 +64,7 @@ class SketchPlan:
         function = operator.prim_func()
         self.parameters = tuple(str(parameter.name) for parameter in function.params)
         function = layout_free(function, operator.constants if options.rewrite_layout else ())
-        self.generated: Generated = generate(
+        self.generated: GeneratedSketches = generate(
             function, self._target, rules=options.rules, seed=options.seed
         )
         if not self.generated.sketches:
@@ -106,7 +106,7 @@ class SketchPlan:
                 self._knobs,
                 constraints=space.constraints,
                 features=features,
-                start=guesses,
+                first_guesses=guesses,
                 variant=self._variant,
             )
         return space

@@ -6,12 +6,17 @@ from typing import Any
 
 from chameleon_tvm.quick_tvm import Schedule
 from chameleon_tvm.spaces.sketch.nest import Nest, accesses_of
-from chameleon_tvm.spaces.sketch.shaping import SHAPING, Replay, Sample, block_names
+from chameleon_tvm.spaces.sketch.shaping import (
+    SHAPING,
+    SamplingInstruction,
+    TraceReplay,
+    block_names,
+)
 
 UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
-def replay(base: Schedule, sketch: Schedule) -> tuple[list[Sample], Nest | None]:
+def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
     """What a sketch samples, and the nest of its anchor block.
 
     Args:
@@ -22,7 +27,7 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[Sample], Nest | None]
         The sampling instructions in order, and the nest of the multi-level tiled block with the
         most iterations: None where no block is tiled that way.
     """
-    state = Replay(base=base)
+    state = TraceReplay(base=base)
     decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}
     consumers = _uses(sketch)
     for instruction in sketch.trace.insts:
@@ -31,7 +36,7 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[Sample], Nest | None]
 
 
 def _step(
-    state: Replay, instruction: Any, decisions: dict[int, Any], uses: dict[int, list[Any]]
+    state: TraceReplay, instruction: Any, decisions: dict[int, Any], uses: dict[int, list[Any]]
 ) -> None:
     kind = str(instruction.kind.name)
     if hash(instruction) in decisions:
@@ -40,7 +45,9 @@ def _step(
         SHAPING[kind](state, instruction)
 
 
-def _sample(state: Replay, instruction: Any, decision: Any, uses: dict[int, list[Any]]) -> None:
+def _sample(
+    state: TraceReplay, instruction: Any, decision: Any, uses: dict[int, list[Any]]
+) -> None:
     kind = str(instruction.kind.name)
     subject, block, extent, loops = kind, "", 0, 0
     if kind == "SamplePerfectTile":
@@ -62,7 +69,7 @@ def _sample(state: Replay, instruction: Any, decision: Any, uses: dict[int, list
         # Tiles of a loop of one iteration are all 1: no knob decides them.
         state.factors[hash(output)] = (None if extent == 1 else subject, index)
     state.samples.append(
-        Sample(
+        SamplingInstruction(
             instruction=instruction,
             kind=kind,
             subject=subject,
@@ -74,7 +81,7 @@ def _sample(state: Replay, instruction: Any, decision: Any, uses: dict[int, list
     )
 
 
-def _category(state: Replay, instruction: Any, uses: dict[int, list[Any]]) -> tuple[str, str]:
+def _category(state: TraceReplay, instruction: Any, uses: dict[int, list[Any]]) -> tuple[str, str]:
     """A name for a categorical choice: the annotation it goes into, or the loop it splits."""
     for use in uses.get(hash(instruction.outputs[0]), []):
         kind = str(use.kind.name)
@@ -89,7 +96,7 @@ def _category(state: Replay, instruction: Any, uses: dict[int, list[Any]]) -> tu
     return "choice", ""
 
 
-def _unique(state: Replay, subject: str, block: str) -> str:
+def _unique(state: TraceReplay, subject: str, block: str) -> str:
     taken = {sample.subject for sample in state.samples}
     if subject in taken and block:
         subject = f"{subject}_{block}"
@@ -99,7 +106,7 @@ def _unique(state: Replay, subject: str, block: str) -> str:
     return name
 
 
-def _deepest_location(state: Replay) -> int:
+def _deepest_location(state: TraceReplay) -> int:
     """Loops of the (last) anchor down to the end of its outermost reduction loops.
 
     Further in, a producer would be computed again for every step of the reduction.
@@ -110,7 +117,7 @@ def _deepest_location(state: Replay) -> int:
     return max((len(order) for order in state.order.values()), default=8)
 
 
-def _nest(state: Replay) -> Nest | None:
+def _nest(state: TraceReplay) -> Nest | None:
     anchors = [name for name in state.anchors if name in state.order]
     if not anchors:
         return None
@@ -143,7 +150,7 @@ def _nest(state: Replay) -> Nest | None:
     )
 
 
-def _locations(state: Replay, buffers: set[str]) -> tuple[str, ...]:
+def _locations(state: TraceReplay, buffers: set[str]) -> tuple[str, ...]:
     """Compute-location knobs of the blocks that write one of the anchor's inputs."""
     found = []
     for sample in state.samples:

@@ -1,4 +1,4 @@
-"""From a configuration to a scheduled function."""
+"""Makes a scheduled function of a configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from chameleon_core.errors import InvalidConfigurationError
 
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
-from chameleon_tvm.spaces.sketch.generator import Generated, first_line
+from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, first_line
 from chameleon_tvm.spaces.sketch.packing import layout_maps
 from chameleon_tvm.spaces.sketch.plan import SKETCH, Decision
 
@@ -28,7 +28,7 @@ class Scheduled:
 
 
 def schedule(
-    generated: Generated, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
+    generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> Scheduled:
     """Apply a sketch's trace with a configuration's decisions, then the post-processors.
 

@@ -14,7 +14,7 @@ TILING = "meta_schedule.tiling_structure"
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Sample:
+class SamplingInstruction:
     """One sampling instruction of a trace.
 
     Attributes:
@@ -38,7 +38,7 @@ class Sample:
 
 
 @attrs.define(eq=False)
-class Replay:
+class TraceReplay:
     """State of one replay, changed by the instructions that shape loops.
 
     Random variables are keyed by ``hash``, TVM's object identity.
@@ -59,7 +59,7 @@ class Replay:
     copies: dict[str, tuple[str, int]] = attrs.field(factory=dict)
     shared_at: dict[str, dict[str, int]] = attrs.field(factory=dict)
     limits: dict[str, int] = attrs.field(factory=dict)
-    samples: list[Sample] = attrs.field(factory=list)
+    samples: list[SamplingInstruction] = attrs.field(factory=list)
 
     def block_name(self, variable: Any) -> str:
         """The name of the block a random variable stands for."""
@@ -134,15 +134,15 @@ class Replay:
         return (name, order.index(hash(loop))) if hash(loop) in order else None
 
 
-def _find_block(state: Replay, instruction: Any) -> None:
+def _find_block(state: TraceReplay, instruction: Any) -> None:
     state.blocks[hash(instruction.outputs[0])] = str(instruction.attrs[0])
 
 
-def _bind(state: Replay, instruction: Any) -> None:
+def _bind(state: TraceReplay, instruction: Any) -> None:
     state.threads[hash(instruction.inputs[0])] = str(instruction.attrs[0])
 
 
-def _annotate(state: Replay, instruction: Any) -> None:
+def _annotate(state: TraceReplay, instruction: Any) -> None:
     key = str(instruction.attrs[0])
     if key == TILING:
         state.anchors.append(state.block_name(instruction.inputs[0]))
@@ -153,7 +153,7 @@ def _annotate(state: Replay, instruction: Any) -> None:
             return
 
 
-def _copy(state: Replay, instruction: Any) -> None:
+def _copy(state: TraceReplay, instruction: Any) -> None:
     written = str(instruction.kind.name) == "CacheWrite"
     of = state.block_name(instruction.inputs[0])
     name = f"{of}_{'output' if written else 'input'}{int(instruction.attrs[0])}"
@@ -164,7 +164,7 @@ def _copy(state: Replay, instruction: Any) -> None:
         state.copies[name] = (of, int(instruction.attrs[0]))
 
 
-def _move(state: Replay, instruction: Any) -> None:
+def _move(state: TraceReplay, instruction: Any) -> None:
     name = state.block_name(instruction.inputs[0])
     place = state.position(instruction.inputs[1])
     if place is None:
@@ -176,12 +176,12 @@ def _move(state: Replay, instruction: Any) -> None:
         state.shared_at.setdefault(anchor, {})[str(state.copies[name][1])] = position
 
 
-SHAPING: dict[str, Callable[[Replay, Any], None]] = {
+SHAPING: dict[str, Callable[[TraceReplay, Any], None]] = {
     "GetSBlock": _find_block,
-    "GetLoops": Replay.get_loops,
-    "Split": Replay.split,
-    "Fuse": Replay.fuse,
-    "Reorder": Replay.reorder,
+    "GetLoops": TraceReplay.get_loops,
+    "Split": TraceReplay.split,
+    "Fuse": TraceReplay.fuse,
+    "Reorder": TraceReplay.reorder,
     "Bind": _bind,
     "Annotate": _annotate,
     "CacheWrite": _copy,

@@ -52,7 +52,7 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
         knobs,
         constraints=constraints,
         features=_features(direct, winograd),
-        start=_alternating(direct, winograd),
+        first_guesses=_alternating(direct, winograd),
         only=_everything(direct, winograd),
     )
 
@@ -113,7 +113,7 @@ def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32
     What a search measures first should be near the best, and still tell it about both.
     """
     left, right = len(direct.knobs), len(winograd.knobs)
-    ours, theirs = direct.start, winograd.start
+    ours, theirs = direct.first_guesses, winograd.first_guesses
     rows = np.zeros((len(ours) + len(theirs), left + right), np.int32)
     rows[: len(ours), 1 : 1 + left] = ours
     rows[len(ours) :, 0] = 1 + theirs[:, 0]

@@ -22,8 +22,8 @@ from chameleon_tvm.spaces.template.attention_parts import (
     parts_of,
     rounded_up,
 )
-from chameleon_tvm.spaces.template.attention_scores import LOWEST, Scores
-from chameleon_tvm.spaces.template.attention_values import WeightedSums
+from chameleon_tvm.spaces.template.attention_scores import LOWEST, ScoreLoops
+from chameleon_tvm.spaces.template.attention_values import WeightedSumLoops
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 
 
@@ -56,8 +56,8 @@ class AttentionLoops:
             mask=emit.buffer("mask", spec.mask) if spec.mask else None,
             out=emit.buffer("out", ordered(spec.output, spec.output_layout)),
         )
-        self.scores = Scores(self.operands)
-        self.sums = WeightedSums(self.operands)
+        self.scores = ScoreLoops(self.operands)
+        self.sums = WeightedSumLoops(self.operands)
 
     def function(self) -> tirx.PrimFunc:
         """The whole function: (query, key, value), or the array they share, [mask], out."""

@@ -21,7 +21,7 @@ scores of a query without a visible key could not be subtracted; and TVM lets LL
 there is no infinity among constants."""
 
 
-class Scores:
+class ScoreLoops:
     """Writes what comes before values are weighted.
 
     Args:

@@ -107,7 +107,7 @@ class AttentionTiling:
             self.knobs,
             constraints=constraints,
             features=FeatureBlock(names=self.feature_names(), compute=self.features),
-            start=first_guesses(bare, self.guessed_cost, tile_knobs=TILE_KNOBS),
+            first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=TILE_KNOBS),
         )
 
     def constraints(self) -> tuple[Constraint, ...]:

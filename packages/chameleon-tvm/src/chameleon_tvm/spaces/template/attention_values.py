@@ -15,7 +15,7 @@ from chameleon_tvm.spaces.template.attention_parts import (
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 
 
-class WeightedSums:
+class WeightedSumLoops:
     """Writes what becomes of powers and values.
 
     Args:

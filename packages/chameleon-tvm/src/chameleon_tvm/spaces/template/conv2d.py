@@ -24,7 +24,6 @@ from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, joined
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.direct import DirectConvolution
-from chameleon_tvm.spaces.template.finish import pack_bias
 from chameleon_tvm.spaces.template.geometry import (
     Geometry,
     OuterAxis,
@@ -35,6 +34,7 @@ from chameleon_tvm.spaces.template.geometry import (
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
+from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.spaces.template.winograd import (
     WinogradConvolution,
     pack_transformed,

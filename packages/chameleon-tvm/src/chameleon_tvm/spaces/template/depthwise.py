@@ -26,8 +26,8 @@ from chameleon_tvm.spaces.template.direct import DirectConvolution, Tap
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.place import Place
 from chameleon_tvm.spaces.template.staging import Input
+from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.targets import target_info
 
@@ -55,7 +55,7 @@ class DepthwiseConvolution(DirectConvolution):
     def _make_weights(self) -> Buffer:
         return emit.buffer("weights", (self.blocks, self.geometry.taps, self.output.block))
 
-    def _reduce(self, at: Place) -> Stmt:
+    def _reduce(self, at: TilePosition) -> Stmt:
         """Add every tap's products; columns of taps are straight-line code."""
         used = [rx for rx in range(self.geometry.kernel[1]) if at.valid[:, rx].any()]
 
@@ -66,7 +66,7 @@ class DepthwiseConvolution(DirectConvolution):
 
         return self._tap_rows(at, row)
 
-    def _multiply(self, at: Place, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
+    def _multiply(self, at: TilePosition, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
         g, tile, block = self.geometry, self.tile, self.output.block
         del c  # every channel is in a lane
         _, rz, ry, rx = tap

@@ -18,8 +18,8 @@ from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
-from chameleon_tvm.spaces.template.place import Place
 from chameleon_tvm.spaces.template.staging import Input
+from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.writing import Output
 
 Tap = tuple[Expr, tuple[Expr, ...], Expr, Expr]
@@ -61,7 +61,7 @@ class DirectConvolution:
         body = self._compute()
         if self.tile.copy:
             body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
-        more = self.output.finish.parameters
+        more = self.output.epilogue.parameters
         return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 
     def _compute(self) -> Stmt:
@@ -89,8 +89,8 @@ class DirectConvolution:
         vectors = tile.rows * tile.columns * tile.vectors
         sums = emit.registers(vectors, g.lanes)
 
-        def at(valid: NDArray[np.bool_]) -> Place:
-            return Place(
+        def at(valid: NDArray[np.bool_]) -> TilePosition:
+            return TilePosition(
                 n=n,
                 outer=tuple(outer),
                 group=group,
@@ -114,7 +114,7 @@ class DirectConvolution:
         write = self.output.write(at(every))
         return emit.local(sums, emit.sequence([*clear, reduce, write]))
 
-    def _reduce(self, at: Place) -> Stmt:
+    def _reduce(self, at: TilePosition) -> Stmt:
         """Add every tap's products to the tile's sums."""
         tile = self.tile
 
@@ -139,7 +139,7 @@ class DirectConvolution:
             lambda co: self._tap_rows(at, lambda rz, ry: taps(co, rz, ry)),
         )
 
-    def _tap_rows(self, at: Place, body: Callable[[tuple[Expr, ...], Expr], Stmt]) -> Stmt:
+    def _tap_rows(self, at: TilePosition, body: Callable[[tuple[Expr, ...], Expr], Stmt]) -> Stmt:
         """Loops over the filter's outer axes and rows, those in the padding left out."""
 
         def nest(rz: tuple[Expr, ...]) -> Stmt:
@@ -151,7 +151,7 @@ class DirectConvolution:
 
         return nest(())
 
-    def _channels(self, at: Place, tap: Tap, used: NDArray[np.bool_], extent: int) -> Stmt:
+    def _channels(self, at: TilePosition, tap: Tap, used: NDArray[np.bool_], extent: int) -> Stmt:
         """The innermost loop: channels of one tap, or of all taps of a row."""
         step = self.tile.unroll if extent % self.tile.unroll == 0 else 1
 
@@ -160,7 +160,7 @@ class DirectConvolution:
 
         return emit.loop("c", extent // step, some)
 
-    def _multiply(self, at: Place, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
+    def _multiply(self, at: TilePosition, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
         """The products of one channel of one tap."""
         g, tile = self.geometry, self.tile
         co, rz, ry, rx = tap
@@ -180,7 +180,7 @@ class DirectConvolution:
         return emit.sequence(statements)
 
     def _element(
-        self, at: Place, co: Expr, outer: list[Expr], row: Expr, place: tuple[Expr, Expr]
+        self, at: TilePosition, co: Expr, outer: list[Expr], row: Expr, place: tuple[Expr, Expr]
     ) -> Expr:
         """The input at a place of the padded planes; the last is a column and a channel."""
         g, tile = self.geometry, self.tile
@@ -191,14 +191,14 @@ class DirectConvolution:
         channel = at.group * g.ic + co * tile.channels + c
         return self.input.in_place(at.n, channel, outer, row, column)
 
-    def _outer(self, at: Place, rz: tuple[Expr, ...]) -> list[Expr]:
+    def _outer(self, at: TilePosition, rz: tuple[Expr, ...]) -> list[Expr]:
         """Where a tap is in the input along each outer axis."""
         return [
             z * axis.stride + tap * axis.dilation - axis.pad
             for z, tap, axis in zip(at.outer, rz, self.geometry.outer, strict=True)
         ]
 
-    def _weight(self, at: Place, tap: Tap, c: Expr, v: int) -> Expr:
+    def _weight(self, at: TilePosition, tap: Tap, c: Expr, v: int) -> Expr:
         g = self.geometry
         row = emit.join((tap[0], self._tap(tap), c), (1, g.taps, self.tile.channels))
         place = [at.group * self.blocks + at.block, row, v * g.lanes]
@@ -218,7 +218,7 @@ class DirectConvolution:
             return 0, kh
         return _inside(top - y * g.stride[0], g.size[0], kh, dh)
 
-    def _planes(self, at: Place, place: int) -> tuple[Expr, Expr]:
+    def _planes(self, at: TilePosition, place: int) -> tuple[Expr, Expr]:
         """First tap and number of taps of an outer axis that fall inside the input."""
         axis = self.geometry.outer[place]
         if not axis.padded:

@@ -150,7 +150,7 @@ class Tile:
 
 
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
-    """For every tile of a row, which class of border it belongs to.
+    """The class of border that every tile of a row belongs to.
 
     Tiles of one class have the same taps outside the input, left and right, so one piece of
     code serves them all; class numbers count from 0 in order of appearance.

@@ -66,7 +66,7 @@ class DenseTemplate(Template):
         return pack_constants([filters, *rest], self.geometry, tile_of(values))
 
 
-class PackedInside(DirectConvolution):
+class PackingBatchMatmul(DirectConvolution):
     """Writes a batch of products whose right side is packed by the function itself.
 
     Args:
@@ -146,7 +146,7 @@ class BatchMatmulTemplate(Template):
         return _tiling(self.task, self.geometry).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        made = PackedInside(self.geometry, tile_of(values), transposed=self.spec.transpose_b)
+        made = PackingBatchMatmul(self.geometry, tile_of(values), transposed=self.spec.transpose_b)
         out = (self.spec.a[0], self.spec.a[1], self.spec.columns)
         return emit.with_shapes(made.function(), {"data": self.spec.a, "out": out})
 

@@ -84,7 +84,7 @@ class ConvolutionTiling:
             self.knobs,
             constraints=self.constraints(),
             features=features,
-            start=first_guesses(bare, self.guessed_cost),
+            first_guesses=first_guesses(bare, self.guessed_cost),
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
@@ -128,7 +128,7 @@ class ConvolutionTiling:
         # Elsewhere the next broadcast is loaded while this one, which is used once, is multiplied.
         operand = broadcast_is_operand(info)
         broadcast = np.where(vectors > 1, 1.0, 0.0 if operand else 2.0)
-        # So is a weight that a single position multiplies with.
+        # A weight that a single position multiplies with is a memory operand, too.
         weights = np.where(info.memory_operands & (positions == 1), 0, vectors)
         return positions * vectors + weights + broadcast
 

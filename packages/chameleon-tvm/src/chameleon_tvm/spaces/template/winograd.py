@@ -18,9 +18,9 @@ from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
-from chameleon_tvm.spaces.template.finish import Finish
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.transforms import TAPS, Registers, transforms
+from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +79,7 @@ class WinogradConvolution:
         self.data = emit.buffer("data", (g.batch, *g.size, g.ic))
         self.weights = emit.buffer("weights", (self.blocks, self.made.points, g.ic, self.block))
         self.out = emit.buffer("out", shape)
-        self.finish = Finish(spec, g.oc, shape)
+        self.epilogue = VectorEpilogue(spec, g.oc, shape)
         # A vector more than the channels: rows a power of two apart would share cache sets.
         held = self.tiles if tile.shared else tile.block
         self.inputs = emit.buffer("inputs", (self.made.points, held, g.ic + g.lanes))
@@ -91,7 +91,7 @@ class WinogradConvolution:
     def function(self) -> tirx.PrimFunc:
         """The whole function: (data, packed weights, [bias], [residual], out)."""
         body = self._shared() if self.tile.shared else self._private()
-        parameters = [self.data, self.weights, *self.finish.parameters, self.out]
+        parameters = [self.data, self.weights, *self.epilogue.parameters, self.out]
         return emit.function(parameters, body)
 
     def _shared(self) -> Stmt:
@@ -239,7 +239,7 @@ class WinogradConvolution:
                 line = []
                 for j, value in enumerate(row):
                     place = [n, y + i, x + j, channel]
-                    finished = self.finish.whole(value, channel, place, g.lanes)
+                    finished = self.epilogue.whole(value, channel, place, g.lanes)
                     store = emit.store(self.out, place, finished, g.lanes)
                     line.append(self._where(store, x + j, j, axis=1))
                 stores.append(self._where(emit.sequence(line), y + i, i, axis=0))

@@ -130,7 +130,7 @@ class WinogradTiling:
             self.knobs,
             constraints=self.constraints(),
             features=features,
-            start=self._guesses(bare),
+            first_guesses=self._guesses(bare),
         )
 
     def constraints(self) -> tuple[Constraint, ...]:

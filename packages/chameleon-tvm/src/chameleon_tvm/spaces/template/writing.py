@@ -6,9 +6,9 @@ from chameleon_tvm.operators.specs import FusedSpec, channel_block, physical_sha
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
-from chameleon_tvm.spaces.template.finish import Finish
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
-from chameleon_tvm.spaces.template.place import Place
+from chameleon_tvm.spaces.template.tile_position import TilePosition
+from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 class Output:
@@ -23,7 +23,7 @@ class Output:
         out: the function's parameter; planes of outer axes lie below each other.
         block: output channels of a tile.
         channels: output channels of a group, at least ``block`` (the rest is not written).
-        finish: the epilogue.
+        epilogue: bias, residual and activation.
     """
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec | None = None) -> None:
@@ -36,9 +36,9 @@ class Output:
         image = (g.batch, g.oc * g.groups, g.out_planes * height, width)
         shape = physical_shape(image, g.out_layout)
         self.out = emit.buffer("out", shape)
-        self.finish = Finish(spec, g.groups * self.channels, shape)
+        self.epilogue = VectorEpilogue(spec, g.groups * self.channels, shape)
 
-    def write(self, at: Place) -> Stmt:
+    def write(self, at: TilePosition) -> Stmt:
         """Store a tile's sums."""
         g = self.geometry
         first = emit.within(at.block, self.block, self.channels)
@@ -48,7 +48,7 @@ class Output:
             return self._store_vectors(at, first)
         return self._store_elements(at, first)
 
-    def _store_vectors(self, at: Place, first: Expr) -> Stmt:
+    def _store_vectors(self, at: TilePosition, first: Expr) -> Stmt:
         tile, lanes = self.tile, self.geometry.lanes
         statements = []
         for position in range(tile.rows * tile.columns):
@@ -57,28 +57,28 @@ class Output:
                 value = emit.load(at.sums[position * tile.vectors + v], [0], lanes)
                 place = self._place(at, first + v * lanes, yi, xi)
                 channel = at.group * self.channels + first + v * lanes
-                value = self.finish.whole(value, channel, place, lanes)
+                value = self.epilogue.whole(value, channel, place, lanes)
                 statements.append(emit.store(self.out, place, value, lanes))
         return emit.sequence(statements)
 
-    def _store_elements(self, at: Place, first: Expr) -> Stmt:
+    def _store_elements(self, at: TilePosition, first: Expr) -> Stmt:
         """Write one by one, through memory: registers cannot be indexed by a variable."""
         g, tile = self.geometry, self.tile
         vectors = tile.rows * tile.columns * tile.vectors
         spilled = emit.buffer("spilled", (vectors * g.lanes,))
         # All that needs no other element of the output is done while there still are vectors.
-        early = self.finish.residual is None
+        early = self.epilogue.residual is None
         spill = []
         for v, total in enumerate(at.sums):
             channel = at.group * self.channels + first + v % tile.vectors * g.lanes
-            value = self.finish.biased(emit.load(total, [0], g.lanes), channel, g.lanes)
-            value = self.finish.last(value, (), g.lanes) if early else value
+            value = self.epilogue.biased(emit.load(total, [0], g.lanes), channel, g.lanes)
+            value = self.epilogue.last(value, (), g.lanes) if early else value
             spill.append(emit.store(spilled, [v * g.lanes], value, g.lanes))
 
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
             value = emit.load(spilled, [(yi * tile.columns + xi) * self.block + o])
             place = self._place(at, first + o, yi, xi)
-            value = value if early else self.finish.last(value, place, 1)
+            value = value if early else self.epilogue.last(value, place, 1)
             return emit.store(self.out, place, value)
 
         # The loop that is contiguous in the output is the innermost one.
@@ -95,7 +95,7 @@ class Output:
 
         return emit.local(spilled, emit.sequence([*spill, nest(order, {})]))
 
-    def _place(self, at: Place, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
+    def _place(self, at: TilePosition, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
         """Where an element of a tile is, for a channel of the tile's group."""
         g = self.geometry
         outs = [axis.out for axis in g.outer]

@@ -1,4 +1,4 @@
-"""What all synthesizers share: which rows of a batch go, and that what comes is new."""
+"""What all synthesizers share: which rows of a batch are replaced, and by rows that are new."""
 
 from __future__ import annotations
 

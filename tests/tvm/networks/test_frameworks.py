@@ -20,35 +20,37 @@ def source() -> BuiltinFrontend:
 
 
 def _agree(frontend: Any, name: str, inputs: Any, expected: Any) -> None:
-    [got] = frontend.rival(name, 1)(inputs)
+    [got] = frontend.framework(name, 1)(inputs)
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
-def test_rivals_of_torch_networks(source: BuiltinFrontend, name: str):
+def test_other_frameworks_run_torch_networks(source: BuiltinFrontend, name: str):
     pytest.importorskip(name)
-    assert name in source.rivals
+    assert name in source.frameworks
     inputs = source.samples(np.random.default_rng(0))
-    [expected] = source.rival("torch", 1)(inputs)
+    [expected] = source.framework("torch", 1)(inputs)
     _agree(source, name, inputs, expected)
 
 
-def test_rivals_of_onnx_files(source: BuiltinFrontend, tmp_path: Path):
+def test_other_frameworks_run_onnx_files(source: BuiltinFrontend, tmp_path: Path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")
     file = tmp_path / "net.onnx"
     file.write_bytes(running.onnx_bytes(source.program))
     frontend = OnnxFrontend(OnnxOptions(file=str(file)))
-    assert frontend.rivals == ("onnxruntime", "openvino")
+    assert frontend.frameworks == ("onnxruntime", "openvino")
     inputs = source.samples(np.random.default_rng(1))
-    [expected] = source.rival("torch", 1)(inputs)
-    for name in frontend.rivals:
+    [expected] = source.framework("torch", 1)(inputs)
+    for name in frontend.frameworks:
         _agree(frontend, name, inputs, expected)
 
 
-def test_what_is_not_installed_is_no_rival(source: BuiltinFrontend, monkeypatch: Any):
+def test_what_is_not_installed_is_no_framework_to_compare_with(
+    source: BuiltinFrontend, monkeypatch: Any
+):
     monkeypatch.setattr(running.importlib.util, "find_spec", lambda _: None)
-    assert source.rivals == ("torch", "torch.compile")
+    assert source.frameworks == ("torch", "torch.compile")
     assert source.left_out == {
         "onnxruntime": "onnxruntime and onnxscript are not installed",
         "openvino": "openvino is not installed",

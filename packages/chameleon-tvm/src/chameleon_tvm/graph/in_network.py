@@ -1,9 +1,8 @@
 """The last round of a search: what was nearly as fast alone is timed inside the network.
 
-Alone, a kernel has the caches and the memory to itself and meets its activations where the last
-run left them. In the network its input comes from the kernel before, on other cores, and what it
-reads next is in nobody's cache. Which of two nearly equal kernels is faster there, only the
-network tells.
+A kernel that runs alone has the caches and the memory to itself and finds its activations where
+its last run left them. In a network the kernel before wrote its input, on other cores, and what it
+reads next is in nobody's cache. Only the network tells which of two nearly equal kernels is faster.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Seconds = Mapping[str, float]
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Trial:
+class NetworkVariant:
     """The network with one choice of kernels.
 
     Attributes:
@@ -61,42 +60,46 @@ def choices(kernels: Kernels) -> Iterator[Kernels]:
         )
 
 
-def seconds_in_place(trials: Sequence[Trial], inputs: Arrays, *, threads: int) -> list[Seconds]:
-    """Of each trial the seconds of its tuned kernels by task name, the least of some rounds.
+def seconds_in_network(
+    variants: Sequence[NetworkVariant], inputs: Arrays, *, threads: int
+) -> list[Seconds]:
+    """The seconds of each variant's tuned kernels by task name, the least of some rounds.
 
     Args:
-        trials: timed in turns, so that all meet the same stretches of a disturbed machine.
+        variants: timed in turns, so that all meet the same stretches of a disturbed machine.
         inputs: of one inference.
         threads: that the networks compute with.
     """
-    found: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in trials]
-    for trial in trials:
-        trial.process.pause()
+    found: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in variants]
+    for variant in variants:
+        variant.process.pause()
     with CoreWatch(usable_cores()[:threads]) as watch:
         for _ in range(ROUNDS):
-            for trial, best in zip(trials, found, strict=True):
-                watch.settle()
-                for kernel in trial.process.profile(str(trial.folder), inputs):
+            for variant, best in zip(variants, found, strict=True):
+                watch.wait()
+                for kernel in variant.process.profile(str(variant.folder), inputs):
                     if kernel["tuned"]:
                         best[kernel["name"]] = min(best[kernel["name"]], kernel["seconds"])
-                trial.process.pause()
+                variant.process.pause()
     return list(found)
 
 
-def fastest(trials: Sequence[Trial], seconds: Sequence[Seconds]) -> dict[str, tuple[int, ...]]:
-    """The configurations, by ``Task.key``, that are faster in the network than the first trial's.
+def fastest(
+    variants: Sequence[NetworkVariant], seconds: Sequence[Seconds]
+) -> dict[str, tuple[int, ...]]:
+    """The configurations, by ``Task.key``, that are faster in the network than the first variant's.
 
     Args:
-        trials: the first one holds the winners.
-        seconds: what ``seconds_in_place`` found.
+        variants: the first one holds the winners.
+        seconds: what ``seconds_in_network`` found.
     """
     better = {}
-    for key, winner in trials[0].kernels.winners.items():
+    for key, winner in variants[0].kernels.winners.items():
         name = winner.task.name
         times = [one.get(name, float("inf")) for one in seconds]
         place = min(range(len(times)), key=times.__getitem__)
         if times[place] < (1.0 - LEAST_GAIN) * times[0]:
-            better[key] = trials[place].kernels.winners[key].config
+            better[key] = variants[place].kernels.winners[key].config
             log.info(
                 "another_kernel_in_the_network",
                 task=name,

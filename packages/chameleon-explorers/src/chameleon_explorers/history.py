@@ -1,4 +1,4 @@
-"""What was measured, ready to be asked: the best first, and the cost of any configuration."""
+"""The measurements of a task by cost and by configuration, for explorers without a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chameleon_core.stages import Observations
 from numpy.typing import NDArray
 
 
-class Known:
+class History:
     """The measurements of one task as an explorer without a model needs them.
 
     Args:
@@ -35,7 +35,7 @@ class Known:
         self.costs: NDArray[np.float64] = costs[order]
 
     @classmethod
-    def nothing(cls, space: DesignSpace) -> Known:
+    def nothing(cls, space: DesignSpace) -> History:
         """Before the first measurement."""
         return cls(space, Observations.of(space, []))
 

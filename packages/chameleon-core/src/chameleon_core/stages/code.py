@@ -159,7 +159,12 @@ class Kernel(ABC):
 
     @abstractmethod
     def outputs(self) -> Arrays:
-        """Run once and return the operator's logical outputs, layouts undone."""
+        """Run once and return the operator's logical outputs, layouts undone.
+
+        Raises:
+            DeviceLostError: the device went away; the candidate is measured elsewhere.
+            Exception: anything else is a run error of the candidate.
+        """
 
     @abstractmethod
     def time(self, number: int, *, cold_bytes: int = 0) -> float:
@@ -173,6 +178,10 @@ class Kernel(ABC):
             cold_bytes: at least this many bytes are touched between runs, so that the constants
                 (weights) come from memory, as they do in a network, or all arguments where none
                 is constant; 0 leaves caches hot.
+
+        Raises:
+            DeviceLostError: the device went away; the candidate is measured elsewhere.
+            Exception: anything else is a run error of the candidate.
         """
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
@@ -184,6 +193,9 @@ class Kernel(ABC):
             number: runs to average over in each repeat, at least 1.
             count: repeats, at least 1.
             cold_bytes: as for ``time``.
+
+        Raises:
+            Exception: as for ``time``.
         """
         return tuple(self.time(number, cold_bytes=cold_bytes) for _ in range(count))
 
@@ -210,6 +222,7 @@ class Builder(ABC):
 
         Raises:
             InvalidConfigurationError: the configuration names no program; says why.
+            NotImplementedError: the builder makes kernels for its own process alone.
             Exception: anything else is a build error.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot build for other devices")
@@ -219,6 +232,11 @@ class Builder(ABC):
 
         The tolerance is the largest accepted |difference| over the largest |expected|.
         Computed once per task, then shared between workers.
+
+        Raises:
+            NotImplementedError: there are none. A space needs some; a baseline is then checked
+                with those of the others.
+            Exception: anything else ends the run, for no candidate could be checked.
         """
         raise NotImplementedError(f"{type(self).__name__} has no reference outputs")
 
@@ -236,7 +254,11 @@ class SpaceProvider(ABC):
 
     @abstractmethod
     def builder(self, task: Task, *, threads: int) -> Builder:
-        """A builder for a worker process."""
+        """A builder for a worker process.
+
+        Raises:
+            ConfigError: as for ``design_space``.
+        """
 
 
 class Baseline(ABC):
@@ -251,7 +273,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def supports(self, task: Task) -> bool:
-        """Whether it can compute this task."""
+        """Whether it can compute this task; False also where its library is not installed."""
 
     @abstractmethod
     def variants(self, task: Task) -> Sequence[str]:
@@ -259,4 +281,8 @@ class Baseline(ABC):
 
     @abstractmethod
     def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
-        """A builder whose only configuration is ``()``, for a worker process of its own."""
+        """A builder whose only configuration is ``()``, for a worker process of its own.
+
+        Raises:
+            Exception: whatever it is, the baseline takes no part in the comparison.
+        """

@@ -6,7 +6,7 @@ from typing import Any
 
 from chameleon_core.plugins import PresetRecord
 
-_WITHOUT_A_MODEL: dict[str, Any] = {
+_COMMON: dict[str, Any] = {
     "target": "native",
     "space": "auto",
     "cost_model": "none",
@@ -18,13 +18,13 @@ _WITHOUT_A_MODEL: dict[str, Any] = {
     "baselines": ["untuned", "onednn"],
     "seed": 0,
 }
-"""All that the rivals have in common."""
+"""What all model-free presets have in common."""
 
 LOCAL = PresetRecord(
     name="local",
     summary="Iterated local search on measurements alone",
     pipeline={
-        **_WITHOUT_A_MODEL,
+        **_COMMON,
         "explorer": {"name": "local", "share": 0.5, "climbs": 1, "kick": 2, "restart": 1.0},
         "budget": {"measurements": 256},
     },
@@ -34,7 +34,7 @@ DROPLET = PresetRecord(
     name="droplet",
     summary="Coordinate descent with growing steps, on measurements alone",
     pipeline={
-        **_WITHOUT_A_MODEL,
+        **_COMMON,
         "explorer": {"name": "droplet", "kick": 2},
         "budget": {"measurements": 256},
     },
@@ -44,7 +44,7 @@ GENETIC = PresetRecord(
     name="genetic",
     summary="AutoTVM's genetic algorithm, on measurements alone",
     pipeline={
-        **_WITHOUT_A_MODEL,
+        **_COMMON,
         "explorer": {
             "name": "genetic",
             "population": 100,
@@ -56,4 +56,4 @@ GENETIC = PresetRecord(
     },
 )
 
-RIVALS = (LOCAL, DROPLET, GENETIC)
+MODEL_FREE = (LOCAL, DROPLET, GENETIC)

@@ -19,8 +19,8 @@ _THREADS = 32
 
 
 @attrs.frozen(kw_only=True)
-class Trial:
-    """A compiled trial, in memory: it is used again on every connection.
+class SmokeTest:
+    """A compiled smoke test, in memory: it is used again on every connection.
 
     Attributes:
         files: of the artifact, by name.
@@ -35,17 +35,17 @@ class Trial:
 
 
 @functools.cache
-def trial_for(target: str) -> Trial:
-    """The trial for a canonical target."""
-    with tempfile.TemporaryDirectory(prefix="chameleon-trial-") as name:
+def smoke_test_for(target: str) -> SmokeTest:
+    """The smoke test for a canonical target."""
+    with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as name:
         folder = Path(name)
         program = Program(function=_function(tvm_target(target)), inputs=[_numbers()])
         export_program(program, target, folder, task=None)
-        return Trial(files={path.name: path.read_bytes() for path in folder.iterdir()})
+        return SmokeTest(files={path.name: path.read_bytes() for path in folder.iterdir()})
 
 
 def is_right(output: np.ndarray) -> bool:
-    """Whether the trial computed what it had to."""
+    """Whether the smoke test computed what it had to."""
     return bool(np.array_equal(output, 2.0 * _numbers() + 1.0))
 
 

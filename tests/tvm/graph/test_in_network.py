@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
-from chameleon_tvm.graph.in_place import Trial, choices, fastest, seconds_in_place
+from chameleon_tvm.graph.in_network import NetworkVariant, choices, fastest, seconds_in_network
 from chameleon_tvm.graph.kernels import Kernels
 
 
@@ -40,9 +40,9 @@ class Process:
         self.paused += 1
 
 
-def _trials(kernels: Kernels, *processes: Process) -> list[Trial]:
+def _variants(kernels: Kernels, *processes: Process) -> list[NetworkVariant]:
     return [
-        Trial(kernels=chosen, folder=Path("none"), process=process)  # type: ignore[arg-type]
+        NetworkVariant(kernels=chosen, folder=Path("none"), process=process)  # type: ignore[arg-type]
         for chosen, process in zip(choices(kernels), processes, strict=True)
     ]
 
@@ -58,28 +58,28 @@ def test_each_choice_takes_the_next_alternatives_of_all_tasks():
 
 def test_the_fastest_in_the_network_is_taken_where_it_is_clearly_so():
     a, b, c = _winner("a", (1,), (2,)), _winner("b", (7,)), _winner("c", (8,))
-    trials = _trials(
+    variants = _variants(
         _kernels(a, b, c),
         Process({"a": 1.0, "b": 1.0, "c": 1.0}),
         Process({"a": 0.9, "b": 0.999, "c": 2.0}),
         Process({"a": 0.8, "b": 1.0, "c": 1.0}),
     )
-    found = seconds_in_place(trials, [], threads=1)
+    found = seconds_in_network(variants, [], threads=1)
     assert found[0] == {"a": 1.0, "b": 1.0, "c": 1.0}, "what is not tuned is nobody's choice"
-    assert fastest(trials, found) == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
+    assert fastest(variants, found) == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
 
 
 def test_the_least_of_several_rounds_counts_and_nobody_runs_beside():
     one, other = Process({"a": 3.0}, {"a": 1.0}), Process({"a": 0.5}, {"a": 4.0})
-    trials = _trials(_kernels(_winner("a", (1,))), one, other)
-    assert seconds_in_place(trials, [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
+    variants = _variants(_kernels(_winner("a", (1,))), one, other)
+    assert seconds_in_network(variants, [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
     assert one.asked == other.asked > 1
     assert one.paused == other.paused == one.asked + 1
 
 
 def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
-    trials = _trials(_kernels(_winner("a", (1,))), Process({}), Process({}))
-    assert fastest(trials, seconds_in_place(trials, [], threads=1)) == {}
+    variants = _variants(_kernels(_winner("a", (1,))), Process({}), Process({}))
+    assert fastest(variants, seconds_in_network(variants, [], threads=1)) == {}
 
 
 @pytest.mark.parametrize("in_place", [True, pytest.param(False, marks=pytest.mark.long)])
@@ -99,8 +99,8 @@ def test_a_network_is_delivered_with_what_was_tried(
     )
     seen = []
 
-    def told(trials: Any, _seconds: Any) -> dict[str, tuple[int, ...]]:
-        seen.extend(trials)
+    def told(variants: Any, _seconds: Any) -> dict[str, tuple[int, ...]]:
+        seen.extend(variants)
         return {}
 
     monkeypatch.setattr(delivery_steps, "fastest", told)

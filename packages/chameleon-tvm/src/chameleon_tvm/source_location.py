@@ -6,7 +6,7 @@ import attrs
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class SourceLocation:
     """Where an operator is in a network.
 
     Attributes:

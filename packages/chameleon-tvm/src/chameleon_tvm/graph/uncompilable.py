@@ -11,22 +11,22 @@ from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.places import Place
+from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.words import first_line
 
 
 @attrs.frozen(kw_only=True)
-class Culprit:
+class UncompilableOperator:
     """An operator that cannot be compiled.
 
     Attributes:
-        place: what it is, and where in the network.
+        operator: what it is, and where in the network.
         problem: what the compiler says.
     """
 
-    place: str
+    operator: str
     problem: str
 
 
@@ -35,13 +35,15 @@ def no_kernels(target: str) -> Kernels:
     return Kernels({}, AutoSpace(AutoOptions()), target)
 
 
-def uncompilable(module: Any, target: str, places: Mapping[str, Place]) -> Culprit | None:
+def first_uncompilable(
+    module: Any, target: str, locations: Mapping[str, SourceLocation]
+) -> UncompilableOperator | None:
     """The first operator of a network that cannot be compiled alone; None where all can.
 
     Args:
         module: the network as it was imported.
         target: the resolved target.
-        places: for names of variables where they are from.
+        locations: for names of variables where they are from.
     """
     tried = set()
     for block in module["main"].body.blocks:
@@ -56,9 +58,11 @@ def uncompilable(module: Any, target: str, places: Mapping[str, Place]) -> Culpr
             problem = _problem(call, target)
             if problem is not None:
                 name = str(call.op.name).removeprefix("relax.")
-                known = places.get(str(binding.var.name))
+                known = locations.get(str(binding.var.name))
                 unknown = f"an operator {name} that gives {binding.var.ty}"
-                return Culprit(place=known.sentence if known else unknown, problem=problem)
+                return UncompilableOperator(
+                    operator=known.sentence if known else unknown, problem=problem
+                )
     return None
 
 

@@ -13,7 +13,7 @@ from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
-class Finish:
+class VectorEpilogue:
     """What is done to sums before they are stored.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
 
 
-class Places:
+class KeyPath:
     """Follows the keys on the way to a value, for messages about it."""
 
     def __init__(self) -> None:

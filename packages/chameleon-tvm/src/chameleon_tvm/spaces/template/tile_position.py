@@ -10,7 +10,7 @@ from chameleon_tvm.spaces.template.emit import Buffer, Expr
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Place:
+class TilePosition:
     """Where a tile of outputs is: image, group, block of channels, first row and column.
 
     Attributes:

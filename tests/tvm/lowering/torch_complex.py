@@ -1,0 +1,45 @@
+"""Complex numbers and Fourier transforms of torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .torch_networks import Cases, Rotary, SpectralConvolution, net, of, r
+
+
+def _complex(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """Arithmetic of complex numbers."""
+    one, two = torch.complex(x, y), torch.complex(y, x * 2)
+    both = torch.cat([one, two.conj(), x.to(torch.complex64)], 0)
+    product = (one @ two.T) / (3 + 2j) - 1j * one[:, :3]
+    parts = [both, product, one / two, torch.exp(one), one**3, torch.where(x > 0, one, two)]
+    sizes = [one.abs(), two.angle(), torch.stack([one, two]).sum(0).real, one.reciprocal().imag]
+    return [torch.view_as_real(part.resolve_conj()) for part in parts] + sizes
+
+
+def _spectrogram(x: torch.Tensor) -> torch.Tensor:
+    return torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs()
+
+
+COMPLEX: Cases = {
+    "rotary": lambda: net(Rotary(), r(2, 5, 2, 6)),
+    "arithmetic": lambda: of(_complex, r(3, 3), r(3, 3)),
+    "fft2": lambda: of(lambda x: torch.fft.fft2(x, dim=(1, 2)).real, r(2, 6, 8)),
+    "ifft": lambda: of(
+        lambda x: torch.view_as_real(torch.fft.ifft(torch.view_as_complex(x), dim=0)), r(5, 3, 2)
+    ),
+    "rfft orthonormal": lambda: of(
+        lambda x: torch.view_as_real(torch.fft.rfft2(x, norm="ortho")), r(2, 6, 7)
+    ),
+    "irfft even": lambda: of(
+        lambda x: torch.fft.irfft(torch.view_as_complex(x), norm="forward"), r(3, 5, 2)
+    ),
+    "irfft odd": lambda: of(lambda x: torch.fft.irfft(torch.view_as_complex(x), n=7), r(3, 4, 2)),
+    "filter": lambda: of(
+        lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 0.5, s=(6, 7)), r(2, 6, 7)
+    ),
+    "spectrogram": lambda: of(_spectrogram, r(1, 40)),
+    "spectral convolution": lambda: net(SpectralConvolution(), r(1, 3, 11)),
+}

@@ -1,0 +1,102 @@
+"""Resizing, sampling and pooling of images of torch."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everywhere
+
+from .torch_networks import Cases, net, of, r
+
+IMAGES: Cases = {
+    "nearest": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 3, 4, 5)),
+    "nearest size": lambda: of(lambda x: F.interpolate(x, size=(7, 9)), r(1, 3, 4, 5)),
+    "nearest exact": lambda: of(
+        lambda x: F.interpolate(x, size=(7, 9), mode="nearest-exact"), r(1, 3, 4, 5)
+    ),
+    "nearest down": lambda: of(lambda x: F.interpolate(x, scale_factor=0.5), r(1, 3, 6, 8)),
+    "nearest 1d": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 3, 5)),
+    "nearest 3d": lambda: of(lambda x: F.interpolate(x, scale_factor=2), r(1, 2, 3, 2, 3)),
+    "linear 1d": lambda: of(lambda x: F.interpolate(x, scale_factor=2, mode="linear"), r(1, 3, 5)),
+    "bilinear": lambda: of(
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), r(1, 3, 4, 5)
+    ),
+    "bilinear aligned": lambda: of(
+        lambda x: F.interpolate(x, size=(7, 9), mode="bilinear", align_corners=True), r(1, 3, 4, 5)
+    ),
+    "bilinear down": lambda: of(
+        lambda x: F.interpolate(x, size=(3, 2), mode="bilinear"), r(1, 3, 7, 8)
+    ),
+    "bilinear antialias": lambda: of(
+        lambda x: F.interpolate(x, size=(3, 2), mode="bilinear", antialias=True), r(1, 3, 7, 8)
+    ),
+    "bicubic": lambda: of(
+        lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), r(1, 3, 4, 5)
+    ),
+    "bicubic aligned": lambda: of(
+        lambda x: F.interpolate(x, size=(6, 7), mode="bicubic", align_corners=True), r(1, 3, 4, 5)
+    ),
+    "trilinear": lambda: of(
+        lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), r(1, 2, 3, 4, 3)
+    ),
+    "area": lambda: of(lambda x: F.interpolate(x, size=(3, 2), mode="area"), r(1, 3, 7, 8)),
+    "conv upsample conv": lambda: net(
+        nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.Upsample(scale_factor=2, mode="bilinear"),
+            nn.Conv2d(4, 2, 3, padding=1),
+            nn.PixelShuffle(1),
+        ),
+        r(1, 3, 5, 4),
+    ),
+    "grid sample": lambda: of(
+        lambda x, g: F.grid_sample(x, g.tanh(), align_corners=False), r(1, 3, 5, 6), r(1, 4, 3, 2)
+    ),
+    "grid sample border": lambda: of(
+        lambda x, g: F.grid_sample(x, g, padding_mode="border", align_corners=True),
+        r(1, 3, 5, 6),
+        r(1, 4, 3, 2),
+    ),
+    "grid sample nearest": lambda: of(
+        lambda x, g: F.grid_sample(x, g, mode="nearest", align_corners=False),
+        r(1, 3, 5, 6),
+        r(1, 4, 3, 2),
+    ),
+    "affine grid": lambda: of(
+        lambda t: F.affine_grid(t, [1, 3, 4, 5], align_corners=False), r(1, 2, 3)
+    ),
+    "adaptive average": lambda: of(
+        lambda x: F.adaptive_avg_pool2d(x, 1).sum() + F.adaptive_avg_pool2d(x, (3, 2)),
+        r(1, 3, 6, 4),
+    ),
+    "adaptive average uneven": lambda: of(
+        lambda x: F.adaptive_avg_pool2d(x, (3, 4)), r(1, 3, 7, 6)
+    ),
+    "adaptive average wider": lambda: of(lambda x: F.adaptive_avg_pool2d(x, 7), r(1, 3, 4, 4)),
+    "adaptive average 1d": lambda: of(lambda x: F.adaptive_avg_pool1d(x, 3), r(1, 3, 7)),
+    "adaptive average 3d": lambda: of(lambda x: F.adaptive_avg_pool3d(x, 2), r(1, 3, 4, 5, 4)),
+    "adaptive max": lambda: of(
+        lambda x: F.adaptive_max_pool2d(x, 1) + F.adaptive_max_pool2d(x, (3, 2)), r(1, 3, 6, 4)
+    ),
+    "adaptive max uneven": lambda: of(lambda x: F.adaptive_max_pool2d(x, (3, 4)), r(1, 3, 7, 6)),
+    "adaptive max 1d": lambda: of(lambda x: F.adaptive_max_pool1d(x, 1), r(1, 3, 6)),
+    "max pool": lambda: of(lambda x: F.max_pool2d(x, 3, 2, 1), r(1, 3, 8, 7)),
+    "max pool ceil": lambda: of(lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), r(1, 3, 8, 8)),
+    "max pool dilated": lambda: of(lambda x: F.max_pool2d(x, 3, 1, 1, dilation=2), r(1, 3, 8, 8)),
+    "max pool 1d": lambda: of(lambda x: F.max_pool1d(x, 3, 2, 1), r(1, 3, 8)),
+    "max pool 3d": lambda: of(lambda x: F.max_pool3d(x, 2), r(1, 3, 4, 4, 6)),
+    "average pool": lambda: of(lambda x: F.avg_pool2d(x, 3, 2, 1), r(1, 3, 8, 7)),
+    "average pool inside": lambda: of(
+        lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), r(1, 3, 8, 7)
+    ),
+    "average pool ceil": lambda: of(lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True), r(1, 3, 8, 8)),
+    "average pool 1d": lambda: of(lambda x: F.avg_pool1d(x, 3, 2, 1), r(1, 3, 8)),
+    "average pool 3d": lambda: of(lambda x: F.avg_pool3d(x, 2), r(1, 3, 4, 4, 6)),
+    "average pool divisor": lambda: of(
+        lambda x: F.avg_pool2d(x, 2, divisor_override=3), r(1, 3, 4, 4)
+    ),
+    "lp pool": lambda: of(lambda x: F.lp_pool2d(x.abs(), 2.0, 2), r(1, 3, 4, 4)),
+    "global mean": lambda: net(
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)),
+        r(1, 3, 6, 6),
+    ),
+}

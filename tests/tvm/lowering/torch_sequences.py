@@ -1,0 +1,71 @@
+"""Recurrent networks and attention of torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everywhere
+
+from .torch_networks import Cases, Cells, Mask, SelfAttention, net, of, r
+
+_LSTM = nn.LSTM(5, 6).eval().requires_grad_(requires_grad=False)
+
+SEQUENCES: Cases = {
+    "lstm": lambda: net(nn.LSTM(5, 6), r(4, 2, 5)),
+    "lstm batch first": lambda: net(nn.LSTM(5, 6, batch_first=True), r(2, 4, 5)),
+    "lstm two layers both ways": lambda: net(
+        nn.LSTM(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(2, 3, 5)
+    ),
+    "lstm projected": lambda: net(nn.LSTM(5, 6, proj_size=3), r(3, 2, 5)),
+    "lstm with state": lambda: of(
+        lambda x, h, c: _LSTM(x, (h, c))[0], r(3, 2, 5), r(1, 2, 6), r(1, 2, 6)
+    ),
+    "gru": lambda: net(nn.GRU(5, 6), r(4, 2, 5)),
+    "gru two layers both ways": lambda: net(
+        nn.GRU(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(2, 3, 5)
+    ),
+    "rnn": lambda: net(nn.RNN(5, 6, nonlinearity="relu"), r(3, 2, 5)),
+    "lstm cell": lambda: net(Cells(nn.LSTMCell), r(3, 2, 5)),
+    "gru cell": lambda: net(Cells(nn.GRUCell), r(3, 2, 5)),
+    "attention": lambda: of(
+        F.scaled_dot_product_attention, r(1, 2, 6, 4), r(1, 2, 5, 4), r(1, 2, 5, 4)
+    ),
+    "attention causal": lambda: of(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+        *(r(1, 2, 6, 4) for _ in range(3)),
+    ),
+    "attention bool mask": lambda: of(
+        F.scaled_dot_product_attention,
+        *(r(1, 2, 6, 4) for _ in range(3)),
+        torch.rand(1, 1, 6, 6) > 0.3,
+    ),
+    "attention float mask": lambda: of(
+        F.scaled_dot_product_attention,
+        *(r(1, 2, 6, 4) for _ in range(3)),
+        r(1, 1, 6, 6),
+    ),
+    "attention grouped": lambda: of(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        r(1, 4, 6, 4),
+        r(1, 2, 6, 4),
+        r(1, 2, 6, 4),
+    ),
+    "attention three axes": lambda: of(
+        F.scaled_dot_product_attention, r(2, 6, 4), r(2, 5, 4), r(2, 5, 4)
+    ),
+    "attention by hand": lambda: net(Mask(), *(r(1, 2, 6, 4) for _ in range(3))),
+    "multihead": lambda: net(SelfAttention(weights=False), r(2, 5, 8)),
+    "multihead weights": lambda: net(SelfAttention(weights=True), r(2, 5, 8)),
+    "encoder layer": lambda: net(
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), r(2, 5, 8)
+    ),
+    "decoder layer": lambda: net(
+        nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), r(2, 5, 8), r(2, 4, 8)
+    ),
+    "rotary": lambda: of(
+        lambda x, c, s: x * c + torch.cat((-x[..., 2:], x[..., :2]), -1) * s,
+        r(1, 2, 5, 4),
+        r(1, 1, 5, 4),
+        r(1, 1, 5, 4),
+    ),
+}
