@@ -76,6 +76,6 @@ def test_what_is_wrong_with_them_is_told_with_its_place(load):
     with pytest.raises(PipelineError) as caught:
         load("[synthetik, {name: synthetic, chains: 3}]")
     assert [str(one).partition("suite.yaml:")[2] for one in caught.value.problems] == [
-        "2:35: unknown explorer 'synthetik'; did you mean 'synthetic'?",
+        "2:34: unknown explorer 'synthetik'; did you mean 'synthetic'?",
         "2:63: unknown option 'chains' for explorer 'synthetic'",
     ]

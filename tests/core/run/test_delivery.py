@@ -166,4 +166,4 @@ def test_where_the_time_goes_is_kept_and_shown(pipeline, plugin, capsys):
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["conv4", "3", "7.00", "ms", "77.8%"] in rows
     assert ["pool", "(not", "tuned)", "1", "1.98", "ms", "22.0%"] in rows
-    assert ["2", "others", "9", "20.0", "us", "0.2%"] in rows
+    assert ["2", "others", "9", "20.0", "µs", "0.2%"] in rows

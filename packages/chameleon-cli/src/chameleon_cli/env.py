@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.versions import versions
+from chameleon_core.versions import installed, versions
 from chameleon_system.cores import usable_cores
 from chameleon_system.processor import Processor, processor_name, this_processor
 
@@ -72,7 +72,7 @@ def describe() -> dict[str, Any]:
     """The environment as JSON values: sizes in bytes, versions as texts, null where unknown."""
     registry = default_registry()
     processor = this_processor()
-    ours = sorted({CORE, *registry.distributions})
+    ours = sorted({*installed(FIRST_PARTY), *registry.distributions})
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

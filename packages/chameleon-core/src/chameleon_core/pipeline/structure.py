@@ -188,13 +188,13 @@ class Structurer(Scalars):
             for alias, field in fields.items()
             if field.default is attrs.NOTHING and node.get(alias) is None
         ]
+        given = {alias: one for alias in fields if (one := node.get(alias)) is not None}
         values = {}
-        for alias, field in fields.items():
-            given = node.get(alias)
-            if given is not None:
-                with self._inside(alias), Collecting(problems):
-                    values[alias] = self._field(given, field)
-        if problems:
+        for alias, one in given.items():
+            with self._inside(alias), Collecting(problems):
+                values[alias] = self._field(one, fields[alias])
+        # What is wrong with a stage among the options is said where all that is wrong is collected.
+        if problems or len(values) < len(given):
             raise PipelineError([*problems, *self._refused(node, kind, values)])
         return self._construct(node, kind, values)
 
