@@ -137,7 +137,7 @@ def _print(result: RunResult) -> None:
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
     from chameleon_core.cli.results_table import print_table  # noqa: PLC0415
-    from chameleon_core.loop.assembly import spaces_of, tasks_of  # noqa: PLC0415
+    from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
 
     with results_alone():
         target, tasks = tasks_of(resolved)

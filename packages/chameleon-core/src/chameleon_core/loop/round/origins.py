@@ -8,6 +8,8 @@ from enum import StrEnum
 import attrs
 import structlog
 
+from chameleon_core.space import Configs
+
 Config = tuple[int, ...]
 
 log = structlog.get_logger()
@@ -37,6 +39,11 @@ class Origin(StrEnum):
 
 
 Origins = Mapping[Config, Origin]
+
+
+def tuples(configs: Configs) -> list[Config]:
+    """The rows of an array, shape (n, knobs), as tuples of Python's own integers."""
+    return [tuple(row) for row in configs.tolist()]
 
 
 def searched(
@@ -99,4 +106,4 @@ class FallbackWatch:
         )
 
 
-__all__ = ["FallbackWatch", "Origin", "Origins", "searched"]
+__all__ = ["Config", "FallbackWatch", "Origin", "Origins", "searched", "tuples"]

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Self, TypeVar
 
-import attrs
-
-from chameleon_core.loop.arrivals import Arrivals
-from chameleon_core.loop.batch import Batch
-from chameleon_core.loop.desk import Desk, SameThread, SearchThread
 from chameleon_core.loop.interruption import RunInterrupted
-from chameleon_core.loop.measuring import Measuring
-from chameleon_core.loop.task_run import TaskRun
-from chameleon_core.loop.timesheet import Timesheet
+from chameleon_core.loop.round.batch import Batch
+from chameleon_core.loop.round.measure import CheckedRunner, CheckedStream
+from chameleon_core.loop.round.search_thread import SameThread, SearchExecutor, SearchThread
+from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.pipeline.schema import AtOnce
-from chameleon_core.stages import MeasureJob
 from chameleon_core.store import RecordStore
 
 T = TypeVar("T")
@@ -53,39 +48,15 @@ def guesses_at_once(wanted: AtOnce, *, batch_size: int) -> int:
     return batch_size if wanted == "auto" else wanted
 
 
-@attrs.define(kw_only=True, eq=False)
-class Flight:
-    """A batch that was proposed and is not learnt yet.
-
-    Attributes:
-        run: its task.
-        batch: the batch.
-        job: what is being measured of it; None where the store knew all of it.
-        missing: measurements that are still to come.
-        began: when it was submitted, on the runner's clock.
-        seconds: wall-clock of measuring it, once it is complete.
-        place: where its last measurement is in the order of arrival, once it is complete: those
-            of earlier processes come first.
-    """
-
-    run: TaskRun
-    batch: Batch
-    job: MeasureJob | None = None
-    missing: int = 0
-    began: float = 0.0
-    seconds: float = 0.0
-    place: tuple[int, int] = (0, 0)
-
-
-class Flights:
+class BatchesInFlight:
     """Has batches of several tasks measured, and searches for the next ones meanwhile.
 
     Which batch is complete first depends on the devices; a resumed run finds it in the order of
     the records. All else depends on the seed alone. A context manager.
 
     Args:
-        arrivals: the runner's measurements; closed with this object.
-        desk: where searching is done; closed with this object.
+        stream: the runner's measurements; closed with this object.
+        executor: does the searching; closed with this object.
         now: the runner's clock, in seconds.
         together: a context whose inside is committed to the store at once, for measurements that
             cost nothing to repeat.
@@ -93,23 +64,20 @@ class Flights:
 
     def __init__(
         self,
-        arrivals: Arrivals,
-        desk: Desk,
+        stream: CheckedStream,
+        executor: SearchExecutor,
         *,
         now: Callable[[], float],
         together: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        self._arrivals = arrivals
-        self._desk = desk
-        self._now = now
+        self._stream = stream
+        self._executor = executor
         self._together = together
-        self._sheet = Timesheet(now)
-        self._flights: list[Flight] = []
-        self._of_job: dict[MeasureJob, Flight] = {}
-        self._completed = 0
+        self._shares = WallClockShares(now)
+        self._runs: dict[Batch, TaskRun] = {}
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._runs)
 
     def search(self, work: Callable[[], T]) -> tuple[T, float]:
         """Do a piece of a search while measurements go on.
@@ -117,11 +85,11 @@ class Flights:
         Returns:
             What the work returned, and its share of the wall-clock in seconds.
         """
-        self._sheet.start(work)
+        self._shares.start(work)
         try:
-            found = self._desk.do(work, self)
+            found = self._executor.do(work, self)
         finally:
-            seconds = self._sheet.stop(work)
+            seconds = self._shares.stop(work)
         return found, seconds
 
     def begin(self, run: TaskRun, batch: Batch, search_seconds: float) -> None:
@@ -132,40 +100,40 @@ class Flights:
             batch: not empty.
             search_seconds: wall-clock that proposing it took.
         """
-        began, job = self._now(), run.begin(batch, search_seconds)
-        flight = Flight(run=run, batch=batch, job=job, missing=len(batch.missing), began=began)
+        job = run.begin(batch, search_seconds)
+        self._runs[batch] = run
         if job is not None:
-            self._of_job[job] = flight
-            self._arrivals.submit(job)
-            self._sheet.start(flight)
-        else:
-            flight.place = (0, run.last_place(batch))
-        self._flights.append(flight)
+            self._stream.submit(job, batch)
+            self._shares.start(batch)
 
-    def first(self) -> Flight:
-        """The batch that was complete first, or is to be.
+    def first(self) -> tuple[TaskRun, Batch]:
+        """The batch that was complete first, or is to be, and its task.
+
+        Those that the store knows as a whole were complete in earlier processes.
 
         Raises:
             PluginError: the runner breaks its contract.
             RunInterrupted: the run is to stop.
         """
         with self._together():
-            while not (complete := [flight for flight in self._flights if not flight.missing]):
+            while not (complete := [one for one in self._runs if not one.missing]):
                 self.step()
-        if not self._arrivals.expected:
-            self._arrivals.rest()
-        return min(complete, key=lambda flight: flight.place)
+        if not self._stream.expected:
+            self._stream.rest()
+        first = min(complete, key=lambda one: self._runs[one].records.last_place(one.configs))
+        return self._runs[first], first
 
-    def learn(self, flight: Flight) -> float:
+    def learn(self, batch: Batch) -> float:
         """Have the task of a complete batch learn it; its share of the wall-clock in seconds."""
-        _, seconds = self.search(lambda: flight.run.learn(flight.batch))
-        self._flights.remove(flight)
+        run = self._runs[batch]
+        _, seconds = self.search(lambda: run.learn(batch))
+        del self._runs[batch]
         return seconds
 
     def drain(self) -> None:
         """Store what is still in flight when the run is to stop."""
         with contextlib.suppress(RunInterrupted):
-            while self._arrivals.expected:
+            while self._stream.expected:
                 self.step()
 
     # -- what goes on while somebody searches ---------------------------------------------------
@@ -173,11 +141,11 @@ class Flights:
     @property
     def expected(self) -> bool:
         """Whether a measurement is still to come."""
-        return self._arrivals.expected
+        return self._stream.expected
 
     def wake(self) -> None:
         """Make ``step`` return soon; from any thread."""
-        self._arrivals.wake()
+        self._stream.wake()
 
     def step(self, timeout: float | None = None) -> None:
         """Wait for the next measurement and store it.
@@ -185,23 +153,16 @@ class Flights:
         Args:
             timeout: for how long at most, in seconds of the runner's clock.
         """
-        arrival = self._arrivals.poll(timeout)
-        if arrival is None:
+        arrived = self._stream.poll(timeout)
+        if arrived is None:
             return
-        flight = self._of_job[arrival.job]
-        flight.missing -= 1
-        if flight.missing:
-            seconds = self._sheet.take(flight)
-        else:
-            seconds = self._sheet.stop(flight)
-            del self._of_job[arrival.job]
-            flight.seconds = self._now() - flight.began
-            self._completed += 1
-            flight.place = (1, self._completed)
-        flight.run.take(arrival.measurement, seconds)
+        batch, measurement = arrived
+        take = self._shares.take if batch.missing else self._shares.stop
+        origin = str(batch.origins[measurement.config])
+        self._runs[batch].save(measurement, origin, take(batch))
 
     def __enter__(self) -> Self:
-        self._arrivals.__enter__()
+        self._stream.__enter__()
         return self
 
     def __exit__(
@@ -211,33 +172,78 @@ class Flights:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._desk.close()
+            self._executor.close()
         finally:
-            self._arrivals.__exit__(kind, error, trace)
+            self._stream.__exit__(kind, error, trace)
 
 
-def flights_of(measuring: Measuring, at_once: int, store: RecordStore) -> Flights:
+class WallClockShares:
+    """Shares every second out equally among what goes on in it.
+
+    So what all of them are given adds up to the time that has passed, and one that goes on alone
+    gets all of it.
+
+    Args:
+        now: the clock, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._mark = now()
+        self._shares: dict[Hashable, float] = {}
+
+    def start(self, key: Hashable) -> None:
+        """Something begins."""
+        self._share_out()
+        self._shares[key] = 0.0
+
+    def take(self, key: Hashable) -> float:
+        """Its seconds since it began, or since this was last asked."""
+        self._share_out()
+        share, self._shares[key] = self._shares[key], 0.0
+        return share
+
+    def stop(self, key: Hashable) -> float:
+        """It ends: as ``take``."""
+        share = self.take(key)
+        del self._shares[key]
+        return share
+
+    def _share_out(self) -> None:
+        now = self._now()
+        passed, self._mark = now - self._mark, now
+        for key in self._shares:
+            self._shares[key] += passed / len(self._shares)
+
+
+def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -> BatchesInFlight:
     """What measures the batches of a run.
 
     Args:
-        measuring: asks the run's runner.
+        runner: the run's.
         at_once: tasks that have a batch in flight at the same time, at most.
         store: the run's records.
 
     Raises:
-        PluginError: the runner does not start.
+        PluginError: the runner does not start measuring.
         RunInterrupted: the run is to stop.
     """
     several = at_once > 1
     # Recorded and simulated devices have clocks of their own, which no thread may run beside.
-    beside = several and measuring.live and measuring.runner.lanes > 0
-    return Flights(
-        measuring.arrivals(side_by_side=several),
+    beside = several and runner.live and runner.lanes > 0
+    return BatchesInFlight(
+        runner.stream(side_by_side=several),
         SearchThread() if beside else SameThread(),
-        now=measuring.runner.now,
+        now=runner.now,
         # One commit for a batch only where losing it would cost nothing.
-        together=contextlib.nullcontext if measuring.live else store.transaction,
+        together=contextlib.nullcontext if runner.live else store.transaction,
     )
 
 
-__all__ = ["Flight", "Flights", "flights_of", "guesses_at_once", "tasks_at_once"]
+__all__ = [
+    "BatchesInFlight",
+    "WallClockShares",
+    "batches_in_flight",
+    "guesses_at_once",
+    "tasks_at_once",
+]
