@@ -11,8 +11,7 @@ import attrs
 from chameleon_core import hooks
 from chameleon_core.loop import run as run_module
 from chameleon_core.loop import run_pipeline
-from chameleon_core.loop.round.in_flight import BatchesInFlight
-from chameleon_core.loop.round.search_thread import SearchExecutor
+from chameleon_core.loop.round.in_flight import BatchesInFlight, SearchExecutor
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.schedulers import Scheduler

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.loop.round.origins import Origin
+from chameleon_core.loop.round.batch import Origin
 from chameleon_core.processor import this_processor
 from chameleon_core.versions import versions
 

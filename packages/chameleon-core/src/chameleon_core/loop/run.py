@@ -16,20 +16,19 @@ from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.operator_result import final_result
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.round.batch import FallbackWatch
 from chameleon_core.loop.round.in_flight import (
     batches_in_flight,
     guesses_at_once,
     tasks_at_once,
 )
 from chameleon_core.loop.round.measure import CheckedRunner, started
-from chameleon_core.loop.round.origins import FallbackWatch
 from chameleon_core.loop.round.records import TaskRecords, say_what_does_not_apply
 from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
 from chameleon_core.loop.start.tasks import frontend_of, spaces_of, target_of, tasks_of
-from chameleon_core.loop.start.versions import record_versions
 from chameleon_core.loop.start.warm_start import WarmStart
 from chameleon_core.loop.tuning import Tuning
 from chameleon_core.pipeline.resolve import dump_pipeline
@@ -39,6 +38,7 @@ from chameleon_core.run_folder import BEST, NETWORK, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Frontend, StageRef
 from chameleon_core.task import Task
+from chameleon_core.versions import record_versions
 
 
 def run_pipeline(
@@ -218,7 +218,7 @@ class _Run:
                 total_measurements=tuning.total_measurements if runs else 0,
                 seconds_left=tuning.seconds_left,
                 settled=choice,
-                versions=record_versions(pipeline, runner, self._store),
+                versions=record_versions(pipeline, runner.describe(), self._store),
             )
         )
         with batches_in_flight(runner, few, self._store) as batches:
@@ -268,7 +268,7 @@ class _Run:
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
-            versions=record_versions(pipeline, self._runner, self._store, at_end=True),
+            versions=record_versions(pipeline, self._runner.describe(), self._store, at_end=True),
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")

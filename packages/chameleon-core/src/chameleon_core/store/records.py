@@ -164,7 +164,7 @@ class RecordStore:
             measurement: the outcome.
             knobs: the configuration decoded, so that records can be read without the space.
             spending: the task's total at this moment.
-            origin: what put it into its batch (``chameleon_core.loop.round.origins.Origin``).
+            origin: what put it into its batch (``chameleon_core.loop.round.batch.Origin``).
 
         Returns:
             Its place, as ``places`` tells it.

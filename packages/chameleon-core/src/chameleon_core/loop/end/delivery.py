@@ -11,7 +11,7 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
-from chameleon_core.loop.round.origins import tuples
+from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.start.tasks import delivers, provider_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace

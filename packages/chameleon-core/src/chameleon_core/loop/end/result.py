@@ -51,7 +51,7 @@ class OperatorResult:
             nothing was compared.
         guesses: where nothing was measured, what the space recommends, the most promising first.
         measurements: configurations measured, failures included.
-        origins: where they came from, how many by ``loop.round.origins.Origin``; those of versions
+        origins: where they came from, how many by ``loop.round.batch.Origin``; those of versions
             that did not record it are not counted.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.round.batch import Batch
 from chameleon_core.loop.round.measure import CheckedRunner, CheckedStream
-from chameleon_core.loop.round.search_thread import SameThread, SearchExecutor, SearchThread
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.pipeline.schema import AtOnce
 from chameleon_core.store import RecordStore
@@ -177,6 +178,54 @@ class BatchesInFlight:
             self._stream.__exit__(kind, error, trace)
 
 
+class SearchExecutor(ABC):
+    """Does one piece of a search at a time: their order must not depend on a clock."""
+
+    @abstractmethod
+    def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
+        """Do a piece of work and return what it returns.
+
+        Args:
+            work: the piece.
+            meanwhile: what is measured while it is done.
+        """
+
+    def close(self) -> None:  # noqa: B027 - optional hook
+        """Let go of threads; what is being done is finished first."""
+
+
+class SameThread(SearchExecutor):
+    """Nothing goes on meanwhile: for runners whose timings a search would disturb."""
+
+    def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
+        del meanwhile
+        return work()
+
+
+class SearchThread(SearchExecutor):
+    """The search has a thread of its own, so that this one can look after the devices.
+
+    It is not the other way round: signals are handled in the main thread, and processes may end
+    with the thread that started them, which should live as long as their runner.
+    """
+
+    def __init__(self) -> None:
+        self._thread: Any = ThreadPoolExecutor(1, thread_name_prefix="search")
+
+    def do(self, work: Callable[[], T], meanwhile: BatchesInFlight) -> T:
+        future = self._thread.submit(work)
+        future.add_done_callback(lambda _: meanwhile.wake())
+        # A run that is to stop stops when this is done: the next measurement would say it again.
+        with contextlib.suppress(RunInterrupted):
+            while meanwhile.expected and not future.done():
+                meanwhile.step()
+        found: T = future.result()
+        return found
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
 class WallClockShares:
     """Shares every second out equally among what goes on in it.
 
@@ -242,6 +291,9 @@ def batches_in_flight(runner: CheckedRunner, at_once: int, store: RecordStore) -
 
 __all__ = [
     "BatchesInFlight",
+    "SameThread",
+    "SearchExecutor",
+    "SearchThread",
     "WallClockShares",
     "batches_in_flight",
     "guesses_at_once",

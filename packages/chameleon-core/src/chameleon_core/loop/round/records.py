@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from chameleon_core.loop.round.origins import Config
+from chameleon_core.loop.round.batch import Config
 from chameleon_core.measurement import Measurement, failures_by_kind, most_frequent_failure
 from chameleon_core.store import RecordStore, Spending, StoredTask
 

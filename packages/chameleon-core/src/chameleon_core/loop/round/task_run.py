@@ -17,8 +17,7 @@ from chameleon_core.events import (
     TaskSummary,
 )
 from chameleon_core.events.records import Event
-from chameleon_core.loop.round.batch import Batch
-from chameleon_core.loop.round.origins import FallbackWatch, tuples
+from chameleon_core.loop.round.batch import Batch, FallbackWatch, tuples
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.measurement import Measurement

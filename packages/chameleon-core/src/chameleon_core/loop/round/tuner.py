@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chameleon_core.loop.round.origins import Config, Origin, searched, tuples
+from chameleon_core.loop.round.batch import Config, Origin, searched, tuples
 from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.measurement import Measurement
 from chameleon_core.space import Configs, DesignSpace

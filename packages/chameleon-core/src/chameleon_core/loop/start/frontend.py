@@ -14,8 +14,8 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.events import CheckFinished, CheckStarted
 from chameleon_core.events.records import Event
 from chameleon_core.loop.plugin_contract import contract_of
+from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.round.measure import CheckedRunner
-from chameleon_core.loop.round.origins import tuples
 from chameleon_core.loop.start.tasks import spaces_of
 from chameleon_core.pipeline.schema import ResolvedPipeline, Scope, Subject
 from chameleon_core.stages import Frontend, MeasureJob, StageRef, Trials
