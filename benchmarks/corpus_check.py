@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.assembly import frontend_of, target_of, tasks_of
-from chameleon_core.loop.delivery import guessed, guesses_of
+from chameleon_core.loop.end.delivery import guessed, guesses_of
+from chameleon_core.loop.start.tasks import frontend_of, target_of, tasks_of
 from chameleon_core.pipeline import load_pipeline
 from chameleon_core.stages import Delivery, Trials
 from chameleon_core.task import Task

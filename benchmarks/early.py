@@ -19,11 +19,10 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from chameleon_core.loop.comparison import stage_ref
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline import load_pipeline
 from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Contender
+from chameleon_core.stages import Contender, StageRef
 from chameleon_core.task import Task
 
 Config = tuple[int, ...]
@@ -77,7 +76,7 @@ def best_of(measurements: Sequence[Measurement]) -> Config:
 def compared(run: Path, task: Task, configs: Sequence[Config]) -> dict[Config, float]:
     """Seconds of configurations, timed in turns by the runner of a run."""
     pipeline = load_pipeline(run / "pipeline.yaml")
-    space = stage_ref(pipeline.space)
+    space = StageRef.of(pipeline.space)
     contenders = [Contender(name="tuned", stage=space, config=config) for config in configs]
     with pipeline.runner.create() as runner:
         measurements = runner.compare(task, contenders)

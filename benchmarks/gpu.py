@@ -34,8 +34,8 @@ from chameleon_bench.suites.suite import Cell, Suite
 from chameleon_cli.logs import configure
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop import Interruption, RunInterrupted
-from chameleon_core.loop.assembly import tasks_of
-from chameleon_core.loop.comparison import finalists, stage_ref
+from chameleon_core.loop.end.comparison import finalists
+from chameleon_core.loop.start.tasks import tasks_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Contender, Runner, StageRef
@@ -166,7 +166,7 @@ def winners(cell: Cell, result: CellResult) -> Sequence[Contender]:
             )
             for one in found
         ]
-    space = stage_ref(from_dict(cell.document).space)
+    space = StageRef.of(from_dict(cell.document).space)
     with read_store(cell.folder) as store:
         return finalists([m for row in store.tasks() for m in store.measurements(row.id)], space)
 

@@ -12,7 +12,7 @@ from chameleon_cli.results_table import (
     operator_rows,
     print_table,
 )
-from chameleon_core.loop.result import OperatorResult, VariantResult
+from chameleon_core.loop.end.result import OperatorResult, VariantResult
 
 
 class Terminal(io.StringIO):

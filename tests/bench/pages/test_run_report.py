@@ -12,7 +12,7 @@ from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_bench.pages.run_report import write_report
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
-from chameleon_core.loop.origins import Origin
+from chameleon_core.loop.round.batch import Origin
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend

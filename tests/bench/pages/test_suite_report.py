@@ -7,7 +7,7 @@ import re
 import pytest
 from chameleon_bench.cells.execute import results
 from chameleon_bench.pages.suite_report import printed, report_of, write_report
-from chameleon_core.loop.origins import Origin
+from chameleon_core.loop.round.batch import Origin
 
 SUITE = """\
 title: Small & large

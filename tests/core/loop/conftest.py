@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from chameleon_core.loop import SearchStages, TaskTuner
-from chameleon_core.loop.guard import Guard
+from chameleon_core.loop.plugin_contract import PluginContract
 from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import Choice, Constraint, DesignSpace
@@ -47,10 +47,12 @@ def _tuner(space, *, batch_size=4, seed=0, **replaced):
     }
     kinds = {"explorers": "explorer", "cost_models": "cost model", "samplers": "sampler"}
     kinds["synthesizers"] = "synthesizer"
-    guards = {kind: Guard(noun=noun, name=f"odd-{kind}") for kind, noun in kinds.items()}
+    contracts = {
+        kind: PluginContract(noun=noun, name=f"odd-{kind}") for kind, noun in kinds.items()
+    }
     return TaskTuner(
         space,
-        SearchStages(**stages, space=space, task=_task(space), guards=guards),
+        SearchStages(**stages, space=space, task=_task(space), contracts=contracts),
         rng=np.random.default_rng(seed + 1),
         batch_size=batch_size,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
-from chameleon_core.loop.comparison import ALTERNATIVES, NEARLY, alternatives
+from chameleon_core.loop.end.comparison import ALTERNATIVES, NEARLY, alternatives
 from chameleon_core.measurement import FailureKind, Measurement
 from hypothesis import given
 

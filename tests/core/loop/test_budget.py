@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.loop.budget import Allowance, Spent
-from chameleon_core.loop.stages import generator
+from chameleon_core.loop.round.stages import generator
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.pipeline.schema import Budget, Scope
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chameleon_core.loop.same_failure import convincing, same_failure
+from chameleon_core.loop.budget import convincing, same_failure
 from chameleon_core.measurement import FailureKind, Measurement
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,8 +7,7 @@ import itertools
 
 import pytest
 from chameleon_core.loop import Interruption, RunInterrupted
-from chameleon_core.loop.flights import tasks_at_once
-from chameleon_core.loop.timesheet import Timesheet
+from chameleon_core.loop.round.in_flight import WallClockShares, tasks_at_once
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from hypothesis import given, settings
@@ -252,7 +251,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path_factory, stops, at_
 
 def test_a_second_is_shared_by_all_that_goes_on_in_it():
     clock = [0.0]
-    sheet = Timesheet(lambda: clock[0])
+    sheet = WallClockShares(lambda: clock[0])
     sheet.start("a")
     clock[0] = 1.0
     sheet.start("b")

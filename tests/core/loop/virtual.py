@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import attrs
 from chameleon_core import hooks
-from chameleon_core.loop import run_pipeline, session
-from chameleon_core.loop.desk import Desk
-from chameleon_core.loop.flights import Flights
+from chameleon_core.loop import run as run_module
+from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.round.in_flight import BatchesInFlight, SearchExecutor
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.schedulers import Scheduler
@@ -125,7 +125,7 @@ class VirtualStream(MeasureStream):
         self._running.clear()
 
 
-class VirtualDesk(Desk):
+class VirtualSearch(SearchExecutor):
     """Every piece of a search takes the same virtual seconds."""
 
     def __init__(self, fleet: VirtualFleet, seconds: float) -> None:
@@ -221,16 +221,15 @@ def run(monkeypatch, pipeline, *, search_seconds: float, **more):
     """
     VirtualFleet.made.clear()
 
-    def flights_of(measuring, at_once, store):
-        fleet = measuring.runner.get()
-        return Flights(
-            measuring.arrivals(side_by_side=at_once > 1),
-            VirtualDesk(fleet, search_seconds),
-            now=fleet.now,
+    def batches_in_flight(runner, at_once, store):
+        return BatchesInFlight(
+            runner.stream(side_by_side=at_once > 1),
+            VirtualSearch(VirtualFleet.made[-1], search_seconds),
+            now=runner.now,
             together=store.transaction,
         )
 
     with monkeypatch.context() as patch:
-        patch.setattr(session, "flights_of", flights_of)
+        patch.setattr(run_module, "batches_in_flight", batches_in_flight)
         result = run_pipeline(pipeline, **more)
     return result, VirtualFleet.made[-1] if VirtualFleet.made else None

@@ -13,7 +13,7 @@ import chameleon_tvm
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.result import NetworkResult
+from chameleon_core.loop.end.result import NetworkResult
 from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_tvm.frontends import bucketed
 from chameleon_tvm.frontends.bucketed import BucketedFrontend

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.delivery import guessed, guesses_of
+from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 from chameleon_tvm.graph.baselines import one_line

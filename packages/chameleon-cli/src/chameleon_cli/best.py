@@ -57,9 +57,9 @@ def _operators(store: RecordStore) -> list[dict[str, Any]]:
             {**operator, "compared": True, "delivered_with": instead.get(operator["name"])}
             for operator in found
         ]
-    from chameleon_core.loop.so_far import operator_so_far  # noqa: PLC0415
+    from chameleon_core.loop.end.operator_result import interim_result  # noqa: PLC0415
 
-    known = [operator_so_far(store, stored).to_json() for stored in store.tasks()]
+    known = [interim_result(store, stored).to_json() for stored in store.tasks()]
     return [{**{key: one[key] for key in _SO_FAR}, "compared": False} for one in known]
 
 

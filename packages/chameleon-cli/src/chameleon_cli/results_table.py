@@ -6,8 +6,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
-from chameleon_core.loop.result import NetworkResult, OperatorResult
-from chameleon_core.loop.verdicts import left_out_lines, unmeasured_lines
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult
+from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 
 OPERATOR_HEADER = (

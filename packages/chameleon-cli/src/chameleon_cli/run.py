@@ -122,7 +122,7 @@ def _print(result: RunResult) -> None:
 
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
-    from chameleon_core.loop.assembly import spaces_of, tasks_of  # noqa: PLC0415
+    from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
 
     from chameleon_cli.results_table import print_table  # noqa: PLC0415
 

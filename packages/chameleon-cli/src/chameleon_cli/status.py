@@ -56,11 +56,11 @@ def command(folder: Path, as_json: bool) -> None:
 
 def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
     """State, seconds and tasks of a run as JSON values."""
-    from chameleon_core.loop.so_far import operator_so_far  # noqa: PLC0415
+    from chameleon_core.loop.end.operator_result import interim_result  # noqa: PLC0415
 
     operators = []
     for stored in store.tasks():
-        known = operator_so_far(store, stored)
+        known = interim_result(store, stored)
         best = known.search_seconds
         operators.append(
             {

@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
-from chameleon_core.loop.assembly import tasks_of
+from chameleon_core.loop.start.tasks import tasks_of
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError, Problem, node_of
 from chameleon_core.pipeline.schema import ResolvedPipeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_core.loop.verdicts import left_out_lines, unmeasured_lines
+from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.figures import bar

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.origins import Origin
-from chameleon_core.loop.verdicts import slower
+from chameleon_core.loop.end.shortfalls import slower
+from chameleon_core.loop.round.batch import Origin
 from chameleon_core.words import in_seconds
 from markupsafe import Markup
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.result import NetworkResult, OperatorResult
-from chameleon_core.loop.so_far import operator_so_far
+from chameleon_core.loop.end.operator_result import interim_result
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 from chameleon_core.run_folder import EVENTS, PIPELINE, read_store
 from chameleon_core.store import RecordStore, StoredTask
 from chameleon_core.task import Task
@@ -168,7 +168,7 @@ def _so_far(store: RecordStore, ended: Mapping[str, str]) -> list[TaskRecord]:
         TaskRecord(
             task=stored.task,
             costs=_costs(store, stored),
-            operator=operator_so_far(store, stored),
+            operator=interim_result(store, stored),
             ended=ended.get(stored.task.name, ""),
         )
         for stored in store.tasks()

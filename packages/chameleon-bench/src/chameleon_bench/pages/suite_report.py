@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.loop.origins import Origin
+from chameleon_core.loop.round.batch import Origin
 from chameleon_core.versions import installed
 from chameleon_system.files import write_whole
 from chameleon_system.processor import processor_name

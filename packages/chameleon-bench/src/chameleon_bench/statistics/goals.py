@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core.loop.origins import Origin
+from chameleon_core.loop.round.batch import Origin
 from numpy.typing import NDArray
 
 from chameleon_bench.cells.trajectory import ROUND_FIELDS, Trajectory

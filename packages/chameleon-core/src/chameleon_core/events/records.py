@@ -98,7 +98,7 @@ class BatchProposed:
         steps: search steps the explorer took to find them.
         converged: the step after which the best surrogate score rose no more (figures 2 and 7).
         score: that surrogate score, or None where no trained cost model guided the walk.
-        origins: where its configurations came from, how many by ``loop.origins.Origin``.
+        origins: where its configurations came from, how many by ``loop.round.batch.Origin``.
     """
 
     task: str

@@ -1,10 +1,10 @@
-"""The tuning loop: ask and tell per task, scheduling, budgets, resuming, the final comparison."""
+"""The tuning loop: ``run`` is its sequence, in which ``tuning`` gives rounds to tasks."""
 
+from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.result import OperatorResult, RunResult, VariantResult
-from chameleon_core.loop.session import Session, run_pipeline
-from chameleon_core.loop.stages import SearchStages
-from chameleon_core.loop.tuner import TaskTuner
+from chameleon_core.loop.round.stages import SearchStages
+from chameleon_core.loop.round.tuner import TaskTuner
+from chameleon_core.loop.run import run_pipeline
 
 __all__ = [
     "Interruption",
@@ -12,7 +12,6 @@ __all__ = [
     "RunInterrupted",
     "RunResult",
     "SearchStages",
-    "Session",
     "TaskTuner",
     "VariantResult",
     "run_pipeline",

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-import attrs
 import structlog
 
-from chameleon_core.loop.batch import Batch
-from chameleon_core.loop.budget import Allowance, Spent
-from chameleon_core.loop.flights import Flight, Flights
+from chameleon_core.loop.budget import Allowance, Spent, same_failure
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.same_failure import same_failure
-from chameleon_core.loop.siblings import Siblings
-from chameleon_core.loop.stages import generator, guard_of
-from chameleon_core.loop.task_run import TaskRun
+from chameleon_core.loop.plugin_contract import contract_of
+from chameleon_core.loop.round.batch import Batch
+from chameleon_core.loop.round.in_flight import BatchesInFlight
+from chameleon_core.loop.round.stages import generator
+from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.schedulers import Scheduler, SchedulerContext
@@ -36,6 +34,7 @@ class Tuning:
         batch_size: configurations measured per round.
         at_once: tasks that have a batch in flight at the same time, at most.
         interruption: the request to stop.
+        after_batch: called after each batch that was measured and learnt.
         seconds_before: ``Allowance.seconds_before``.
         convincing: measurements that have to fail alike before a task, or the run, is given up;
             None for never.
@@ -49,6 +48,7 @@ class Tuning:
         batch_size: int,
         at_once: int,
         interruption: Interruption,
+        after_batch: Callable[[], None] = lambda: None,
         seconds_before: float = 0.0,
         convincing: int | None = None,
     ) -> None:
@@ -57,9 +57,9 @@ class Tuning:
         self._allowance = Allowance(budget=pipeline.budget, seconds_before=seconds_before)
         self._at_once = at_once
         self._interruption = interruption
-        self._siblings = Siblings(runs)
-        self._guard = guard_of(pipeline.scheduler)
-        with self._guard.call("start"):
+        self._after_batch = after_batch
+        self._contract = contract_of(pipeline.scheduler)
+        with self._contract.call("start"):
             self._scheduler: Scheduler = pipeline.scheduler.create(
                 SchedulerContext(
                     tasks=[run.task for run in runs],
@@ -78,14 +78,14 @@ class Tuning:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
         return self._allowance.seconds_left(self._everything())
 
-    def rounds(self, flights: Flights) -> Iterator[TaskRun]:
-        """Tune until every task has ended; yields a task after each batch it had measured.
+    def rounds(self, batches: BatchesInFlight) -> None:
+        """Tune until every task has ended.
 
         The next task is chosen as soon as fewer than ``at_once`` are in flight: when that is does
         not depend on a clock, so that a resumed run chooses as it did before.
 
         Args:
-            flights: has batches measured.
+            batches: has batches measured.
 
         Raises:
             RunInterrupted: the run was asked to stop; what was measured is saved.
@@ -93,20 +93,20 @@ class Tuning:
         """
         try:
             while True:
-                chosen = self._next() if len(flights) < self._at_once else None
+                chosen = self._next() if len(batches) < self._at_once else None
                 if chosen is not None:
                     self._interruption.check()
-                    self._begin(chosen, partial(chosen.propose, self._left(chosen)), flights)
-                elif len(flights):
-                    yield from self._finish(flights.first(), flights)
+                    self._begin(chosen, partial(chosen.propose, self._left(chosen)), batches)
+                elif len(batches):
+                    self._finish(*batches.first(), batches)
                 else:
                     self._end_all("the scheduler expects nothing more of it")
                     return
         except RunInterrupted:
-            flights.drain()
+            batches.drain()
             raise
 
-    def first_guesses(self, flights: Flights, *, at_once: int) -> Iterator[TaskRun]:
+    def first_guesses(self, batches: BatchesInFlight, *, at_once: int) -> None:
         """Have one configuration of every task measured before any of them has a batch.
 
         Where tasks share a budget, it may be spent before each of them had a batch. So the ones
@@ -115,7 +115,7 @@ class Tuning:
         learnt, so that the order in which the measurements arrive makes no difference.
 
         Args:
-            flights: has guesses measured; at its end nothing is in flight.
+            batches: has guesses measured; at its end nothing is in flight.
             at_once: guesses in flight at the same time.
 
         Raises:
@@ -127,29 +127,27 @@ class Tuning:
         heaviest = sorted(self._runs, key=lambda run: -run.task.weight * run.task.flop)
         try:
             for _ in range(GUESSES):
-                yield from self._guesses(
-                    deque(run for run in heaviest if run.tuner.best is None), flights, at_once
+                self._guesses(
+                    deque(run for run in heaviest if run.tuner.best is None), batches, at_once
                 )
         except RunInterrupted:
-            flights.drain()
+            batches.drain()
             raise
         for run in heaviest:
-            self._siblings.share(run)
+            self._share_best(run)
 
-    def _guesses(
-        self, waiting: deque[TaskRun], flights: Flights, at_once: int
-    ) -> Iterator[TaskRun]:
-        while waiting or len(flights):
-            if waiting and len(flights) < at_once and self._lasts_for(1 + len(flights)):
+    def _guesses(self, waiting: deque[TaskRun], batches: BatchesInFlight, at_once: int) -> None:
+        while waiting or len(batches):
+            if waiting and len(batches) < at_once and self._lasts_for(1 + len(batches)):
                 run = waiting.popleft()
                 self._end_those_that_fail_alike()
                 if run.ended is None:
                     self._end_if_spent(run)
                 if run.ended is None and len(run.tuner.guesses):
                     self._interruption.check()
-                    self._begin(run, run.guess, flights)
+                    self._begin(run, run.guess, batches)
             else:
-                yield from self._finish(flights.first(), flights, share=False)
+                self._finish(*batches.first(), batches, share=False)
 
     def _next(self) -> TaskRun | None:
         """The task that gets the next batch; None where none is to have one now."""
@@ -157,53 +155,58 @@ class Tuning:
         states = [run.state for run in self._runs]
         if not any(state.waiting for state in states):
             return None
-        with self._guard.call("choose the next task"):
+        with self._contract.call("choose the next task"):
             index = self._scheduler.next_task(states)
         if index is None:
             return None
         if index not in range(len(self._runs)) or self._runs[index].ended is not None:
-            raise self._guard.broken(f"chose task {index!r}, which does not exist or is done")
+            raise self._contract.broken(f"chose task {index!r}, which does not exist or is done")
         return None if states[index].in_flight else self._runs[index]
 
-    def _begin(self, run: TaskRun, propose: Callable[[], Batch], flights: Flights) -> None:
+    def _begin(self, run: TaskRun, propose: Callable[[], Batch], batches: BatchesInFlight) -> None:
         """Have a task's next batch measured, or end it where there is none."""
-        batch, seconds = flights.search(propose)
+        batch, seconds = batches.search(propose)
         if not batch.configs:
             run.adopt_leftovers()
             self._end(run, "the space is exhausted")
         elif batch.missing:
             run.adopt_leftovers(batch)
-            batch = self._within_budget(run, batch)
+            left = self._left(run)  # what was adopted has used up some of the budget
+            if left is not None:
+                batch.shorten(left)
             if batch.missing and self._allowance.time_is_up(self._spent(run), self._everything()):
                 run.learn(batch)
                 self._end(run, "the wall-clock budget is spent")
         if run.ended is None:
-            flights.begin(run, batch, seconds)
+            batches.begin(run, batch, seconds)
         else:
-            self._siblings.share(run)
+            self._share_best(run)
 
-    def _finish(self, flight: Flight, flights: Flights, *, share: bool = True) -> Iterator[TaskRun]:
-        """Learn a complete batch, and tell the siblings of it."""
-        run = flight.run
-        seconds = flights.learn(flight)
-        if flight.job is not None:
-            run.end(
-                flight.batch,
-                limit=self._limit(run),
-                seconds=flight.seconds,
-                learn_seconds=seconds,
-            )
+    def _finish(
+        self, run: TaskRun, batch: Batch, batches: BatchesInFlight, *, share: bool = True
+    ) -> None:
+        """Learn a complete batch, and tell tasks like it what was best."""
+        seconds = batches.learn(batch)
+        if batch.submitted:
+            run.announce(batch, limit=self._limit(run), learn_seconds=seconds)
         if share:
-            self._siblings.share(run)
-        if flight.job is not None:
-            yield run
+            self._share_best(run)
+        if batch.submitted:
+            self._after_batch()
 
-    def _within_budget(self, run: TaskRun, batch: Batch) -> Batch:
-        """The batch without what adopted measurements have used up of the budget."""
-        left = self._left(run)
-        if left is None:
-            return batch
-        return attrs.evolve(batch, missing=batch.missing[: max(0, left - batch.known)])
+    def _share_best(self, run: TaskRun) -> None:
+        """Have tasks with the same knobs measure the best configuration of one with their next.
+
+        In a network the same layer occurs with other epilogues (with a residual, without an
+        activation): the best configuration of one is nearly always near the best of the other, and
+        a scheduler gives each of them a few batches only.
+        """
+        best = run.tuner.best
+        if best is None:
+            return
+        for other in self._runs:
+            if other is not run and other.ended is None and _alike(other, run):
+                other.tuner.suggest(best.config)
 
     def _end_those_that_may(self) -> None:
         """End tasks that have spent their budget, or all; those in flight are learnt first."""
@@ -281,3 +284,11 @@ class Tuning:
 
     def _everything(self) -> list[Spent]:
         return [self._spent(run) for run in self._runs]
+
+
+def _alike(one: TaskRun, other: TaskRun) -> bool:
+    """Whether a configuration means the same to both tasks."""
+    return one.task.operator == other.task.operator and one.space.knobs == other.space.knobs
+
+
+__all__ = ["Tuning"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
 from chameleon_core.task import Task
+
+if TYPE_CHECKING:
+    from chameleon_core.pipeline.schema import StageSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -21,6 +24,11 @@ class StageRef:
 
     factory: str
     options: dict[str, Any] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, spec: StageSpec) -> Self:
+        """A stage that a pipeline names."""
+        return cls(factory=spec.factory, options=spec.options_json)
 
 
 @attrs.frozen(kw_only=True, eq=False)

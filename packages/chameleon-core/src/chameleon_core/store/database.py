@@ -142,7 +142,7 @@ class Database:
             return self._connection.execute(sql, values).lastrowid or 0
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], object]]:
+    def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], sqlite3.Cursor]]:
         """Several statements as one commit: yields the function that executes one."""
         with self._sentences("write to"):
             if self._connection.in_transaction:

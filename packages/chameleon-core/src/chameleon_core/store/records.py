@@ -115,7 +115,7 @@ class RecordStore:
             (task.key, space, fingerprint, task.name, _dump(task.to_json())),
         )
         return next(
-            stored
+            attrs.evolve(stored, task=task)
             for stored in self.tasks()
             if (stored.task.key, stored.space, stored.fingerprint) == (task.key, space, fingerprint)
         )
@@ -155,7 +155,7 @@ class RecordStore:
         knobs: Mapping[str, Any],
         spending: Spending,
         origin: str | None = None,
-    ) -> None:
+    ) -> int:
         """Commit one measurement together with the seconds its task has taken so far.
 
         Args:
@@ -164,11 +164,14 @@ class RecordStore:
             measurement: the outcome.
             knobs: the configuration decoded, so that records can be read without the space.
             spending: the task's total at this moment.
-            origin: what put it into its batch (``chameleon_core.loop.origins.Origin``).
+            origin: what put it into its batch (``chameleon_core.loop.round.batch.Origin``).
+
+        Returns:
+            Its place, as ``places`` tells it.
         """
         m = measurement
         with self._database.transaction() as execute:
-            execute(
+            added = execute(
                 "INSERT OR IGNORE INTO measurements (task_id, identity, config, knobs, seconds, "
                 "failure, message, max_relative_error, build_seconds, run_seconds, measured_at, "
                 "origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -191,6 +194,7 @@ class RecordStore:
                 "UPDATE tasks SET spending = ? WHERE id = ?",
                 (_dump(attrs.asdict(spending)), task_id),
             )
+        return added.lastrowid or 0
 
     def set_spending(self, task_id: int, spending: Spending) -> None:
         """Commit the seconds a task has taken so far."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.result import NetworkResult
+    from chameleon_core.loop.end.result import NetworkResult
     from chameleon_core.pipeline.schema import Subject
     from chameleon_core.store import RecordStore
 
@@ -31,7 +31,7 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
     from chameleon_cli.results_table import print_network  # noqa: PLC0415 - --help is quick
     from chameleon_cli.streams import results_alone  # noqa: PLC0415
     from chameleon_core.errors import ChameleonError, ExitCode  # noqa: PLC0415
-    from chameleon_core.loop.verdicts import slower  # noqa: PLC0415
+    from chameleon_core.loop.end.shortfalls import slower  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import pipeline_of  # noqa: PLC0415
@@ -53,7 +53,7 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
 
 
 def _compiled(store: RecordStore, pipeline: Subject, output: Path) -> NetworkResult:
-    from chameleon_core.loop.result import NetworkResult  # noqa: PLC0415
+    from chameleon_core.loop.end.result import NetworkResult  # noqa: PLC0415
     from chameleon_core.stages import Delivery  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import (  # noqa: PLC0415

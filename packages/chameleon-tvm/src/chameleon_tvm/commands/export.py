@@ -41,8 +41,8 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
     space can be written as TVMScript.
     """
     from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
-    from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
-    from chameleon_core.loop.settling import recalled  # noqa: PLC0415
+    from chameleon_core.loop.start.frontend import recalled  # noqa: PLC0415
+    from chameleon_core.loop.start.tasks import frontend_of  # noqa: PLC0415
     from chameleon_core.run_folder import read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import pipeline_of, winners_of  # noqa: PLC0415

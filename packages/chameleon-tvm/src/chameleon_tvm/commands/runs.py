@@ -41,8 +41,8 @@ def network_of(pipeline: Subject, store: RecordStore) -> NetworkFrontend | Bucke
         ConfigError: its model is no network.
     """
     from chameleon_core.errors import ConfigError  # noqa: PLC0415
-    from chameleon_core.loop.assembly import frontend_of  # noqa: PLC0415
-    from chameleon_core.loop.settling import recalled  # noqa: PLC0415
+    from chameleon_core.loop.start.frontend import recalled  # noqa: PLC0415
+    from chameleon_core.loop.start.tasks import frontend_of  # noqa: PLC0415
 
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_tvm.frontends.networks import NetworkFrontend  # noqa: PLC0415
@@ -69,7 +69,7 @@ def guesses_for(store: RecordStore, space: SpaceProvider) -> tuple[Winner, ...]:
         store: the run's records.
         space: made from the pipeline's.
     """
-    from chameleon_core.loop.delivery import guessed, guesses_of  # noqa: PLC0415
+    from chameleon_core.loop.end.delivery import guessed, guesses_of  # noqa: PLC0415
 
     unmeasured = [stored.task for stored in store.tasks() if not store.measurements(stored.id)]
     found = (guessed(task, guesses_of(space.design_space(task))) for task in unmeasured)
@@ -78,7 +78,7 @@ def guesses_for(store: RecordStore, space: SpaceProvider) -> tuple[Winner, ...]:
 
 def winners_of(store: RecordStore) -> tuple[Winner, ...]:
     """The best configuration of every task: the comparison's winner, else the fastest measured."""
-    from chameleon_core.loop.comparison import alternatives, winner  # noqa: PLC0415
+    from chameleon_core.loop.end.comparison import alternatives, winner  # noqa: PLC0415
     from chameleon_core.stages import Winner  # noqa: PLC0415
 
     found = []

@@ -10,7 +10,7 @@ import attrs
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.loop import SearchStages, TaskTuner
-from chameleon_core.loop.stages import generator
+from chameleon_core.loop.round.stages import generator
 from chameleon_core.pipeline import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.stages import Archive

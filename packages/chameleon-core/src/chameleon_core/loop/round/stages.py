@@ -1,4 +1,4 @@
-"""The four search stages of one task, made from a pipeline and guarded."""
+"""The four search stages of one task, made from a pipeline and checked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import attrs
 import numpy as np
 from chameleon_system.cores import usable_cores
 
-from chameleon_core.loop.guard import Guard
-from chameleon_core.loop.score_table import tabulated
-from chameleon_core.loop.watch import ScoreWatch
-from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
+from chameleon_core.loop.plugin_contract import PluginContract, contract_of
+from chameleon_core.loop.round.explore import WatchedScores, tabulated
+from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import (
@@ -46,11 +45,6 @@ def generator(seed: int, *names: str) -> np.random.Generator:
     return np.random.default_rng(sequence)
 
 
-def guard_of(spec: StageSpec) -> Guard:
-    """The guard for a chosen stage."""
-    return Guard(noun=KINDS[spec.kind].noun, name=spec.name)
-
-
 @attrs.frozen(kw_only=True)
 class SearchStages:
     """Explorer, cost model, sampler and synthesizer of one task.
@@ -66,9 +60,9 @@ class SearchStages:
     space: DesignSpace
     task: Task
     archive: Archive = attrs.field(factory=Archive)
-    guards: dict[str, Guard] = attrs.field(
+    contracts: dict[str, PluginContract] = attrs.field(
         factory=lambda: {
-            kind: Guard(noun=KINDS[kind].noun, name="?")
+            kind: PluginContract(noun=KINDS[kind].noun, name="?")
             for kind in ("explorers", "cost_models", "samplers", "synthesizers")
         }
     )
@@ -100,7 +94,7 @@ class SearchStages:
                 threads=len(usable_cores()),
                 archive=archive,
             )
-            with guard_of(spec).call(f"start for task {task.name!r}"):
+            with contract_of(spec).call(f"start for task {task.name!r}"):
                 made[spec.kind] = spec.create(context)
         return cls(
             explorer=made["explorers"],
@@ -110,20 +104,20 @@ class SearchStages:
             space=space,
             task=task,
             archive=archive,
-            guards={spec.kind: guard_of(spec) for spec in specs},
+            contracts={spec.kind: contract_of(spec) for spec in specs},
         )
 
     @property
     def score(self) -> ScoreFunction | None:
         """The cost model's prediction, or None until it is trained."""
-        guard = self.guards["cost_models"]
-        with guard.call("say whether it is trained"):
+        contract = self.contracts["cost_models"]
+        with contract.call("say whether it is trained"):
             if not self.cost_model.trained:
                 return None
 
         def predict(configs: Configs) -> Scores:
-            with guard.call("predict"):
-                return guard.scores(self.cost_model.predict(configs), len(configs))
+            with contract.call("predict"):
+                return contract.scores(self.cost_model.predict(configs), len(configs))
 
         return predict
 
@@ -136,11 +130,11 @@ class SearchStages:
             together: how many of them are to be measured at the same time. Where the cost model
                 says which, those come first.
         """
-        guard = self.guards["explorers"]
+        contract = self.contracts["explorers"]
         score = self.score
-        watch = None if score is None else ScoreWatch(tabulated(score, self.space), visited)
-        with guard.call("explore"):
-            found = guard.candidates(
+        watch = None if score is None else WatchedScores(tabulated(score, self.space), visited)
+        with contract.call("explore"):
+            found = contract.candidates(
                 self.explorer.explore(watch, visited, count), self.space, visited
             )
         if watch is None:
@@ -154,36 +148,36 @@ class SearchStages:
 
         The scores keep their order, best first: samplers go by them.
         """
-        guard = self.guards["cost_models"]
-        with guard.call("say what to measure at the same time"):
+        contract = self.contracts["cost_models"]
+        with contract.call("say what to measure at the same time"):
             together = self.cost_model.select_batch(found.configs, count)
             if together is None:
                 return found
-            first = guard.rows(together, len(found.configs))
+            first = contract.rows(together, len(found.configs))
         rest = np.setdiff1d(np.arange(len(found.configs)), first)
         return attrs.evolve(found, configs=found.configs[np.concatenate([first, rest])])
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """The sampler's choice, at most ``count`` rows; the synthesizer mends unusable ones."""
-        guard = self.guards["samplers"]
-        with guard.call("select"):
+        contract = self.contracts["samplers"]
+        with contract.call("select"):
             chosen = self.sampler.select(candidates, visited, count)
-            return guard.in_range(chosen, self.space)[:count]
+            return contract.in_range(chosen, self.space)[:count]
 
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
         """The synthesizer's batch, usable rows only, at most as many as came in."""
-        guard = self.guards["synthesizers"]
-        with guard.call("refine"):
+        contract = self.contracts["synthesizers"]
+        with contract.call("refine"):
             refined = self.synthesizer.refine(batch, candidates, visited)
-            return guard.usable(refined, self.space, visited)[: len(batch)]
+            return contract.usable(refined, self.space, visited)[: len(batch)]
 
     def learn(self, observations: Observations) -> None:
         """Tell cost model, explorer and synthesizer everything measured so far, in that order."""
-        with self.guards["cost_models"].call("fit"):
+        with self.contracts["cost_models"].call("fit"):
             self.cost_model.fit(observations)
-        with self.guards["explorers"].call("observe"):
+        with self.contracts["explorers"].call("observe"):
             self.explorer.observe(observations)
-        with self.guards["synthesizers"].call("observe"):
+        with self.contracts["synthesizers"].call("observe"):
             self.synthesizer.observe(observations)
         self.archive.record(
             TaskHistory(task=self.task, space=self.space, observations=observations)

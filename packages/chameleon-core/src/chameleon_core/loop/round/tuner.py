@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chameleon_core.loop.origins import Origin, searched
-from chameleon_core.loop.stages import SearchStages
+from chameleon_core.loop.round.batch import Config, Origin, searched, tuples
+from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.measurement import Measurement
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Observations, Visited
@@ -61,7 +61,7 @@ class TaskTuner:
         self.steps = 0
         self.converged = 0
         self.score: float | None = None
-        self.origins: dict[tuple[int, ...], Origin] = {}
+        self.origins: dict[Config, Origin] = {}
         self.short: str | None = None
         self.best: Measurement | None = None
         self.best_cost = math.inf
@@ -69,11 +69,11 @@ class TaskTuner:
         self._batch_size = batch_size
         self._plan_size = plan_size or PLAN_FACTOR * batch_size
         self._asked: Configs | None = None
-        self._suggested: list[tuple[int, ...]] = []
+        self._suggested: list[Config] = []
         self._batches = 0
         self._guessing = False
 
-    def suggest(self, config: tuple[int, ...]) -> None:
+    def suggest(self, config: Config) -> None:
         """Measure a configuration with the next batch, which gets no longer by it.
 
         Of several suggestions the last one comes first; they take at most half the batch. Those
@@ -96,7 +96,7 @@ class TaskTuner:
         self._asked = found if len(found) else None
         self.origins = {
             config: Origin.SUGGESTION if config in self._suggested else Origin.INITIAL
-            for config in _tuples(found)
+            for config in tuples(found)
         }
         return found
 
@@ -134,10 +134,10 @@ class TaskTuner:
         else:
             (batch, wanted), added = self._search(), Origin.FALLBACK
         batch = self._top_up(batch, wanted)
-        for config in _tuples(batch):
+        for config in tuples(batch):
             self.origins.setdefault(config, added)
         batch = self._with_suggestions(batch)[:limit]
-        self.origins = {config: self.origins[config] for config in _tuples(batch)}
+        self.origins = {config: self.origins[config] for config in tuples(batch)}
         self._asked = batch if len(batch) else None
         return batch
 
@@ -148,16 +148,16 @@ class TaskTuner:
         guided = self.stages.score is not None and len(candidates.scores)
         self.score = float(candidates.scores.max()) if guided else None
         if len(candidates.configs) < self._batch_size:
-            self.short = str(self.stages.guards["explorers"])
+            self.short = str(self.stages.contracts["explorers"])
         if not len(candidates.configs):
             return candidates.configs, self._batch_size
         selected = self.stages.select(candidates, self.visited, self._batch_size)
         batch = self.stages.refine(selected, candidates, self.visited)
         self.origins = searched(
-            _tuples(batch), candidates=_tuples(candidates.configs), selected=_tuples(selected)
+            tuples(batch), candidates=tuples(candidates.configs), selected=tuples(selected)
         )
         if self.short is None and (len(batch) < len(selected) or not len(selected)):
-            self.short = str(self.stages.guards["samplers"])
+            self.short = str(self.stages.contracts["samplers"])
         short = len(candidates.configs) < self._batch_size or not len(selected)
         return batch, self._batch_size if short else len(selected)
 
@@ -169,7 +169,7 @@ class TaskTuner:
         Raises:
             ValueError: a measurement is not of the last batch, or one is there twice.
         """
-        asked = [] if self._asked is None else [tuple(row) for row in self._asked.tolist()]
+        asked = [] if self._asked is None else tuples(self._asked)
         told = {measurement.config: measurement for measurement in measurements}
         if len(told) < len(measurements) or not told.keys() <= set(asked):
             raise ValueError("these measurements are not those of the last batch")
@@ -211,7 +211,7 @@ class TaskTuner:
         suggested = self._joined(batch[:0], np.array(self._suggested, np.int32))
         self._suggested.clear()
         suggested = suggested[: (len(batch) + 1) // 2]
-        self.origins |= dict.fromkeys(_tuples(suggested), Origin.SUGGESTION)
+        self.origins |= dict.fromkeys(tuples(suggested), Origin.SUGGESTION)
         return self._joined(suggested, batch)[: len(batch)]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
@@ -238,5 +238,4 @@ class TaskTuner:
         return self.space.distinct(np.concatenate([batch, more]).astype(np.int32))
 
 
-def _tuples(configs: Configs) -> list[tuple[int, ...]]:
-    return [tuple(row) for row in configs.tolist()]
+__all__ = ["PLAN_FACTOR", "TaskTuner"]

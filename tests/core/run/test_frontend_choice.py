@@ -9,18 +9,17 @@ from typing import ClassVar
 import pytest
 from chameleon_cli.progress import LiveProgress, PlainProgress
 from chameleon_core.errors import ExitCode, PluginError
-from chameleon_core.event_bus import EventBus
-from chameleon_core.loop import Interruption, RunInterrupted, Session, run_pipeline
-from chameleon_core.loop.comparison import stage_ref
-from chameleon_core.loop.measuring import LazyRunner
-from chameleon_core.loop.settling import recalled
-from chameleon_core.run_folder import RunFolder, read_store
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.start.frontend import recalled
+from chameleon_core.run_folder import read_store
 from chameleon_core.task import Task
 from chameleon_testing.fakes import (
     ModelOptions,
     RunnerOptions,
+    SyntheticBaseline,
     SyntheticFrontend,
     SyntheticRunner,
+    SyntheticSpace,
     synthetic_cost,
 )
 
@@ -52,6 +51,45 @@ class Choosy(SyntheticFrontend):
 
     def tasks(self, target):
         return [_task([self.size], target)]
+
+
+class Stepwise(Choosy):
+    """Notes when it is asked, as the stages below do."""
+
+    steps: ClassVar[list[str]] = []
+
+    def tasks(self, target):
+        self.steps.append("name the tasks")
+        return super().tasks(target)
+
+
+class SteppingSpace(SyntheticSpace):
+    def design_space(self, task):
+        Stepwise.steps.append("make a space")
+        return super().design_space(task)
+
+
+class SteppingBaseline(SyntheticBaseline):
+    def supports(self, task):
+        Stepwise.steps.append("ask a baseline")
+        return super().supports(task)
+
+
+class SteppingRunner(SyntheticRunner):
+    def __enter__(self):
+        Stepwise.steps.append("start the runner")
+        return super().__enter__()
+
+    def measure(self, job):
+        Stepwise.steps.append("measure")
+        yield from super().measure(job)
+
+    def compare(self, task, contenders):
+        Stepwise.steps.append("compare")
+        return super().compare(task, contenders)
+
+    def close(self):
+        Stepwise.steps.append("stop the runner")
 
 
 class Silent(SyntheticFrontend):
@@ -114,18 +152,28 @@ def test_the_choice_is_measured_and_kept(settling, log_lines):
         assert [one.task.name for one in store.tasks()] == [f"trial[{size}]"]
 
 
-def test_making_a_session_measures_nothing(settling, log_lines):
-    Choosy.asked.clear()
-    resolved = settling(Choosy, baselines=[])
-    interruption = Interruption()
-    space = stage_ref(resolved.space)
-    runner = LazyRunner(resolved.runner, space, interruption, lambda _: None)
-    with RunFolder(resolved.output) as folder, runner:
-        folder.claim(resolved, "")
-        session = Session(resolved, folder, EventBus(), interruption, runner)
-        assert (Choosy.asked, log_lines(), folder.store.tasks()) == ([], [], [])
-        assert session.run().exit_code is ExitCode.OK
-    assert len(Choosy.asked) == 1
+def test_starting_up_goes_one_way(plugin, pipeline):
+    Stepwise.steps.clear()
+    plugins = [
+        plugin("frontends", Stepwise, ModelOptions),
+        plugin("spaces", SteppingSpace),
+        plugin("runners", SteppingRunner, RunnerOptions),
+        plugin("baselines", SteppingBaseline),
+    ]
+    resolved = pipeline(
+        plugins=plugins,
+        model={"odd": {"operators": [[3]]}},
+        space="odd",
+        runner={"name": "odd"},
+        baselines=["odd"],
+        budget={"measurements": 2, "batch_size": 2},
+    )
+    assert run_pipeline(resolved).exit_code is ExitCode.OK
+    assert Stepwise.steps == [
+        *("start the runner", "make a space", "measure", "make a space", "measure"),
+        *("name the tasks", "make a space", "ask a baseline"),
+        *("measure", "compare", "stop the runner"),
+    ]
 
 
 def test_a_continued_run_recalls_the_choice(settling):

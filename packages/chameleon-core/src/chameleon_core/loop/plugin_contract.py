@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -12,8 +12,12 @@ import structlog
 from numpy.typing import NDArray
 
 from chameleon_core.errors import ChameleonError, PluginError
+from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Candidates, Scores, Visited
+
+if TYPE_CHECKING:
+    from chameleon_core.pipeline.schema import StageSpec
 
 log = structlog.get_logger()
 
@@ -21,8 +25,8 @@ _HINT = "this is a mistake in the plugin; tell its authors, or choose another on
 
 
 @attrs.frozen(kw_only=True)
-class Guard:
-    """Stands around the calls of one plugin.
+class PluginContract:
+    """Checks the calls of one plugin.
 
     Attributes:
         noun: the plugin's kind in the singular, such as ``explorer``.
@@ -139,3 +143,11 @@ class Guard:
                 rows=len(configs) - int(fresh.sum()),
             )
         return legal[fresh], rows[fresh]
+
+
+def contract_of(spec: StageSpec) -> PluginContract:
+    """The contract of a chosen stage."""
+    return PluginContract(noun=KINDS[spec.kind].noun, name=spec.name)
+
+
+__all__ = ["PluginContract", "contract_of"]

@@ -1,4 +1,4 @@
-"""Sentences about a result: what it was to reach and does not, and who is to blame."""
+"""Sentences about a result: what it was to reach and does not, and which kernels take the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.words import in_seconds
 
 if TYPE_CHECKING:
-    from chameleon_core.loop.result import NetworkResult, OperatorResult
+    from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 
 _BLAMED = 3
 """Kernels that are named where a network is slow."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 import structlog
 
-from chameleon_core.loop.guard import Guard
-from chameleon_core.loop.result import TUNED, VariantResult
-from chameleon_core.loop.stages import guard_of
+from chameleon_core.events import ComparisonStarted
+from chameleon_core.events.records import Event
+from chameleon_core.loop.end.result import TUNED, VariantResult
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.plugin_contract import contract_of
+from chameleon_core.loop.round.measure import CheckedRunner
+from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.stages import Baseline, Contender, Runner, StageRef
-from chameleon_core.store import StoredComparison
+from chameleon_core.stages import Baseline, Contender, StageRef
+from chameleon_core.store import RecordStore, StoredComparison
 from chameleon_core.task import Task
 
 log = structlog.get_logger()
@@ -26,14 +30,9 @@ FINALISTS = 3
 """Configurations of a task that are compared: search timings rank the leaders only roughly."""
 
 
-def stage_ref(spec: StageSpec) -> StageRef:
-    """A chosen stage as data, for worker processes."""
-    return StageRef(factory=spec.factory, options=spec.options_json)
-
-
 @attrs.frozen(kw_only=True)
-class Rivals:
-    """A task's contenders besides its own winners.
+class Baselines:
+    """What a task's winners are compared with.
 
     Attributes:
         contenders: every variant of every baseline that can compute the task.
@@ -44,7 +43,7 @@ class Rivals:
     vendors: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, task: Task, specs: Sequence[StageSpec]) -> Rivals:
+    def of(cls, task: Task, specs: Sequence[StageSpec]) -> Baselines:
         """Ask the pipeline's baselines.
 
         Raises:
@@ -53,8 +52,8 @@ class Rivals:
         contenders: list[Contender] = []
         vendors = set()
         for spec in specs:
-            guard = guard_of(spec)
-            with guard.call(f"say whether it computes task {task.name!r}"):
+            contract = contract_of(spec)
+            with contract.call(f"say whether it computes task {task.name!r}"):
                 baseline: Baseline = spec.create()
                 if not baseline.supports(task):
                     log.info(
@@ -65,7 +64,7 @@ class Rivals:
                 if baseline.vendor:
                     vendors.add(spec.name)
             contenders += [
-                Contender(name=spec.name, variant=variant, stage=stage_ref(spec))
+                Contender(name=spec.name, variant=variant, stage=StageRef.of(spec))
                 for variant in variants
             ]
         return cls(contenders=tuple(contenders), vendors=frozenset(vendors))
@@ -105,7 +104,7 @@ def alternatives(
     return tuple(taken[1:])
 
 
-def unrivalled(measurements: Sequence[Measurement], space: StageRef) -> StoredComparison:
+def uncompared(measurements: Sequence[Measurement], space: StageRef) -> StoredComparison:
     """What takes a comparison's place where there is nothing to compare with: the fastest one.
 
     Re-measuring would cost seconds for each operator of a network, which is what is compared there.
@@ -117,23 +116,48 @@ def unrivalled(measurements: Sequence[Measurement], space: StageRef) -> StoredCo
     return StoredComparison(contenders=(contender,), measurements=(best,))
 
 
-def compare(
-    runner: Runner, guard: Guard, task: Task, contenders: tuple[Contender, ...]
+def compared(
+    run: TaskRun,
+    baselines: Baselines,
+    *,
+    runner: CheckedRunner,
+    store: RecordStore,
+    interruption: Interruption,
+    publish: Callable[[Event], None],
 ) -> StoredComparison:
-    """Time the contenders against each other.
+    """Time a task's fastest configurations against its baselines, or recall that it was done.
+
+    Args:
+        run: the task, which has ended.
+        baselines: the task's.
+        runner: measures.
+        store: keeps the comparison.
+        interruption: the request to stop.
+        publish: tells an event.
 
     Raises:
         PluginError: the runner breaks its contract.
+        RunInterrupted: the run was asked to stop; nothing is kept.
     """
-    with guard.call(f"compare the winners of task {task.name!r}"):
-        measurements = list(runner.compare(task, contenders))
-    if len(measurements) != len(contenders) or not all(
-        isinstance(measurement, Measurement) for measurement in measurements
-    ):
-        raise guard.broken(
-            f"compared {len(contenders)} programs and returned {len(measurements)} measurements"
-        )
-    return StoredComparison(contenders=contenders, measurements=tuple(measurements))
+    measurements, row = run.tuner.measurements, run.records.stored.id
+    ours = finalists(measurements, run.space_ref)
+    if not ours or not baselines.contenders:
+        return uncompared(measurements, run.space_ref)
+    contenders = (*ours, *baselines.contenders)
+    kept = store.comparison(row)
+    if kept is not None and kept.contenders == contenders:
+        return kept
+    interruption.check()
+    publish(
+        ComparisonStarted(task=run.task.name, finalists=len(ours), rivals=len(baselines.contenders))
+    )
+    made = StoredComparison(
+        contenders=contenders, measurements=runner.compare(run.task, contenders)
+    )
+    # What came back after a request to stop may be cut short: compare again next time.
+    interruption.check()
+    store.set_comparison(row, made)
+    return made
 
 
 def winner(comparison: StoredComparison) -> tuple[int, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.stages import guard_of
+from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Frontend, SpaceProvider
@@ -31,7 +31,7 @@ def target_of(pipeline: ResolvedPipeline) -> str:
     """
     if pipeline.target_resolver is None:
         return pipeline.target
-    with guard_of(pipeline.target_resolver).call(f"resolve the target {pipeline.target!r}"):
+    with contract_of(pipeline.target_resolver).call(f"resolve the target {pipeline.target!r}"):
         resolved: str = pipeline.target_resolver.create().resolve(pipeline.target)
     return resolved
 
@@ -51,12 +51,12 @@ def tasks_of(
         PluginError: the target resolver or the frontend breaks its contract.
     """
     target = target_of(pipeline) if target is None else target
-    guard = guard_of(pipeline.model)
+    contract = contract_of(pipeline.model)
     frontend = frontend or frontend_of(pipeline)
-    with guard.call("name the tasks"):
+    with contract.call("name the tasks"):
         tasks = list(frontend.tasks(target))
     if not all(isinstance(task, Task) for task in tasks):
-        raise guard.broken("returned something else than tasks")
+        raise contract.broken("returned something else than tasks")
     if not tasks and not delivers(frontend):
         raise ConfigError("the model has no operator to tune", hint="name one under 'model'")
     names: dict[str, str] = {}
@@ -68,13 +68,24 @@ def tasks_of(
                 hint="keep one of them, with a weight",
             )
     if len({task.name for task in tasks}) < len(tasks):
-        raise guard.broken("gave two tasks one name")
+        raise contract.broken("gave two tasks one name")
     return target, tasks
 
 
 def delivers(frontend: Frontend) -> bool:
     """Whether a frontend makes something of its tasks at the end, such as a compiled network."""
     return getattr(type(frontend), "deliver", Frontend.deliver) is not Frontend.deliver
+
+
+def provider_of(pipeline: Subject) -> SpaceProvider:
+    """The pipeline's space provider, made.
+
+    Raises:
+        PluginError: it cannot be made.
+    """
+    with contract_of(pipeline.space).call("start"):
+        provider: SpaceProvider = pipeline.space.create()
+    return provider
 
 
 def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignSpace]:
@@ -84,14 +95,15 @@ def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignS
         ConfigError: the provider has no space for a task.
         PluginError: the provider breaks its contract.
     """
-    guard = guard_of(pipeline.space)
-    with guard.call("start"):
-        provider: SpaceProvider = pipeline.space.create()
+    contract, provider = contract_of(pipeline.space), provider_of(pipeline)
     spaces = []
     for task in tasks:
-        with guard.call(f"make the design space of task {task.name!r}"):
+        with contract.call(f"make the design space of task {task.name!r}"):
             space = provider.design_space(task)
         if not isinstance(space, DesignSpace):
-            raise guard.broken(f"returned a {type(space).__name__} instead of a DesignSpace")
+            raise contract.broken(f"returned a {type(space).__name__} instead of a DesignSpace")
         spaces.append(space)
     return spaces
+
+
+__all__ = ["delivers", "frontend_of", "provider_of", "spaces_of", "target_of", "tasks_of"]

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.verdicts import missed, slower
+from chameleon_core.loop.end.shortfalls import missed, slower
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.store import Spending
 
@@ -51,8 +51,8 @@ class OperatorResult:
             nothing was compared.
         guesses: where nothing was measured, what the space recommends, the most promising first.
         measurements: configurations measured, failures included.
-        origins: where they came from, how many by ``loop.origins.Origin``; those of versions that
-            did not record it are not counted.
+        origins: where they came from, how many by ``loop.round.batch.Origin``; those of versions
+            that did not record it are not counted.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
         ended: why it got no further batch, as half a sentence; None where an earlier version did

@@ -9,14 +9,13 @@ import attrs
 import structlog
 
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.assembly import delivers
-from chameleon_core.loop.guard import Guard
-from chameleon_core.loop.measuring import plain
-from chameleon_core.loop.result import NetworkResult, OperatorResult
-from chameleon_core.loop.stages import guard_of
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult
+from chameleon_core.loop.plugin_contract import PluginContract, contract_of
+from chameleon_core.loop.round.batch import tuples
+from chameleon_core.loop.start.tasks import delivers, provider_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Delivery, Frontend, SpaceProvider, Winner
+from chameleon_core.stages import Delivery, Frontend, Winner
 from chameleon_core.task import Task
 
 log = structlog.get_logger()
@@ -45,7 +44,7 @@ def deliver(
         threads: that kernels were measured with.
         seconds_before: wall-clock of the run until now.
     """
-    guard = guard_of(pipeline.model)
+    contract = contract_of(pipeline.model)
     if not delivers(frontend):
         return NetworkResult()
     not_reached(operators)
@@ -53,11 +52,11 @@ def deliver(
         delivery = Delivery(
             target=target,
             winners=winners(operators),
-            space=_provider(pipeline),
+            space=provider_of(pipeline),
             folder=folder,
             threads=threads,
         )
-        delivered = _ask(guard, frontend, delivery)
+        delivered = _ask(contract, frontend, delivery)
     except ChameleonError as error:
         log.warning("network_not_delivered", problem=str(error), hint=error.hint)
         return NetworkResult(failure=str(error))
@@ -98,7 +97,7 @@ def guessed(task: Task, guesses: Sequence[tuple[int, ...]]) -> Winner | None:
 
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
     """What a space recommends where nothing is known, the most promising first."""
-    return tuple(plain(space.first_guesses.tolist()))
+    return tuple(tuples(space.first_guesses))
 
 
 def not_reached(operators: Sequence[OperatorResult]) -> None:
@@ -113,17 +112,11 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
         )
 
 
-def _provider(pipeline: ResolvedPipeline) -> SpaceProvider:
-    with guard_of(pipeline.space).call("start"):
-        provider: SpaceProvider = pipeline.space.create()
-    return provider
-
-
-def _ask(guard: Guard, frontend: Frontend, delivery: Delivery) -> NetworkResult | None:
-    with guard.call("deliver the network"):
+def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult | None:
+    with contract.call("deliver the network"):
         value = frontend.deliver(delivery)
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise guard.broken(f"delivered a {type(value).__name__} instead of a mapping")
+        raise contract.broken(f"delivered a {type(value).__name__} instead of a mapping")
     return NetworkResult.from_json(value)

@@ -1,0 +1,186 @@
+"""A batch of one task: what was asked and where it came from, what is missing, what arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import attrs
+import structlog
+
+from chameleon_core.measurement import Measurement
+from chameleon_core.space import Configs
+
+Config = tuple[int, ...]
+
+log = structlog.get_logger()
+
+
+class Origin(StrEnum):
+    """What put a configuration into a batch."""
+
+    INITIAL = "initial"
+    """A first guess of the space, or a random configuration of the batch before any search."""
+
+    SUGGESTION = "suggestion"
+    """The best of another task of the run, or of an earlier run."""
+
+    EXPLORER = "explorer"
+    """A candidate of the explorer that the sampler kept."""
+
+    SAMPLER = "sampler"
+    """The sampler's own, which was no candidate."""
+
+    SYNTHESIZER = "synthesizer"
+    """What the synthesizer put in the place of another one."""
+
+    FALLBACK = "fallback"
+    """What the loop took where the stages gave nothing that is legal and new: first guesses that
+    were left over, random configurations, neighbours of measured ones."""
+
+
+Origins = Mapping[Config, Origin]
+
+
+def tuples(configs: Configs) -> list[Config]:
+    """The rows of an array, shape (n, knobs), as tuples of Python's own integers."""
+    return [tuple(row) for row in configs.tolist()]
+
+
+def searched(
+    batch: Iterable[Config], *, candidates: Iterable[Config], selected: Iterable[Config]
+) -> dict[Config, Origin]:
+    """Which stage each configuration of a searched batch came from.
+
+    Args:
+        batch: what the synthesizer made of ``selected``.
+        candidates: the explorer's.
+        selected: the sampler's.
+    """
+    explored, kept = set(candidates), set(selected)
+
+    def origin(config: Config) -> Origin:
+        if config not in kept:
+            return Origin.SYNTHESIZER
+        return Origin.EXPLORER if config in explored else Origin.SAMPLER
+
+    return {config: origin(config) for config in batch}
+
+
+class Batch:
+    """Configurations that are proposed, measured and learnt together.
+
+    All that happens to them is told to this object, and kept by nobody else.
+
+    Args:
+        configs: in proposal order.
+        stored: what the store has of their task.
+        origins: what put each of them into the batch.
+
+    Attributes:
+        configs: in proposal order.
+        origins: what put each of them into the batch.
+        stored: how many of them the store had when they were proposed.
+        submitted: whether something of it is, or was, measured by this process.
+        seconds: wall-clock from when it was submitted to the last arrival until now.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        *,
+        stored: Mapping[Config, Measurement],
+        origins: Origins,
+    ) -> None:
+        self.configs = tuple(configs)
+        self.origins = origins
+        self._measured = {config: stored[config] for config in configs if config in stored}
+        self._missing = [config for config in configs if config not in stored]
+        self.stored = len(self._measured)
+        self.submitted = False
+        self.seconds = 0.0
+        self._began = 0.0
+
+    @property
+    def missing(self) -> tuple[Config, ...]:
+        """What is still to be measured; empty once the batch is complete."""
+        return tuple(self._missing)
+
+    @property
+    def size(self) -> int:
+        """Configurations that are learnt with it: those that a budget has left in it."""
+        return len(self._measured) + len(self._missing)
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """What the store had of it and what has arrived, in proposal order."""
+        return [self._measured[config] for config in self.configs if config in self._measured]
+
+    def shorten(self, size: int) -> None:
+        """Leave out what was proposed last of the missing ones, so that ``size`` are learnt."""
+        del self._missing[max(0, size - len(self._measured)) :]
+
+    def submit(self, now: float) -> None:
+        """It is being measured from now on.
+
+        Args:
+            now: seconds on the runner's clock.
+        """
+        self.submitted, self._began = True, now
+
+    def arrive(self, measurement: Measurement, now: float) -> None:
+        """A missing one was measured.
+
+        Args:
+            measurement: of it.
+            now: seconds on the runner's clock.
+
+        Raises:
+            ValueError: it is not missing.
+        """
+        self._missing.remove(measurement.config)
+        self._measured[measurement.config] = measurement
+        self.seconds = now - self._began
+
+
+@attrs.define(kw_only=True)
+class FallbackWatch:
+    """Says once of every stage of a run whose work is done by the fallback instead.
+
+    A last batch of a small space, where little is left that is new, is no reason; that most of what
+    was searched for came from elsewhere is.
+    """
+
+    _searched: int = attrs.field(default=0, init=False)
+    _replaced: int = attrs.field(default=0, init=False)
+    _named: set[str] = attrs.field(factory=set, init=False)
+
+    def see(self, task: str, origins: Origins, short: str | None) -> None:
+        """Look at a batch.
+
+        Args:
+            task: the task's name.
+            origins: of the batch's configurations.
+            short: the stage that gave fewer than were wanted, in words; None where none did.
+        """
+        found = [
+            origin
+            for origin in origins.values()
+            if origin not in {Origin.INITIAL, Origin.SUGGESTION}
+        ]
+        self._searched += len(found)
+        self._replaced += found.count(Origin.FALLBACK)
+        if short is None or short in self._named or 2 * self._replaced <= self._searched:
+            return
+        self._named.add(short)
+        log.warning(
+            "a stage gives too few configurations that are legal and not measured yet; "
+            "random ones are measured in their place",
+            stage=short,
+            task=task,
+            random=self._replaced,
+            of=self._searched,
+        )
+
+
+__all__ = ["Batch", "Config", "FallbackWatch", "Origin", "Origins", "searched", "tuples"]

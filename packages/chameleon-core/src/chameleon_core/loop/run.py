@@ -1,0 +1,282 @@
+"""A run: one sequence from the claim of its folder to its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from chameleon_core.event_bus import EventBus
+from chameleon_core.event_log import EventLog
+from chameleon_core.events import RunFinished, RunStarted
+from chameleon_core.loop.budget import convincing
+from chameleon_core.loop.end.comparison import Baselines, compared
+from chameleon_core.loop.end.delivery import deliver
+from chameleon_core.loop.end.operator_result import final_result
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.round.batch import FallbackWatch
+from chameleon_core.loop.round.in_flight import (
+    batches_in_flight,
+    guesses_at_once,
+    tasks_at_once,
+)
+from chameleon_core.loop.round.measure import CheckedRunner, started
+from chameleon_core.loop.round.records import TaskRecords, say_what_does_not_apply
+from chameleon_core.loop.round.stages import SearchStages, generator
+from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.round.tuner import TaskTuner
+from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
+from chameleon_core.loop.start.tasks import frontend_of, spaces_of, target_of, tasks_of
+from chameleon_core.loop.start.warm_start import WarmStart
+from chameleon_core.loop.tuning import Tuning
+from chameleon_core.pipeline.resolve import dump_pipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins.registry import default_registry
+from chameleon_core.run_folder import BEST, NETWORK, RunFolder
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Archive, Frontend, StageRef
+from chameleon_core.task import Task
+from chameleon_core.versions import record_versions
+
+
+def run_pipeline(
+    pipeline: ResolvedPipeline,
+    *,
+    fresh: bool = False,
+    listeners: Iterable[object] = (),
+    interruption: Interruption | None = None,
+) -> RunResult:
+    """Run a pipeline in its folder, or continue it there; a finished run is only read.
+
+    Args:
+        pipeline: what to do.
+        fresh: move an earlier run in the folder aside and start anew.
+        listeners: objects or modules that implement ``EventHooks``; installed plugins are told
+            as well.
+        interruption: through which the run may be asked to stop.
+
+    Returns:
+        The result, also in the folder's ``best.json``.
+
+    Raises:
+        ConfigError: the model or the target cannot be what the pipeline says.
+        PluginError: a plugin breaks its contract.
+        RunFolderError: the folder is locked, cannot be written, or belongs to another pipeline.
+        RunInterrupted: the run was asked to stop; what was measured is saved.
+    """
+    with RunFolder(pipeline.output, fresh=fresh) as folder:
+        folder.claim(pipeline, dump_pipeline(pipeline))
+        finished = folder.finished(pipeline)
+        if finished is not None:
+            return RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
+        # From here on it is unfinished, whatever an earlier run with a smaller budget said.
+        folder.finish(pipeline, None)
+        plugins = default_registry().manager.get_plugins()
+        bus = EventBus([*plugins, *listeners, EventLog(folder.events)])
+        interruption = interruption or Interruption()
+        described = partial(folder.store.set_fact, "runner")
+        space = StageRef.of(pipeline.space)
+        with started(pipeline.runner, space, interruption, described) as runner:
+            return _Run(pipeline, folder, bus, interruption, runner).execute()
+
+
+class _Run:
+    """What is left to do once the runner has started. Its constructor measures nothing."""
+
+    def __init__(
+        self,
+        pipeline: ResolvedPipeline,
+        folder: RunFolder,
+        bus: EventBus,
+        interruption: Interruption,
+        runner: CheckedRunner,
+    ) -> None:
+        self._pipeline = pipeline
+        self._folder = folder
+        self._store = folder.store
+        self._publish = bus.publish
+        self._interruption = interruption
+        self._runner = runner
+        self._batch_size = pipeline.budget.batch_size or runner.batch_size
+        self._started = runner.now()
+        self._seconds_before = float(self._store.fact("seconds") or 0.0)
+
+    def execute(self) -> RunResult:
+        """All steps in their order; each may take minutes."""
+        pipeline, store, runner = self._pipeline, self._store, self._runner
+        frontend, target = frontend_of(pipeline), target_of(pipeline)
+        self._folder.claim_target(target)
+        self._check(frontend, target)
+        choice = choice_of(pipeline, frontend, target, store=store, runner=runner)
+        _, tasks = tasks_of(pipeline, frontend, target)
+        runs = self._task_runs(tasks, spaces_of(pipeline, tasks))
+        # Asked before tuning begins: a broken baseline should not show after an hour.
+        baselines = [Baselines.of(task, pipeline.baselines) for task in tasks]
+        try:
+            self._tune(runs, choice)
+            operators = [
+                self._compare(run, others) for run, others in zip(runs, baselines, strict=True)
+            ]
+            network = self._deliver(frontend, target, operators)
+        finally:
+            self._keep_seconds()
+        return self._finish(operators, network)
+
+    @property
+    def _seconds(self) -> float:
+        """Wall-clock of the run in seconds, earlier processes included."""
+        return self._seconds_before + self._runner.now() - self._started
+
+    def _keep_seconds(self) -> None:
+        self._store.set_fact("seconds", self._seconds)
+
+    # -- before the first batch ---------------------------------------------------------------
+
+    def _check(self, frontend: Frontend, target: str) -> None:
+        """Refuse what cannot be delivered; recorded times say nothing of what can be, here."""
+        if not self._runner.live:
+            return
+        # What it compiles is thrown away, so the first signal ends it.
+        with self._interruption.at_once():
+            check(
+                self._pipeline,
+                frontend,
+                target,
+                folder=str(self._folder.path),
+                threads=self._runner.threads,
+                store=self._store,
+                publish=self._publish,
+            )
+
+    def _task_runs(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> list[TaskRun]:
+        """Every task with its stages and its records, and with what earlier runs suggest for it."""
+        archive, watch = Archive(), FallbackWatch()
+        runs = [
+            self._task_run(task, space, archive, watch)
+            for task, space in zip(tasks, spaces, strict=True)
+        ]
+        earlier = WarmStart(self._pipeline.warm_start)
+        for run in runs:
+            for config in earlier.suggestions(run.task, run.space):
+                run.tuner.suggest(config)
+        return runs
+
+    def _task_run(
+        self, task: Task, space: DesignSpace, archive: Archive, watch: FallbackWatch
+    ) -> TaskRun:
+        pipeline, store = self._pipeline, self._store
+        stored = store.add_task(task, pipeline.space.name, space.fingerprint)
+        say_what_does_not_apply(stored, store)
+        return TaskRun(
+            space=space,
+            space_ref=StageRef.of(pipeline.space),
+            tuner=TaskTuner(
+                space,
+                SearchStages.of(pipeline, task, space, archive, batch_size=self._batch_size),
+                rng=generator(pipeline.seed, task.key, "tuner"),
+                batch_size=self._batch_size,
+                plan_size=pipeline.budget.plan_size,
+            ),
+            records=TaskRecords(store, stored),
+            publish=self._publish,
+            watch=watch,
+        )
+
+    # -- rounds -------------------------------------------------------------------------------
+
+    def _tune(self, runs: Sequence[TaskRun], choice: Mapping[str, Any] | None) -> None:
+        """Measure first guesses, then batches, until every task has ended."""
+        pipeline, budget, runner = self._pipeline, self._pipeline.budget, self._runner
+        few = guesses_at_once(budget.tasks_at_once, batch_size=self._batch_size)
+        many = tasks_at_once(
+            budget.tasks_at_once,
+            lanes=runner.lanes,
+            batch_size=self._batch_size,
+            tasks=len(runs),
+        )
+        tuning = Tuning(
+            runs,
+            pipeline,
+            batch_size=self._batch_size,
+            at_once=many,
+            interruption=self._interruption,
+            after_batch=self._keep_seconds,
+            seconds_before=choice_seconds(self._store),
+            # Recorded measurements cost nothing, and statistics of tables are of whole budgets.
+            convincing=convincing(budget.same_failure, batch_size=self._batch_size)
+            if runner.live
+            else None,
+        )
+        self._publish(
+            RunStarted(
+                folder=str(self._folder.path),
+                seed=pipeline.seed,
+                tasks=[run.summary(budget.measurements) for run in runs],
+                batch_size=self._batch_size,
+                total_measurements=tuning.total_measurements if runs else 0,
+                seconds_left=tuning.seconds_left,
+                settled=choice,
+                versions=record_versions(pipeline, runner.describe(), self._store),
+            )
+        )
+        with batches_in_flight(runner, few, self._store) as batches:
+            tuning.first_guesses(batches, at_once=few)
+        with batches_in_flight(runner, many, self._store) as batches:
+            tuning.rounds(batches)
+        for run in runs:
+            run.adopt_leftovers()
+
+    # -- after the last batch -----------------------------------------------------------------
+
+    def _compare(self, run: TaskRun, baselines: Baselines) -> OperatorResult:
+        comparison = compared(
+            run,
+            baselines,
+            runner=self._runner,
+            store=self._store,
+            interruption=self._interruption,
+            publish=self._publish,
+        )
+        return final_result(run, comparison, baselines)
+
+    def _deliver(
+        self, frontend: Frontend, target: str, operators: Sequence[OperatorResult]
+    ) -> NetworkResult:
+        self._interruption.check()
+        if not self._runner.live:
+            return NetworkResult()  # recorded times say nothing of what would be compiled here
+        # Everything measured is stored; compiling and verifying can be done again.
+        with self._interruption.at_once():
+            return deliver(
+                self._pipeline,
+                frontend,
+                target,
+                operators,
+                folder=self._folder.path / NETWORK,
+                threads=self._runner.threads,
+                seconds_before=self._seconds,
+            )
+
+    def _finish(self, operators: Sequence[OperatorResult], network: NetworkResult) -> RunResult:
+        """Write ``best.json``, and tell that the run has finished."""
+        pipeline = self._pipeline
+        result = RunResult(
+            folder=self._folder.path,
+            seconds=self._seconds,
+            operators=tuple(operators),
+            require=pipeline.require,
+            network=network,
+            versions=record_versions(pipeline, self._runner.describe(), self._store, at_end=True),
+        )
+        value = result.to_json()
+        self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
+        self._folder.finish(pipeline, value)
+        self._publish(
+            RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
+        )
+        return result
+
+
+__all__ = ["run_pipeline"]
