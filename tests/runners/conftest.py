@@ -15,8 +15,8 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.processes.stamps import TOKEN, ProcessStamp
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
-from chameleon_runners.local import LocalRunner
-from chameleon_runners.options import LocalOptions
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.local.runner import LocalRunner
 
 FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"
 TASK = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)

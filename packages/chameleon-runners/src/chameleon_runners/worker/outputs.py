@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import attrs
 import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
+
+from chameleon_runners.atomic_files import written_whole
 
 
 @attrs.frozen(kw_only=True)
@@ -27,10 +28,8 @@ class Difference:
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
     """Write arrays so that a reader sees all of them or no file."""
-    unfinished = path.with_suffix(".part")
-    with unfinished.open("wb") as file:
+    with written_whole(path) as file:
         np.savez(file, *arrays)
-    os.replace(unfinished, path)  # noqa: PTH105 - atomic, which is the point
 
 
 def load_arrays(path: Path) -> Arrays:
