@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import attrs
@@ -16,6 +17,9 @@ from chameleon_runners.engine.workers import WorkerPool
 from chameleon_runners.timing import TimingPolicy
 from chameleon_runners.timing_options import TimingOptions
 from chameleon_runners.worker.protocol import Message
+
+# Made once, and not for every candidate.
+_as_json = functools.cache(attrs.asdict)
 
 
 def checked_and_timed(
@@ -33,7 +37,7 @@ def checked_and_timed(
         "cores": list(cores),
         "reference": str(reference.path),
         "tolerance": reference.tolerance,
-        "policy": attrs.asdict(policy),
+        "policy": _as_json(policy),
         "probe": best is None,
         "best": best,
     }
