@@ -14,8 +14,8 @@ import pytest
 from chameleon_core.measurement import Measurement
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
-from chameleon_runners.local import LocalRunner
-from chameleon_runners.options import LocalOptions
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.local.runner import LocalRunner
 from chameleon_system.processes.stamps import TOKEN, ProcessStamp
 
 FAULT_SPACE = "chameleon_runners.testing.faults:FaultSpace"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_runners.deadlines import Deadlines
-from chameleon_runners.options import LocalOptions
+from chameleon_runners.engine.deadlines import Deadlines
+from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.worker.builders import Builders
 from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners.worker.protocol import Decoder, ProtocolError, encode

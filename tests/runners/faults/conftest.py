@@ -15,8 +15,8 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Runner
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.local import LocalRunner
-from chameleon_runners.options import LocalOptions
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.devices import fault_device_ref
 from chameleon_runners.testing.faults import Fault
 

@@ -18,7 +18,7 @@ import pytest
 from chameleon_core.errors import PluginError, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender, StageRef
-from chameleon_runners.fleet.comparison import FleetComparison
+from chameleon_runners.fleet.device_comparison import DeviceComparison
 from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.runner import FleetRunner
@@ -308,12 +308,12 @@ def test_an_interrupt_while_a_comparison_begins(
 ):
     with make(fault_device_ref("a", tmp_path)) as runner:
 
-        def interrupted(*arguments: Any, **more: Any) -> FleetComparison:
-            comparison = FleetComparison(*arguments, **more)
+        def interrupted(*arguments: Any, **more: Any) -> DeviceComparison:
+            comparison = DeviceComparison(*arguments, **more)
             runner.interrupt()
             return comparison
 
-        monkeypatch.setattr("chameleon_runners.fleet.runner.FleetComparison", interrupted)
+        monkeypatch.setattr("chameleon_runners.fleet.runner.DeviceComparison", interrupted)
         [measurement] = runner.compare(TASK, [contender(Fault.NONE)])
     assert "interrupted" in measurement.message
 

@@ -123,9 +123,9 @@ def test_the_candidate_of_a_killed_actor_is_measured_elsewhere(make: Make, tmp_p
     def kill(runner: RayRunner) -> None:
         eventually(lambda: device.count() > 2, 30.0)
         pool = runner._resources.pool  # type: ignore[union-attr]
-        host = next(h for h in pool._hosts if h.slot.name)  # type: ignore[attr-defined]
+        host = next(h for h in pool._hosts if h.place.name)  # type: ignore[attr-defined]
         ray.kill(host.actor)
-        killed.append(host.slot.name)
+        killed.append(host.place.name)
 
     with make(device_options={"seconds": 0.3}, retries=4) as runner:
         killer = threading.Thread(target=kill, args=(runner,))

@@ -1,6 +1,6 @@
 """Chameleon: runners, which build, check and time candidates in worker processes."""
 
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.options import LocalOptions
+from chameleon_runners.local.options import LocalOptions
 
 __all__ = ["FleetOptions", "LocalOptions"]

@@ -8,7 +8,7 @@ from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, hooki
 
 from chameleon_runners.baselines.records import BASELINES
 from chameleon_runners.cuda.options import CudaOptions
-from chameleon_runners.options import LocalOptions
+from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.ray.options import RayOptions
 from chameleon_runners.replay.options import ReplayOptions, TableOptions
 from chameleon_runners.rpc.options import RpcOptions
@@ -21,7 +21,7 @@ def chameleon_runners() -> Iterable[PluginRecord]:
         PluginRecord(
             name="local",
             summary="Worker processes on this machine's CPU",
-            factory="chameleon_runners.local:LocalRunner",
+            factory="chameleon_runners.local.runner:LocalRunner",
             options=LocalOptions,
         ),
         PluginRecord(

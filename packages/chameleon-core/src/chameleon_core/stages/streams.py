@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -91,17 +91,16 @@ class MeasureStream(ABC):
         self.close()
 
 
-class JobAfterJob(MeasureStream):
-    """Measures one job after the other, as every runner can.
+class OrderedStream(MeasureStream):
+    """Measures jobs in the order of their arrival; what was begun is finished first."""
 
-    Args:
-        measure: ``Runner.measure``.
-    """
-
-    def __init__(self, measure: Callable[[MeasureJob], Iterator[Measurement]]) -> None:
-        self._measure = measure
+    def __init__(self) -> None:
         self._waiting: deque[MeasureJob] = deque()
-        self._current: tuple[MeasureJob, Iterator[Measurement]] | None = None
+        self._current: Generator[Arrival, None, None] | None = None
+
+    @abstractmethod
+    def _begin(self) -> Generator[Arrival, None, None]:
+        """Take a job, or several, from those that wait, and measure them."""
 
     @property
     def busy(self) -> bool:
@@ -114,11 +113,9 @@ class JobAfterJob(MeasureStream):
         del timeout  # a measurement cannot be left half-way
         while self.busy:
             if self._current is None:
-                job = self._waiting.popleft()
-                self._current = job, iter(self._measure(job))
-            job, measurements = self._current
+                self._current = self._begin()
             try:
-                return Arrival(job=job, measurement=next(measurements))
+                return next(self._current)
             except StopIteration:
                 self._current = None
         return None
@@ -126,6 +123,27 @@ class JobAfterJob(MeasureStream):
     def close(self) -> None:
         self._waiting.clear()
         current, self._current = self._current, None
-        close = getattr(current[1], "close", None) if current is not None else None
-        if close is not None:
-            close()
+        if current is not None:
+            current.close()
+
+
+class JobAfterJob(OrderedStream):
+    """Measures one job after the other, as every runner can.
+
+    Args:
+        measure: ``Runner.measure``.
+    """
+
+    def __init__(self, measure: Callable[[MeasureJob], Iterator[Measurement]]) -> None:
+        super().__init__()
+        self._measure = measure
+
+    def _begin(self) -> Generator[Arrival, None, None]:
+        job = self._waiting.popleft()
+        measurements = self._measure(job)
+        try:
+            for measurement in measurements:
+                yield Arrival(job=job, measurement=measurement)
+        finally:
+            # A runner's measurements need not come from a generator.
+            getattr(measurements, "close", lambda: None)()

@@ -48,7 +48,7 @@ class OneDNNBaseline(Baseline):
         return (
             task.operator in VARIANTS
             and EPILOGUE.isdisjoint(task.arguments)
-            and _kind(task.target) == "llvm"
+            and kind_of(task) == "llvm"
             and importlib.util.find_spec("torch") is not None
         )
 
@@ -80,9 +80,9 @@ def _every_core() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _kind(target: str) -> str:
-    """The kind of a canonical target; empty for one that is not TVM's."""
+def kind_of(task: Task) -> str:
+    """The kind of a task's canonical target; empty for one that is not TVM's."""
     try:
-        return str(json.loads(target)["kind"])
+        return str(json.loads(task.target)["kind"])
     except (ValueError, KeyError, TypeError):
         return ""

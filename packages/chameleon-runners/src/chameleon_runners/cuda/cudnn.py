@@ -9,7 +9,8 @@ from chameleon_core.stages import Baseline, Builder
 from chameleon_core.task import Task
 
 from chameleon_runners.baselines import onednn
-from chameleon_runners.cuda.vendor import VendorBuilder, kind_of
+from chameleon_runners.baselines.onednn import kind_of
+from chameleon_runners.cuda.vendor import VendorBuilder
 
 VARIANTS: dict[str, tuple[str, ...]] = {
     "conv2d": ("nchw", "nhwc"),

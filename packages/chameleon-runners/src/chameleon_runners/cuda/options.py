@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import attrs
-from attrs import validators
-from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.timing_options import in_place
+from chameleon_runners.option_fields import in_place, option
 
 
 def _distinct(
@@ -21,25 +19,16 @@ def _distinct(
 class CudaOptions(FleetOptions):
     """Options of the ``cuda`` runner; every duration is in seconds."""
 
-    devices: tuple[int, ...] | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(_distinct),
-        metadata={"help": "indices of the GPUs, as TVM counts them; all of them where not given"},
+    devices: tuple[int, ...] | None = option(
+        None,
+        "indices of the GPUs, as TVM counts them; all of them where not given",
+        check=_distinct,
     )
-    cache_mib: int = attrs.field(
-        default=1024,
-        validator=validators.ge(1),
-        metadata={**NOT_BINDING, "help": "inputs kept on a device between candidates, in MiB"},
+    cache_mib: int = option(
+        1024, "inputs kept on a device between candidates, in MiB", binds=False, at_least=1
     )
-    cooldown: float = attrs.field(
-        default=0.0,
-        validator=validators.ge(0.0),
-        metadata={"help": "pause between the repeats of a kernel"},
-    )
-    kind: str = attrs.field(
-        default="cuda",
-        metadata={"help": "TVM's kind of device: cuda, or cpu to try the runner without a GPU"},
-    )
+    cooldown: float = option(0.0, "pause between the repeats of a kernel", at_least=0.0)
+    kind: str = option("cuda", "TVM's kind of device: cuda, or cpu to try the runner without a GPU")
 
 
 @attrs.frozen(kw_only=True)

@@ -17,6 +17,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Arrays, Builder, Kernel
 from chameleon_core.task import Task
 
+from chameleon_runners.baselines.onednn import OneDNNBaseline, kind_of
 from chameleon_runners.worker.stages import unblock
 
 RECIPE = "vendor.json"
@@ -99,15 +100,5 @@ def vendor_kernel(recipe: VendorRecipe, kind: str, index: int) -> Kernel:
         from chameleon_runners.baselines.cudnn_kernel import cudnn_kernel  # noqa: PLC0415
 
         return cudnn_kernel(task, recipe.variant, index)
-    from chameleon_runners.baselines.onednn import OneDNNBaseline  # noqa: PLC0415
-
     baseline = OneDNNBaseline(NoOptions())
     return baseline.builder(task, recipe.variant, threads=recipe.threads).build(())
-
-
-def kind_of(task: Task) -> str:
-    """The kind of a task's canonical target; empty for one that is not TVM's."""
-    try:
-        return str(json.loads(task.target)["kind"])
-    except (ValueError, KeyError, TypeError):
-        return ""

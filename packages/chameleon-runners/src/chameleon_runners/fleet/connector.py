@@ -7,10 +7,10 @@ from functools import partial
 
 import structlog
 
+from chameleon_runners.engine.workers import Listener, WorkerEvent, WorkerPool
 from chameleon_runners.fleet.availability import Availability
 from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.workers import Listener, WorkerEvent, WorkerPool
 from chameleon_runners.worker.protocol import Message
 
 _log = structlog.get_logger()
@@ -103,7 +103,7 @@ class Connector:
         device.heard(event)
         reply = event.reply
         if reply is None or reply["status"] == "lost":
-            self._stumbled(device, _words(event))
+            self._stumbled(device, event.reason)
         elif reply["status"] != "ok":
             self._exclude(device, reply)
         elif device.target != self.target:
@@ -115,7 +115,7 @@ class Connector:
     def _tested(self, device: DeviceState, event: WorkerEvent) -> None:
         device.heard(event)
         if event.reply is None or event.reply["status"] != "ok":
-            self._stumbled(device, _words(event))
+            self._stumbled(device, event.reason)
         elif device.target != self.target:
             self.connect(device)
         else:
@@ -149,9 +149,3 @@ class Connector:
         self.drop_worker(device)
         self._availability.leave(device, DeviceStatus.EXCLUDED, refusal["message"])
         _log.warning("device_excluded", device=device.name, reason=device.reason)
-
-
-def _words(event: WorkerEvent) -> str:
-    if event.reply is not None:
-        return str(event.reply["message"])
-    return event.end.explain() if event.end is not None else "it did not answer"

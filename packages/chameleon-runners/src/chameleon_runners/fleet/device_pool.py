@@ -9,6 +9,7 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.measurement import FailureKind
 
+from chameleon_runners.engine.workers import WorkerEvent, WorkerPool
 from chameleon_runners.fleet.availability import Availability
 from chameleon_runners.fleet.connector import LONGEST_PAUSE, Connector
 from chameleon_runners.fleet.device_ref import DeviceRef
@@ -16,7 +17,6 @@ from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 from chameleon_runners.fleet.options import FleetOptions
 from chameleon_runners.fleet.verdicts import FailureReport, Reliability
 from chameleon_runners.fleet.waiting_policy import WaitingPolicy
-from chameleon_runners.fleet.workers import WorkerEvent, WorkerPool
 from chameleon_runners.worker.protocol import Message
 
 _log = structlog.get_logger()

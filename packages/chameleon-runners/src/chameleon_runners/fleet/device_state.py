@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
+from chameleon_runners.engine.workers import Worker, WorkerEvent
 from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.verdicts import FailureReport, Reliability
-from chameleon_runners.fleet.workers import Worker, WorkerEvent
 from chameleon_runners.worker.protocol import Message
 
 

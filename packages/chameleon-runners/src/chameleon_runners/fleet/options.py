@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
-from chameleon_core.plugins.options import NOT_BINDING
 
-from chameleon_runners.timing_options import TimingOptions, before, in_place
+from chameleon_runners.option_fields import in_place, option
+from chameleon_runners.timing_options import TimingOptions
 
 _PATIENCE: float | None = 600.0
 _PACE_TOLERANCE: float | None = 1.25
@@ -21,104 +21,73 @@ def _not_negative(_: object, attribute: attrs.Attribute[float | None], value: fl
 class FleetOptions(TimingOptions):
     """Options of runners that measure on many devices; every duration is in seconds."""
 
-    threads: int = attrs.field(
-        default=1,
-        validator=validators.ge(1),
-        metadata={
-            **before("build_timeout"),
-            "help": "threads a kernel runs with on a device's processor; GPUs ignore it",
-        },
+    threads: int = option(
+        1,
+        "threads a kernel runs with on a device's processor; GPUs ignore it",
+        at_least=1,
+        before="build_timeout",
     )
-    run_timeout: float = attrs.field(
-        default=10.0,
-        validator=validators.gt(0.0),
-        metadata={
-            **NOT_BINDING,
-            "help": "longest load, check and timing of one candidate on a device in seconds",
-        },
+    run_timeout: float = option(
+        10.0,
+        "longest load, check and timing of one candidate on a device in seconds",
+        binds=False,
+        above=0.0,
     )
-    run_floor: float = attrs.field(
-        default=4.0,
-        validator=validators.gt(0.0),
-        metadata={
-            **NOT_BINDING,
-            "help": "the deadline derived from the best time is never below this",
-        },
+    run_floor: float = option(
+        4.0, "the deadline derived from the best time is never below this", binds=False, above=0.0
     )
-    connect_timeout: float = attrs.field(
-        default=30.0,
-        validator=validators.gt(0.0),
-        metadata={
-            **NOT_BINDING,
-            **before("reference_timeout"),
-            "help": "longest connection to a device, or self-test of one, in seconds",
-        },
+    connect_timeout: float = option(
+        30.0,
+        "longest connection to a device, or self-test of one, in seconds",
+        binds=False,
+        above=0.0,
+        before="reference_timeout",
     )
-    recycle_after: int = attrs.field(
-        default=500,
-        validator=validators.ge(1),
-        metadata={
-            **NOT_BINDING,
-            **before("cold_bytes"),
-            "help": "builds after which a worker is replaced by a fresh one",
-        },
+    recycle_after: int = option(
+        500,
+        "builds after which a worker is replaced by a fresh one",
+        binds=False,
+        at_least=1,
+        before="cold_bytes",
     )
-    build_ahead: int = attrs.field(
-        default=2,
-        validator=validators.ge(1),
-        metadata={**NOT_BINDING, "help": "built candidates per device that may wait for one"},
+    build_ahead: int = option(
+        2, "built candidates per device that may wait for one", binds=False, at_least=1
     )
-    retries: int = attrs.field(
-        default=2,
-        validator=validators.ge(0),
-        metadata={
-            **NOT_BINDING,
-            "help": "further tries, elsewhere, of a candidate that a device failed on",
-        },
+    retries: int = option(
+        2,
+        "further tries, elsewhere, of a candidate that a device failed on",
+        binds=False,
+        at_least=0,
     )
-    set_aside_after: int = attrs.field(
-        default=3,
-        validator=validators.ge(1),
-        metadata={
-            **NOT_BINDING,
-            "help": "a device that fails so often in a row where others succeed is set aside",
-        },
+    set_aside_after: int = option(
+        3,
+        "a device that fails so often in a row where others succeed is set aside",
+        binds=False,
+        at_least=1,
     )
-    probe_after: float = attrs.field(
-        default=1.0,
-        validator=validators.gt(0.0),
-        metadata={
-            **NOT_BINDING,
-            "help": "pause before a lost device is tried again, doubled each time",
-        },
+    probe_after: float = option(
+        1.0, "pause before a lost device is tried again, doubled each time", binds=False, above=0.0
     )
-    patience: float | None = attrs.field(
-        default=_PATIENCE,
-        validator=_not_negative,
-        metadata={
-            **NOT_BINDING,
-            "help": "how long to wait for a device when none is left; null for ever",
-        },
+    patience: float | None = option(
+        _PATIENCE,
+        "how long to wait for a device when none is left; null for ever",
+        binds=False,
+        check=_not_negative,
     )
-    pace_tolerance: float | None = attrs.field(
-        default=_PACE_TOLERANCE,
-        validator=validators.optional(validators.gt(1.0)),
-        metadata={
-            "help": "a device whose times differ from the fleet's by more than this factor is "
-            "named; null to compare none"
-        },
+    pace_tolerance: float | None = option(
+        _PACE_TOLERANCE,
+        "a device whose times differ from the fleet's by more than this factor is "
+        "named; null to compare none",
+        check=validators.optional(validators.gt(1.0)),
     )
-    pace_aside: bool = attrs.field(
-        default=True,
-        metadata={"help": "whether such a device is set aside as well, since times are compared"},
+    pace_aside: bool = option(
+        True, "whether such a device is set aside as well, since times are compared"
     )
-    turn_seconds: float = attrs.field(
-        default=0.006,
-        validator=validators.gt(0.0),
-        metadata={
-            **NOT_BINDING,
-            "help": "repeats of a contender's turn in the comparison fill this many seconds",
-        },
+    turn_seconds: float = option(
+        0.006,
+        "repeats of a contender's turn in the comparison fill this many seconds",
+        binds=False,
+        above=0.0,
     )
 
 

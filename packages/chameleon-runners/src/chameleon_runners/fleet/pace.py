@@ -1,7 +1,7 @@
 """How fast devices are, compared by a candidate that all of them run now and then.
 
 Times are compared between candidates, so devices of one fleet have to be equally fast. A device
-that was clocked down, is hot, shares its processor or is another model is told by a yardstick: a
+that was clocked down, is hot, shares its processor or is another model is told by a benchmark: a
 candidate that one device has measured is measured on every other as well, at the start and once
 in fifty measurements of each. Noise makes a reading slower, never faster; so nobody is judged
 before all who seem slow have been read three times, and the fastest reading counts.
@@ -9,21 +9,19 @@ before all who seem slow have been read three times, and the fastest reading cou
 
 from __future__ import annotations
 
-import shutil
 import statistics
 from functools import partial
-from pathlib import Path
 
 import attrs
 import structlog
 from chameleon_core.measurement import Measurement
 
+from chameleon_runners.engine.references import Reference
+from chameleon_runners.engine.workers import WorkerEvent, WorkerPool
+from chameleon_runners.fleet.candidate_run import FleetCandidateRun
 from chameleon_runners.fleet.device_pool import DevicePool
 from chameleon_runners.fleet.device_state import DeviceState
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.remote_candidate import RemoteCandidate
-from chameleon_runners.fleet.workers import WorkerEvent, WorkerPool
-from chameleon_runners.references import Reference
 from chameleon_runners.timing import TimingPolicy
 
 _log = structlog.get_logger()
@@ -36,23 +34,21 @@ _READINGS = 3
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Yardstick:
+class PaceBenchmark:
     """A candidate that every device is to run.
 
     Attributes:
+        candidate: the candidate.
         target: that it was built for.
-        config: its knob indices.
-        artifact: the folder it was exported to.
         reference: its expected outputs.
     """
 
+    candidate: FleetCandidateRun
     target: str
-    config: tuple[int, ...]
-    artifact: Path
     reference: Reference
 
 
-class Paces:
+class PaceMonitor:
     """Reads how fast the devices are, and tells the pool of devices who differs from the others.
 
     Readings go on between batches: nobody waits for one but its device.
@@ -74,25 +70,25 @@ class Paces:
         self._pool = pool
         self._devices = devices
         self._options = options
-        self._policy = attrs.asdict(policy)
-        self._yardstick: Yardstick | None = None
+        self._policy = policy
+        self._benchmark: PaceBenchmark | None = None
         self._readings: dict[str, list[float]] = {}
         self._suspects: set[str] = set()
         self._under_way = 0
         self._measured = 0
 
-    # -- the yardstick ----------------------------------------------------------------------
+    # -- the benchmark ----------------------------------------------------------------------
 
     def measured(
         self,
-        candidate: RemoteCandidate,
+        candidate: FleetCandidateRun,
         measurement: Measurement,
         *,
         precise: bool,
         target: str,
         reference: Reference,
     ) -> bool:
-        """Hear of a candidate that was measured, and make it the yardstick if it is time for one.
+        """Hear of a candidate that was measured, and make it the benchmark if it is time for one.
 
         Args:
             candidate: the candidate.
@@ -102,57 +98,50 @@ class Paces:
             reference: its expected outputs.
 
         Returns:
-            Whether it is the yardstick now, and its artifact is to be kept.
+            Whether it is the benchmark now, and its artifact is to be kept.
         """
         self._measured += 1
         measurer = self._devices.known.get(candidate.passed_on)
         if not (precise and measurer is not None and self._wanted(target)):
             return False
-        if self._yardstick is not None:
-            shutil.rmtree(self._yardstick.artifact, ignore_errors=True)
-        self._yardstick = Yardstick(
-            target=target,
-            config=candidate.config,
-            artifact=candidate.artifact,
-            reference=reference,
-        )
+        if self._benchmark is not None:
+            self._benchmark.candidate.discard()
+        self._benchmark = PaceBenchmark(candidate=candidate, target=target, reference=reference)
         self._measured = 0
         self._suspects.clear()
         self._readings = {measurer.actual_name: [min(measurement.seconds)]}
         return True
 
     def _wanted(self, target: str) -> bool:
-        """Whether it is time for a new yardstick."""
+        """Whether it is time for a new benchmark."""
         devices = len(self._devices.known)
         if self._options.pace_tolerance is None or devices == 1 or self._under_way:
             return False
-        useless = self._yardstick is None or self._yardstick.target != target
+        useless = self._benchmark is None or self._benchmark.target != target
         return useless or self._measured >= _EVERY * devices
 
     # -- readings ---------------------------------------------------------------------------
 
     def due(self, device: DeviceState) -> bool:
-        """Whether a device is to run the yardstick before anything else."""
-        if self._yardstick is None or self._yardstick.target != device.target:
+        """Whether a device is to run the benchmark before anything else."""
+        if self._benchmark is None or self._benchmark.target != device.target:
             return False
         return device.actual_name not in self._readings or device.actual_name in self._suspects
 
     def read(self, device: DeviceState) -> None:
-        """Have a device, which was taken, run the yardstick; it is free again afterwards."""
-        yardstick = self._yardstick
-        if yardstick is None or device.worker is None:
+        """Have a device, which was taken, run the benchmark; it is free again afterwards."""
+        benchmark = self._benchmark
+        if benchmark is None or device.worker is None:
             raise RuntimeError("a device is read that nobody has, or with nothing")
-        candidate = RemoteCandidate(
-            config=yardstick.config, slot=0, artifact=yardstick.artifact, tries=0
-        )
+        candidate = attrs.evolve(benchmark.candidate, tries=0, reports=[])
         # The best is not told: however slow the device, the reading is to be precise.
-        message = candidate.run_command(yardstick.reference, self._policy, float("inf"))
+        message = candidate.run_command(benchmark.reference, self._policy, float("inf"))
         self._under_way += 1
         then = partial(self._heard, device, candidate)
         self._pool.submit(device.worker, then, message, self._options.run_timeout)
 
-    def _heard(self, device: DeviceState, candidate: RemoteCandidate, event: WorkerEvent) -> None:
-        """A device has run the yardstick, or failed to, though it is known to be good."""
+    def _heard(self, device: DeviceState, candidate: FleetCandidateRun, event: WorkerEvent) -> None:
+        """A device has run the benchmark, or failed to, though it is known to be good."""
         self._under_way -= 1
         device.heard(event)
         reply = event.reply

@@ -16,20 +16,20 @@ import attrs
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.stages import StageRef
 
-from chameleon_runners.fleet.device_ref import DeviceRef
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.fleet.workers import (
-    ClosedError,
+from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
+from chameleon_runners.engine.workers import (
     Listener,
     PlainWorker,
+    StoppedError,
     Worker,
     WorkerEvent,
     WorkerPool,
 )
+from chameleon_runners.fleet.device_ref import DeviceRef
+from chameleon_runners.fleet.options import FleetOptions
+from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.replay.table import Table
 from chameleon_runners.worker.protocol import Message
-from chameleon_runners.worker_process import EndReason, Work, WorkerEnd
 
 Outcome = Callable[[tuple[int, ...], str], Measurement]
 """What measuring a configuration on a device of some name gives. Its ``build_seconds`` and
@@ -88,7 +88,7 @@ class SimulatedPool(WorkerPool):
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         del preload
         if self._closed:
-            raise ClosedError
+            raise StoppedError
         worker = SimulatedWorker()
         self._promise(worker, heard, {"status": "ok"}, self._start_seconds)
         return worker

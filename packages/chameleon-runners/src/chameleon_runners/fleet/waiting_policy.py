@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import structlog
 from chameleon_core.errors import TargetError
 
+from chameleon_runners.engine.stage_errors import raise_stage_error
 from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
-from chameleon_runners.stage_errors import raise_stage_error
 
 _log = structlog.get_logger()
 

@@ -22,10 +22,10 @@ from chameleon_system.processes.ending import kill_abandoned
 from chameleon_system.processes.scratch import make_scratch, remove_abandoned
 
 from chameleon_runners import environment
+from chameleon_runners.engine.starter import Starter
+from chameleon_runners.engine.worker_process import EndReason, WorkerEnd, WorkerProcess
 from chameleon_runners.ray import parcels
-from chameleon_runners.starter import Starter
 from chameleon_runners.worker.protocol import Message
-from chameleon_runners.worker_process import EndReason, WorkerEnd, WorkerProcess
 
 _WATCH_SECONDS = 0.25
 

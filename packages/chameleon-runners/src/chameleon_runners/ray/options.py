@@ -6,10 +6,9 @@ from typing import Any
 
 import attrs
 from attrs import validators
-from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.timing_options import in_place
+from chameleon_runners.option_fields import in_place, option
 
 _GPU = "GPU"
 _RESERVED = frozenset({"CPU", _GPU, "memory", "object_store_memory"})
@@ -28,53 +27,37 @@ def _declared(_: object, attribute: attrs.Attribute[Any], value: dict[str, float
 class RayOptions(FleetOptions):
     """Options of the ``ray`` runner; every duration is in seconds."""
 
-    address: str = attrs.field(
-        default="auto",
-        validator=validators.min_len(1),
-        metadata={
-            **NOT_BINDING,
-            "help": "host:port of the cluster; auto for the one that this machine belongs to, "
-            "local to start one here for the run",
-        },
+    address: str = option(
+        "auto",
+        "host:port of the cluster; auto for the one that this machine belongs to, "
+        "local to start one here for the run",
+        binds=False,
+        check=validators.min_len(1),
     )
-    gpus_per_device: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(0)),
-        metadata={"help": "GPUs of a device; 1, or none where `resources` are given"},
+    gpus_per_device: int | None = option(
+        None, "GPUs of a device; 1, or none where `resources` are given", at_least=0
     )
-    resources: dict[str, float] = attrs.field(
-        factory=dict,
-        validator=_declared,
-        metadata={"help": "what else a device is, as nodes declare it, such as {npu: 1}"},
+    resources: dict[str, float] = option(
+        dict, "what else a device is, as nodes declare it, such as {npu: 1}", check=_declared
     )
-    cpus_per_device: float | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(0.0)),
-        metadata={
-            "help": "CPUs kept free for a device; `threads` where it is the CPU, 0 for a GPU"
-        },
+    cpus_per_device: float | None = option(
+        None,
+        "CPUs kept free for a device; `threads` where it is the CPU, 0 for a GPU",
+        at_least=0.0,
     )
-    devices: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(1)),
-        metadata={
-            **NOT_BINDING,
-            "help": "devices used at most; all that the cluster has where not given",
-        },
+    devices: int | None = option(
+        None,
+        "devices used at most; all that the cluster has where not given",
+        binds=False,
+        at_least=1,
     )
-    device: str = attrs.field(
-        default="chameleon_runners.cuda.device:CudaDevice",
-        metadata={"help": "module:Class of the device stage; it sees its own device only"},
+    device: str = option(
+        "chameleon_runners.cuda.device:CudaDevice",
+        "module:Class of the device stage; it sees its own device only",
     )
-    device_options: dict[str, Any] = attrs.field(
-        factory=dict, metadata={"help": "options of the device stage"}
-    )
-    runtime_env: dict[str, Any] = attrs.field(
-        factory=dict,
-        metadata={
-            **NOT_BINDING,
-            "help": "Ray's runtime environment, for nodes that lack your modules",
-        },
+    device_options: dict[str, Any] = option(dict, "options of the device stage")
+    runtime_env: dict[str, Any] = option(
+        dict, "Ray's runtime environment, for nodes that lack your modules", binds=False
     )
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 from pathlib import Path
+
+from chameleon_system.files import replacing
 
 
 def pack(folder: Path) -> bytes:
@@ -26,6 +27,5 @@ def unpack(parcel: bytes, folder: Path) -> None:
 def write(data: bytes, path: Path) -> None:
     """Write a file so that a reader sees all of it or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    unfinished.write_bytes(data)
-    os.replace(unfinished, path)  # noqa: PTH105 - atomic, which is the point
+    with replacing(path) as file:
+        file.write(data)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from chameleon_core.errors import PluginError
 
+from chameleon_runners.engine.workers import WorkerPool
 from chameleon_runners.fleet.device_ref import DeviceRef
 from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.fleet.workers import WorkerPool
 from chameleon_runners.ray.options import RayOptions
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from typing import Any
 import attrs
 import ray
 
-from chameleon_runners.fleet.workers import (
-    ClosedError,
+from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
+from chameleon_runners.engine.workers import (
     Listener,
     PlainWorker,
+    StoppedError,
     Worker,
     WorkerEvent,
     WorkerPool,
@@ -28,7 +29,6 @@ from chameleon_runners.ray import parcels
 from chameleon_runners.ray.cluster import Cluster
 from chameleon_runners.ray.host import Answer
 from chameleon_runners.worker.protocol import Message
-from chameleon_runners.worker_process import EndReason, Work, WorkerEnd
 
 _WATCH_SECONDS = 0.25
 _TRANSFER_SECONDS = 30.0
@@ -55,7 +55,7 @@ class ActorEnd(WorkerEnd):
 
 
 @attrs.frozen(kw_only=True)
-class _Slot:
+class _ActorPlace:
     """What actor a worker needs: any for a builder, or the one that has a certain device.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Slot:
 class _Host:
     """An actor as the runner knows it."""
 
-    slot: _Slot
+    place: _ActorPlace
     actor: Any
     answered: bool = False
 
@@ -111,7 +111,7 @@ class RayPool(WorkerPool):
         self._inbox = queue.SimpleQueue()
         self._deadlines: list[tuple[float, int, RayWorker, Work]] = []
         self._hosts: set[_Host] = set()
-        self._spare: defaultdict[_Slot, list[_Host]] = defaultdict(list)
+        self._spare: defaultdict[_ActorPlace, list[_Host]] = defaultdict(list)
         self._references: dict[str, Any] = {}
         self._closed = False
         self._lock = threading.RLock()
@@ -125,7 +125,7 @@ class RayPool(WorkerPool):
 
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
         if self._closed:
-            raise ClosedError
+            raise StoppedError
         worker = RayWorker(number=next(self._numbers), preload=preload)
         self.enqueue(heard, WorkerEvent(worker=worker, reply={"status": "ok"}))
         return worker
@@ -162,20 +162,20 @@ class RayPool(WorkerPool):
 
     def _bind(self, worker: RayWorker, message: Message) -> Message:
         """Give a worker its actor with its first command; return that as its process wants it."""
-        slot = _Slot()
+        place = _ActorPlace()
         if message["command"] == "connect":
-            place = message["options"]
-            slot = _Slot(name=place["name"], node=place["node"])
-            message = {**message, "options": place["options"]}
+            options = message["options"]
+            place = _ActorPlace(name=options["name"], node=options["node"])
+            message = {**message, "options": options["options"]}
         if worker.host is None:
-            spare = self._spare[slot]
-            worker.host = spare.pop() if spare else self._start(slot)
+            spare = self._spare[place]
+            worker.host = spare.pop() if spare else self._start(place)
         return message
 
-    def _start(self, slot: _Slot) -> _Host:
+    def _start(self, place: _ActorPlace) -> _Host:
         cluster = self._cluster
-        actor = cluster.start_device(slot.node) if slot.name else cluster.start_builder()
-        host = _Host(slot=slot, actor=actor)
+        actor = cluster.start_device(place.node) if place.name else cluster.start_builder()
+        host = _Host(place=place, actor=actor)
         self._hosts.add(host)
         return host
 
@@ -196,7 +196,7 @@ class RayPool(WorkerPool):
         with self._lock:
             if worker.host is not None and not self._closed:
                 self._control(worker.host, "end_worker", worker.number)
-                self._spare[worker.host.slot].append(worker.host)
+                self._spare[worker.host.place].append(worker.host)
 
     @staticmethod
     def _control(host: _Host, method: str, *arguments: Any) -> Any:
@@ -237,7 +237,7 @@ class RayPool(WorkerPool):
         if answer.parcel is not None:
             _deliver(answer.parcel, message)
         if worker.end is not None:
-            self._spare[worker.host.slot].append(worker.host)
+            self._spare[worker.host.place].append(worker.host)
         self._tell(worker, listener, answer.reply, answer.seconds)
 
     def _lose(self, worker: RayWorker, work: Work, reason: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 import attrs
-from attrs import validators
+
+from chameleon_runners.option_fields import option
 
 
 class Noise(StrEnum):
@@ -32,22 +33,14 @@ class TableOptions:
 class ReplayOptions:
     """Options of the runner ``replay``."""
 
-    noise: Noise = attrs.field(
-        default=Noise.NONE,
-        metadata={
-            "help": "none: all recorded repeats; repeats: a few drawn from them, as a "
-            "shorter measurement would have seen"
-        },
+    noise: Noise = option(
+        Noise.NONE,
+        "none: all recorded repeats; repeats: a few drawn from them, as a "
+        "shorter measurement would have seen",
     )
-    draws: int = attrs.field(
-        default=3,
-        validator=validators.ge(1),
-        metadata={"help": "repeats drawn for each measurement where there is noise"},
-    )
-    seed: int = attrs.field(
-        default=0,
-        validator=validators.ge(0),
-        metadata={"help": "seed of the noise; a configuration always gets the same draws"},
+    draws: int = option(3, "repeats drawn for each measurement where there is noise", at_least=1)
+    seed: int = option(
+        0, "seed of the noise; a configuration always gets the same draws", at_least=0
     )
 
 

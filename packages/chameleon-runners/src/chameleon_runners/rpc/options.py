@@ -3,76 +3,48 @@
 from __future__ import annotations
 
 import attrs
-from attrs import validators
-from chameleon_core.plugins.options import NOT_BINDING
 
 from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.timing_options import in_place
+from chameleon_runners.option_fields import in_place, option
 
 
 @attrs.frozen(kw_only=True, field_transformer=in_place)
 class RpcOptions(FleetOptions):
     """Options of the ``rpc`` runner; every duration is in seconds."""
 
-    tracker: str | None = attrs.field(
-        default=None,
-        metadata={**NOT_BINDING, "help": "host:port of the tracker that the devices belong to"},
+    tracker: str | None = option(
+        None, "host:port of the tracker that the devices belong to", binds=False
     )
-    key: str | None = attrs.field(
-        default=None,
-        metadata={"help": "key of the devices; with `address`, the servers' own key if any"},
+    key: str | None = option(
+        None, "key of the devices; with `address`, the servers' own key if any"
     )
-    address: str | tuple[str, ...] = attrs.field(
-        default=(),
-        metadata={
-            **NOT_BINDING,
-            "help": "host:port of a server, or a list of them, instead of a tracker",
-        },
+    address: str | tuple[str, ...] = option(
+        (), "host:port of a server, or a list of them, instead of a tracker", binds=False
     )
-    devices: int | None = attrs.field(
-        default=None,
-        validator=validators.optional(validators.ge(1)),
-        metadata={
-            **NOT_BINDING,
-            "help": "devices used at most; all that the tracker has where not given",
-        },
+    devices: int | None = option(
+        None,
+        "devices used at most; all that the tracker has where not given",
+        binds=False,
+        at_least=1,
     )
-    device_index: int = attrs.field(
-        default=0,
-        validator=validators.ge(0),
-        metadata={"help": "which of a server's devices of the target's kind"},
+    device_index: int = option(0, "which of a server's devices of the target's kind", at_least=0)
+    priority: int = option(
+        1, "requests of a higher priority get the tracker's devices first", binds=False
     )
-    priority: int = attrs.field(
-        default=1,
-        metadata={
-            **NOT_BINDING,
-            "help": "requests of a higher priority get the tracker's devices first",
-        },
+    session_timeout: float = option(
+        60.0,
+        "seconds after which a server ends a session, and whatever hangs in it; "
+        "sessions are renewed in time",
+        binds=False,
+        at_least=1.0,
     )
-    session_timeout: float = attrs.field(
-        default=60.0,
-        validator=validators.ge(1.0),
-        metadata={
-            **NOT_BINDING,
-            "help": "seconds after which a server ends a session, and whatever hangs in it; "
-            "sessions are renewed in time",
-        },
+    idle_timeout: float = option(
+        10.0, "seconds without work after which a device is given back", binds=False, above=0.0
     )
-    idle_timeout: float = attrs.field(
-        default=10.0,
-        validator=validators.gt(0.0),
-        metadata={**NOT_BINDING, "help": "seconds without work after which a device is given back"},
+    cache_mib: int = option(
+        1024, "inputs kept on a device between candidates, in MiB", binds=False, at_least=1
     )
-    cache_mib: int = attrs.field(
-        default=1024,
-        validator=validators.ge(1),
-        metadata={**NOT_BINDING, "help": "inputs kept on a device between candidates, in MiB"},
-    )
-    cooldown: float = attrs.field(
-        default=0.0,
-        validator=validators.ge(0.0),
-        metadata={"help": "pause between the repeats of a kernel"},
-    )
+    cooldown: float = option(0.0, "pause between the repeats of a kernel", at_least=0.0)
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import attrs
 import numpy as np
 from chameleon_core.stages import Arrays
+from chameleon_system.files import replacing
 from numpy.typing import NDArray
 
 
@@ -27,10 +27,8 @@ class Difference:
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
     """Write arrays so that a reader sees all of them or no file."""
-    unfinished = path.with_suffix(".part")
-    with unfinished.open("wb") as file:
+    with replacing(path) as file:
         np.savez(file, *arrays)
-    os.replace(unfinished, path)  # noqa: PTH105 - atomic, which is the point
 
 
 def load_arrays(path: Path) -> Arrays:

@@ -1,0 +1,161 @@
+"""Builds candidates of one builder, and computes what their outputs should be."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from chameleon_core.measurement import Measurement
+
+from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.engine.context import MeasureContext
+from chameleon_runners.engine.preparation import Preparation
+from chameleon_runners.engine.workers import Worker, WorkerEvent
+
+C = TypeVar("C", bound=CandidateRun)
+
+
+class BuildPhase(Generic[C]):
+    """Has builders opened, the reference computed and candidates built, as the candidates say.
+
+    Args:
+        preparation: of the builder.
+        pending: candidates to build.
+        context: what it is done with.
+        built: told of each candidate that is built.
+        failed: told of each that is not, and how that is to be recorded.
+        most: builders at work on it at most; None where it may have all.
+        keep: whether the worker that has built a candidate keeps it to itself, and builds no other.
+
+    Attributes:
+        under_way: how many builds are.
+        keeper: the worker that keeps what it has built.
+    """
+
+    def __init__(
+        self,
+        preparation: Preparation,
+        *,
+        pending: deque[C],
+        context: MeasureContext,
+        built: Callable[[C], None],
+        failed: Callable[[C, Measurement], None],
+        most: int | None = None,
+        keep: bool = False,
+    ) -> None:
+        self._preparation = preparation
+        self._pending = pending
+        self._context = context
+        self._pool = context.pool
+        self._builders = context.builders
+        self._most = context.builders.size if most is None else most
+        self._keep = keep
+        self._told_built = built
+        self._failed = failed
+        self._working: dict[Worker, bool] = {}
+        """Who is at work, and whether that is of use when the job is given up."""
+        self._computing = False
+        self._released = False
+        self.under_way = 0
+        self.keeper: Worker | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody is at work."""
+        return bool(self._working)
+
+    def employ(self, room: int) -> None:
+        """Give idle builders work.
+
+        Args:
+            room: how many candidates may be built or be under way.
+        """
+        self._builders.fill(max(1, len(self._pending) + len(self._working)))
+        while len(self._working) < self._most and (
+            self._preparation.wants_reference or (self._pending and self.under_way < room)
+        ):
+            worker = self._take()
+            if worker is None:
+                return
+            self._begin(worker)
+
+    def _take(self) -> Worker | None:
+        if self.keeper is not None and not self._pool.lives(self.keeper):
+            self.keeper = None
+        return self.keeper or self._builders.take(self._preparation.key)
+
+    def _begin(self, worker: Worker) -> None:
+        """Give a builder the most urgent work there is for it."""
+        preparation, options = self._preparation, self._context.options
+        if worker.opened != preparation.key:
+            self._working[worker] = True
+            message, timeout = preparation.open_command, options.start_timeout
+            self._pool.submit(worker, self._opened, message, timeout)
+        elif preparation.wants_reference:
+            self._computing = self._context.reference.computing = True
+            self._working[worker] = False
+            message, timeout = preparation.reference_command, options.reference_timeout
+            self._pool.submit(worker, self._computed, message, timeout)
+        else:
+            candidate = self._pending.popleft()
+            candidate.worker = worker
+            self._working[worker] = False
+            self.under_way += 1
+            worker.built += 1
+            message = {**candidate.build_command, "cores": self._builders.cores_of(worker)}
+            then = partial(self._built, candidate)
+            self._pool.submit(worker, then, message, self._context.deadlines.build)
+
+    def _done(self, event: WorkerEvent) -> None:
+        self._working.pop(event.worker, None)
+        if event.end is not None and event.worker is self.keeper:
+            self.keeper = None
+        if event.worker is not self.keeper:
+            self._builders.give_back(event.worker)
+
+    def _opened(self, event: WorkerEvent) -> None:
+        # One that could not be made has taken the place of the one before.
+        event.worker.opened = self._preparation.key if event.ok else None
+        self._done(event)
+        if not self._released:
+            self._preparation.opened(event)
+
+    def _computed(self, event: WorkerEvent) -> None:
+        self._computing = self._context.reference.computing = False
+        self._done(event)
+        self._preparation.computed(event)
+
+    def _built(self, candidate: C, event: WorkerEvent) -> None:
+        self.under_way -= 1
+        reply, end, log = event.reply, event.end, event.worker.log
+        if self._keep and event.ok:
+            self.keeper = event.worker
+        self._done(event)
+        if end is not None:
+            candidate.build_seconds = end.seconds
+            candidate.discard()
+            if candidate.loses(end, self._context.retries):
+                self._pending.append(candidate)
+            else:
+                self._failed(candidate, candidate.ended(end, building=True))
+        elif reply is not None:
+            candidate.build_seconds = reply["elapsed"]
+            if reply["status"] == "ok":
+                self._context.deadlines.built(candidate.build_seconds)
+                self._told_built(candidate)
+            elif reply["status"] == "failed":
+                self._failed(candidate, candidate.failed_reply(reply, log))
+            else:
+                self._preparation.refused(reply)
+
+    def release(self) -> None:
+        """End builders whose work nobody waits for; those that open go on."""
+        self._released = True
+        if self._computing:
+            self._context.reference.computing = False
+        for worker, useful in list(self._working.items()):
+            if not useful:
+                self._builders.end(worker)
+        self._working.clear()

@@ -1,0 +1,99 @@
+"""The contenders of a final comparison, whichever way they are run, and who has the next turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import attrs
+import numpy as np
+from chameleon_core.errors import PluginError
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Contender
+
+from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.worker.protocol import Message
+
+_FEW_ROUNDS = 3
+_HOPELESS = 3.0
+"""Contenders this much slower than the fastest are timed in a few rounds only."""
+
+C = TypeVar("C", bound=CandidateRun)
+
+
+@attrs.define(kw_only=True, eq=False)
+class ContenderState(Generic[C]):
+    """A contender and what became of it.
+
+    Attributes:
+        contender: the contender.
+        candidate: its configuration on its way.
+        built: whether what is timed of it is there.
+        result: its measurement, once it has failed for good.
+    """
+
+    contender: Contender
+    candidate: C
+    built: bool = False
+    result: Measurement | None = None
+
+    def refuse(self, reply: Message, log: str = "") -> None:
+        """Take in a reply that says why it was not built.
+
+        Args:
+            reply: of the worker.
+            log: the end of what the worker printed.
+        """
+        if reply["status"] == "failed":
+            self.result = self.candidate.failed_reply(reply, log)
+        else:
+            self.result = self.candidate.failed(FailureKind.BUILD_ERROR, reply["message"])
+
+    @property
+    def measurement(self) -> Measurement:
+        """What the comparison says of it."""
+        if self.result is not None:
+            return self.result
+        if self.candidate.again:
+            return self.candidate.succeeded()
+        return self.candidate.failed(FailureKind.RUN_ERROR, "the comparison was interrupted")
+
+
+S = TypeVar("S", bound=ContenderState[Any])
+
+
+def turns(racing: Callable[[], Sequence[S]], rounds: int) -> Iterator[S]:
+    """Whose turn it is, one after the other.
+
+    The order is new in every round, so that nobody always runs after the same neighbour. Who is
+    hopelessly slow, so that more repeats would tell nothing new, has turns in a few rounds only.
+
+    Args:
+        racing: the contenders that may still be timed; asked again each time.
+        rounds: turns of each.
+    """
+    generator = np.random.default_rng(0)
+    for done in range(rounds):
+        present = racing()
+        for place in generator.permutation(len(present)).tolist():
+            if done < _FEW_ROUNDS or not _hopeless(present[place], racing()):
+                yield present[place]
+
+
+def _hopeless(one: S, racing: Sequence[S]) -> bool:
+    own: float = one.candidate.fastest
+    best: float = min((other.candidate.fastest for other in racing), default=own)
+    return own > _HOPELESS * best
+
+
+def no_reference(task: str, reasons: Sequence[str]) -> PluginError:
+    """That no contender could compute the expected outputs.
+
+    Args:
+        task: the task's name.
+        reasons: of each contender that was asked.
+    """
+    return PluginError(
+        f"no contender can compute the expected outputs of task {task!r} ({'; '.join(reasons)})",
+        hint="the builder of a space has to implement reference()",
+    )

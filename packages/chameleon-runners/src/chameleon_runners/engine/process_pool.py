@@ -1,0 +1,202 @@
+"""Workers that are processes of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import resource
+import selectors
+import threading
+import time
+from collections import deque
+
+from chameleon_runners.engine.starter import Starter
+from chameleon_runners.engine.wake_pipe import WakePipe
+from chameleon_runners.engine.worker_process import EndReason, Work, WorkerProcess
+from chameleon_runners.engine.workers import Listener, StoppedError, Worker, WorkerEvent, WorkerPool
+from chameleon_runners.worker.protocol import Message
+
+_DESCRIPTORS = 8192
+_WATCH_SECONDS = 0.25
+_WATCHED = 8
+"""So many workers are looked at for their memory so often, in turn."""
+
+
+class ProcessPool(WorkerPool):
+    """Waits for all worker processes at once, in one thread.
+
+    Args:
+        starter: starts them.
+    """
+
+    def __init__(self, starter: Starter) -> None:
+        super().__init__()
+        _allow_descriptors()
+        self._starter = starter
+        self._workers: dict[Worker, tuple[WorkerProcess, Listener]] = {}
+        self._deadlines: list[tuple[float, int, WorkerProcess, Work]] = []
+        self._numbers = itertools.count()
+        self._rotation: deque[WorkerProcess] = deque()
+        self._watched = 0.0
+        self._closed = False
+        # A worker is either started before ``close`` looks for workers, or not at all.
+        self._lock = threading.RLock()
+        self._selector = selectors.DefaultSelector()
+        self._waking = WakePipe()
+        self._selector.register(self._waking, selectors.EVENT_READ, None)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def workers(self) -> list[WorkerProcess]:
+        """The workers that live, as far as is known."""
+        return [worker for worker, _ in self._workers.values()]
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+        with self._lock:
+            if self._closed:
+                raise StoppedError
+            worker = self._starter.start(preload=preload)
+            if self.closed:
+                # By a signal handler, in this very thread: nobody else knows this worker.
+                worker.kill(EndReason.DEADLINE)
+                raise StoppedError
+            self._workers[worker] = (worker, heard)
+            self._selector.register(worker.replies, selectors.EVENT_READ, worker)
+            self._rotation.append(worker)
+        self._expect(worker)
+        return worker
+
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
+        if worker not in self._workers:
+            # It ended while it was idle, and its listener is yet to be told.
+            self.enqueue(then, WorkerEvent(worker=worker, end=worker.end))
+            return
+        worker, _ = self._workers[worker]
+        worker.submit(then, message, timeout)
+        self._expect(worker)
+
+    def _expect(self, worker: WorkerProcess) -> None:
+        if worker.work is not None:
+            entry = (worker.work.deadline, next(self._numbers), worker, worker.work)
+            heapq.heappush(self._deadlines, entry)
+
+    def end_worker(self, worker: Worker) -> None:
+        self.forget_events(worker)
+        if worker in self._workers:
+            worker, _ = self._workers[worker]
+            worker.kill(EndReason.DEADLINE)
+            self._forget(worker)
+
+    def _forget(self, worker: WorkerProcess) -> None:
+        self._workers.pop(worker, None)
+        with contextlib.suppress(KeyError, ValueError, OSError, RuntimeError):
+            self._selector.unregister(worker.replies)
+
+    def wait(self, until: float | None) -> None:
+        now = time.monotonic()
+        limits = [_WATCH_SECONDS] + ([until - now] if until is not None else [])
+        # Work that was answered in time leaves its deadline behind.
+        while self._deadlines and self._deadlines[0][2].work is not self._deadlines[0][3]:
+            heapq.heappop(self._deadlines)
+        if self._deadlines:
+            limits.append(self._deadlines[0][0] - now)
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        # Closing, from a signal handler or another thread, closes the selector too.
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            ready = self._selector.select(max(0.0, min(limits)))
+        for key, _ in ready:
+            if key.data is None:
+                self._waking.clear()
+            else:
+                self._look_at(key.data)
+        now = time.monotonic()
+        while self._deadlines and self._deadlines[0][0] < now:
+            _, _, worker, work = heapq.heappop(self._deadlines)
+            if worker.work is work:
+                self._look_at(worker)
+        if now - self._watched > _WATCH_SECONDS:
+            self._watched = now
+            self._watch()
+
+    def _watch(self) -> None:
+        """Look after a few workers that nothing was heard of: they may outgrow their memory."""
+        for _ in range(min(_WATCHED, len(self._rotation))):
+            worker = self._rotation.popleft()
+            if worker.alive:
+                self._rotation.append(worker)
+                # One that is stopped does not grow, and another may be timed at this moment.
+                if not worker.paused:
+                    self._look_at(worker)
+
+    def lives(self, worker: Worker) -> bool:
+        if worker in self._workers:
+            self._look_at(self._workers[worker][0])
+        return worker.alive
+
+    def quiet(self, besides: Worker | None = None) -> None:
+        """Stop every idle worker but one, each until it has work.
+
+        Their pools of threads spin for a good while after their last task, on the very cores
+        that the next kernel, in another worker, is timed on.
+        """
+        for worker in self.workers:
+            if worker is not besides:
+                worker.pause()
+
+    def _look_at(self, worker: WorkerProcess) -> None:
+        if worker not in self._workers:
+            return
+        work = worker.work
+        reply = worker.poll()
+        if reply is None and worker.alive:
+            return
+        heard = self._workers[worker][1]
+        if not worker.alive:
+            self._forget(worker)
+        if work is not None and work.tag == "init":
+            self._started(worker, reply, heard)
+            return
+        seconds = time.monotonic() - work.started if work is not None else 0.0
+        listener = heard if work is None else work.tag
+        self.enqueue(
+            listener, WorkerEvent(worker=worker, reply=reply, end=worker.end, seconds=seconds)
+        )
+
+    def _started(self, worker: WorkerProcess, reply: Message | None, heard: Listener) -> None:
+        try:
+            self._starter.started(worker, reply, closed=self._closed)
+        finally:
+            if worker.end is not None:
+                self._forget(worker)
+            said = reply if worker.alive else None
+            self.enqueue(heard, WorkerEvent(worker=worker, reply=said, end=worker.end))
+
+    def wake(self) -> None:
+        self._waking.wake()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.wake()
+        for worker in self.workers:
+            worker.kill(EndReason.DEADLINE)
+        self._selector.close()
+        self._waking.close()
+
+
+def _allow_descriptors() -> None:
+    """Let this process open as many files as it may: each worker takes three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

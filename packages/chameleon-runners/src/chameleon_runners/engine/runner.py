@@ -1,0 +1,262 @@
+"""What runners that build and time have in common: workers, a folder, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import platform
+import shutil
+import threading
+import weakref
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import attrs
+from chameleon_core.errors import TargetError
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import Contender, MeasureJob, Runner, StageRef
+from chameleon_core.task import Task
+from chameleon_core.versions import installed
+from chameleon_system.cores import usable_cores
+from chameleon_system.processes.ending import kill_abandoned
+from chameleon_system.processes.scratch import make_scratch, remove_abandoned
+
+from chameleon_runners import environment
+from chameleon_runners.engine.builder_pool import BuilderPool
+from chameleon_runners.engine.comparison import Comparison
+from chameleon_runners.engine.deadlines import Deadlines
+from chameleon_runners.engine.process_pool import ProcessPool
+from chameleon_runners.engine.references import Reference, References, stage_key
+from chameleon_runners.engine.starter import Starter
+from chameleon_runners.engine.workers import WorkerPool
+from chameleon_runners.timing import TimingPolicy
+from chameleon_runners.timing_options import TimingOptions
+
+_MIB = 1 << 20
+
+Options = TypeVar("Options", bound=TimingOptions)
+Pool = TypeVar("Pool", bound=WorkerPool)
+
+
+class Interruptible(Protocol):
+    """Work that may be told to end early."""
+
+    def interrupt(self) -> None:
+        """Finish what is in flight and begin nothing after it."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Resources(Generic[Pool]):
+    """What there is once a runner was started.
+
+    Attributes:
+        pool: the workers.
+        builders: those of them that build.
+        references: the expected outputs of every task.
+        folder: the runner's temporary folder.
+    """
+
+    pool: Pool
+    builders: BuilderPool
+    references: References
+    folder: Path
+
+
+class MeasuringRunner(Runner, Generic[Options, Pool]):
+    """Builds in worker processes. Where kernels are timed is a subclass's to say.
+
+    Workers are kept: the next batch of a task finds them warm. Entering the context starts
+    them; closing, or the end of this process for whatever reason, ends them.
+
+    Args:
+        options: the runner's options.
+        kind: the runner's name in records and messages.
+        threads: threads a kernel runs with.
+    """
+
+    versioned: ClassVar[tuple[str, ...]] = (
+        "apache-tvm",
+        "numpy",
+        "chameleon-tuner-runners",
+        "chameleon-tuner-tvm",
+    )
+    """Distributions whose versions are recorded."""
+
+    def __init__(self, options: Options, *, kind: str, threads: int) -> None:
+        self._options = options
+        self._kind = kind
+        self._threads = threads
+        self._cores = usable_cores()
+        self._size = options.workers or len(self._cores)
+        self._policy = TimingPolicy.of(options)
+        self._resources: Resources[Pool] | None = None
+        self._deadlines: dict[str, Deadlines] = {}
+        self._numbers = itertools.count()
+        self._active: Interruptible | None = None
+        self._preload: str | None = None
+        self._interrupted = False
+        self._closed = False
+        self._closing = threading.RLock()
+        self._remove: weakref.finalize[..., Any] | None = None
+
+    def prepare(self, space: StageRef) -> None:
+        self._preload = space.factory
+
+    def __enter__(self) -> Self:
+        self._start().builders.fill(self._size)
+        return self
+
+    def _start(self) -> Resources[Pool]:
+        """The workers and the temporary folder; made when first needed."""
+        if self._closed:
+            raise TargetError(
+                f"the {self._kind} runner is closed",
+                hint="make a new one for further measurements",
+            )
+        if self._resources is None:
+            remove_abandoned()
+            kill_abandoned()
+            pool = self._make_pool()
+            folder = make_scratch()
+            self._remove = weakref.finalize(self, _clean_up, pool, folder)
+            resources = Resources(
+                pool=pool,
+                builders=BuilderPool(
+                    pool,
+                    size=self._size,
+                    cores=self._cores,
+                    recycle_after=self._recycle_after,
+                    preload=self._preload,
+                ),
+                references=References(folder),
+                folder=folder,
+            )
+            try:
+                self._started(resources)
+            except BaseException:
+                self._remove()
+                raise
+            self._resources = resources
+        return self._resources
+
+    @abstractmethod
+    def _make_pool(self) -> Pool:
+        """The pool that builders, and whoever times kernels, belong to."""
+
+    @property
+    def _recycle_after(self) -> int | None:
+        """Builds after which a builder is replaced; None where it may still hold kernels."""
+        return None
+
+    def _started(self, resources: Resources[Pool]) -> None:
+        """Hear of the workers, and start what else there is."""
+
+    def _process_pool(self, *, threads: int, blas_threads: int) -> ProcessPool:
+        """A pool of processes of this machine.
+
+        Args:
+            threads: threads a kernel runs with in them.
+            blas_threads: threads of OpenBLAS; more than one only where no references are computed.
+        """
+        memory = self._options.memory_mib
+        limit = environment.memory_limit(self._size) if memory is None else memory * _MIB
+        return ProcessPool(
+            Starter(
+                threads=threads,
+                blas_threads=blas_threads,
+                cores=self._cores,
+                memory_bytes=limit,
+                start_timeout=self._options.start_timeout,
+            )
+        )
+
+    def _deadlines_of(self, key: str) -> Deadlines:
+        return self._deadlines.setdefault(key, Deadlines(self._options))
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        if self._interrupted or self._closed or not job.configs:
+            return
+        with self.stream() as stream:
+            stream.submit(job)
+            while stream.busy:
+                arrival = stream.poll()
+                if arrival is not None:
+                    yield arrival.measurement
+
+    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        if not contenders:
+            return []
+        resources = self._start()
+        # A winner's own reference checks its rivals as well, and is known already.
+        keys = [stage_key(contender.stage, task) for contender in contenders]
+        known = resources.references.known(keys)
+        reference = known or resources.references.of(f"compare {task.key}")
+        with self._comparison(resources, task, contenders, reference) as comparison:
+            self._activate(comparison)
+            try:
+                return comparison.run()
+            finally:
+                self._active = None
+
+    @abstractmethod
+    def _comparison(
+        self,
+        resources: Resources[Pool],
+        task: Task,
+        contenders: Sequence[Contender],
+        reference: Reference,
+    ) -> contextlib.AbstractContextManager[Comparison[Any]]:
+        """What compares contenders, and the workers that only it needs."""
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "runner": self._kind,
+            **self._hardware(),
+            "workers": self._size,
+            "threads": self._threads,
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "versions": installed(self.versioned),
+            "timing": attrs.asdict(self._policy),
+        }
+
+    @abstractmethod
+    def _hardware(self) -> dict[str, Any]:
+        """What kernels are timed on, for the record."""
+
+    def _activate(self, active: Interruptible) -> None:
+        """Have what begins now told of an interrupt, such as one that came while it was made."""
+        self._active = active
+        if self._interrupted:
+            active.interrupt()
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        if self._active is not None:
+            self._active.interrupt()
+
+    def close(self) -> None:
+        polite = not self._closed and self._active is None
+        self._closed = True
+        # A second caller returns no earlier than the first: when nothing is left.
+        with self._closing:
+            self._leave(polite=polite)
+            if self._remove is not None:
+                self._remove()
+
+    @abstractmethod
+    def _leave(self, *, polite: bool) -> None:
+        """Let go of what else there is.
+
+        Args:
+            polite: whether nothing is under way, so that there is time for a word.
+        """
+
+
+def _clean_up(pool: WorkerPool, folder: Path) -> None:
+    """End the workers, then remove the folder they read."""
+    with contextlib.suppress(OSError):
+        pool.close()
+    shutil.rmtree(folder, ignore_errors=True)

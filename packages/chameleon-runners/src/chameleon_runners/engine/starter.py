@@ -1,0 +1,93 @@
+"""Starts worker processes, each with its environment and its first command."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import structlog
+from chameleon_core.errors import TargetError
+
+from chameleon_runners.engine.worker_process import EndReason, WorkerProcess
+from chameleon_runners.environment import worker_environment
+from chameleon_runners.worker.protocol import Message
+
+_log = structlog.get_logger()
+
+_START_ATTEMPTS = 4
+
+
+class Starter:
+    """Starts the workers of one runner and counts the starts that fail.
+
+    Args:
+        threads: threads a kernel runs with.
+        blas_threads: threads of OpenBLAS; more than one only where no references are computed.
+        cores: usable cores.
+        memory_bytes: memory limit of each worker.
+        start_timeout: longest start in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        threads: int,
+        blas_threads: int,
+        cores: list[int],
+        memory_bytes: int,
+        start_timeout: float,
+    ) -> None:
+        self._threads = threads
+        self._blas_threads = blas_threads
+        self._cores = cores
+        self._memory_bytes = memory_bytes
+        self._start_timeout = start_timeout
+        self._failed = 0
+
+    def start(self, *, preload: str | None) -> WorkerProcess:
+        """Start a worker; its answer to ``init`` says when it is ready.
+
+        Args:
+            preload: ``"module:Class"`` of the stage that it is going to be asked for.
+        """
+        worker = WorkerProcess(
+            environment=worker_environment(
+                threads=self._threads,
+                blas_threads=self._blas_threads,
+                cores=self._cores,
+            ),
+            memory_bytes=self._memory_bytes,
+        )
+        message: Message = {
+            "command": "init",
+            "sys_path": [entry or str(os.getcwd()) for entry in sys.path],  # noqa: PTH109
+            "memory_bytes": self._memory_bytes,
+            "preload": preload,
+        }
+        worker.submit("init", message, self._start_timeout)
+        return worker
+
+    def started(self, worker: WorkerProcess, reply: Message | None, *, closed: bool) -> None:
+        """Take in a worker's answer to its first command; one that is not ready is ended.
+
+        Args:
+            worker: the worker.
+            reply: its answer; None where it ended.
+            closed: whether it was told to end, with all others.
+
+        Raises:
+            TargetError: workers end before they are ready, again and again.
+        """
+        if reply is not None and reply["status"] == "ok":
+            self._failed = 0
+            return
+        end = worker.kill(EndReason.DIED)
+        reason = reply["message"] if reply is not None else end.explain()
+        self._failed += 1
+        _log.warning("worker_start_failed", reason=reason, attempt=self._failed)
+        if self._failed >= _START_ATTEMPTS and not closed:
+            raise TargetError(
+                f"worker processes end before they are ready: {reason}",
+                hint="see that this Python imports chameleon_runners, and raise memory_mib or "
+                "start_timeout of the runner if it does",
+            )

@@ -1,0 +1,230 @@
+"""A worker process seen from the runner: started, given work, watched, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from enum import StrEnum
+from typing import Any
+
+import attrs
+import psutil
+from chameleon_system.processes.child import ChildProcess, status_words
+
+from chameleon_runners.worker.protocol import Decoder, Message, ProtocolError, send
+
+_MODULE = "chameleon_runners.worker"
+_DYING_SECONDS = 1.0
+"""A worker that has closed its side of the connection is about to end: how it does so counts."""
+
+
+class EndReason(StrEnum):
+    """Why a worker is gone."""
+
+    DIED = "died"
+    DEADLINE = "deadline"
+    MEMORY = "memory"
+    GARBAGE = "garbage"
+
+
+@attrs.frozen(kw_only=True)
+class WorkerEnd:
+    """How a worker ended.
+
+    Attributes:
+        reason: what ended it.
+        status: exit status as ``subprocess`` gives it: negative for a signal.
+        log: the end of what it printed during its last work.
+        seconds: how long that work had taken.
+    """
+
+    reason: EndReason
+    status: int
+    log: str
+    seconds: float
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether somebody else ended it, rather than the runner or its own doing."""
+        killed = self.status in {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT}
+        return self.reason is EndReason.DIED and killed
+
+    @property
+    def words(self) -> str:
+        """How it ended, for a message."""
+        if self.reason is EndReason.DEADLINE:
+            return f"did not finish within its deadline and was killed after {self.seconds:.1f} s"
+        if self.reason is EndReason.MEMORY:
+            return "used more memory than its limit and was killed"
+        if self.reason is EndReason.GARBAGE:
+            return "wrote over the connection to the runner"
+        how = status_words(self.status)
+        return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
+
+    def explain(self) -> str:
+        """``words`` followed by what was printed."""
+        return f"the worker {self.words}" + (f"; it printed: {self.log[-800:]}" if self.log else "")
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """Something a worker is doing.
+
+    Attributes:
+        tag: what the runner makes of the answer.
+        started: ``time.monotonic()`` when it began.
+        deadline: ``time.monotonic()`` when it is cut.
+    """
+
+    tag: Any
+    started: float
+    deadline: float
+
+
+class WorkerProcess:
+    """One worker process. Works on one command at a time.
+
+    Args:
+        environment: its environment variables.
+        memory_bytes: resident memory above which it is killed.
+    """
+
+    def __init__(self, *, environment: dict[str, str], memory_bytes: int) -> None:
+        self.memory_bytes = memory_bytes
+        self.work: Work | None = None
+        self.end: WorkerEnd | None = None
+        self.opened: str | None = None
+        self.garbage: list[int] = []
+        self.built = 0
+        self.first_memory: int | None = None
+        self.paused = False
+        self._ending = threading.RLock()
+        self._decoder = Decoder()
+        command_read, self._commands = os.pipe()
+        self.replies, reply_write = os.pipe()
+        theirs = (command_read, reply_write)
+        try:
+            self._child = ChildProcess(
+                _MODULE, [str(one) for one in theirs], environment=environment, descriptors=theirs
+            )
+        except BaseException:
+            for descriptor in (self._commands, self.replies):
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id."""
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended as far as the runner knows."""
+        return self.end is None
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a command."""
+        return self.alive and self.work is None
+
+    def submit(self, tag: Any, message: Message, timeout: float) -> None:
+        """Give an idle worker something to do; its time starts now.
+
+        A worker found dead is noticed when it is polled, like one that dies a moment later.
+        """
+        self.resume()
+        if self.garbage:
+            message = {**message, "drop": self.garbage}
+            self.garbage = []
+        self._child.clear_log()
+        now = time.monotonic()
+        self.work = Work(tag=tag, started=now, deadline=now + timeout)
+        with contextlib.suppress(OSError):
+            send(self._commands, message)
+
+    def pause(self) -> None:
+        """Stop the process and its group until it is given work; one that works goes on."""
+        if self.idle and not self.paused:
+            self.paused = True
+            self._child.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo ``pause``."""
+        if self.paused:
+            self.paused = False
+            self._child.signal(signal.SIGCONT)
+
+    def poll(self) -> Message | None:
+        """The reply to the work in hand if it came; ends the worker where it has to.
+
+        After a call, either ``end`` is set, or a message was returned, or the work goes on.
+        """
+        with self._ending:
+            if not self.alive:
+                return None
+            poll = select.poll()
+            poll.register(self.replies, select.POLLIN)
+            if poll.poll(0):
+                return self._read()
+            if self.work is not None and time.monotonic() > self.work.deadline:
+                self.kill(EndReason.DEADLINE)
+            elif self.memory > self.memory_bytes:
+                self.kill(EndReason.MEMORY)
+            return None
+
+    def _read(self) -> Message | None:
+        data = os.read(self.replies, 1 << 16)
+        if not data:
+            self.kill(EndReason.DIED)
+            return None
+        try:
+            messages = self._decoder.feed(data)
+        except ProtocolError:
+            self.kill(EndReason.GARBAGE)
+            return None
+        if not messages:
+            return None
+        if self.work is None or len(messages) > 1:
+            self.kill(EndReason.GARBAGE)
+            return None
+        self.work = None
+        return messages[0]
+
+    @property
+    def log(self) -> str:
+        """The end of what it printed since its last command."""
+        return self._child.log
+
+    @property
+    def memory(self) -> int:
+        """Resident memory of the worker in bytes; 0 when it is gone."""
+        try:
+            return int(psutil.Process(self.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    def kill(self, reason: EndReason = EndReason.DIED) -> WorkerEnd:
+        """End the worker and all it started, and take back everything it held."""
+        # The thread that measures may notice the end that the thread that closes brings about.
+        with self._ending:
+            if self.end is None:
+                self.end = self._kill(reason)
+            return self.end
+
+    def _kill(self, reason: EndReason) -> WorkerEnd:
+        if reason is EndReason.DIED:
+            # Its exit status says how it died; do not overwrite it with our own signal.
+            self._child.wait(_DYING_SECONDS)
+        seconds = time.monotonic() - self.work.started if self.work is not None else 0.0
+        status = self._child.kill()
+        for descriptor in (self._commands, self.replies):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        return WorkerEnd(reason=reason, status=status, log=self.log, seconds=seconds)

@@ -1,0 +1,210 @@
+"""What a dispatcher works with: workers that do one thing at a time, and a pool of them.
+
+A worker is a process, an actor, or simulated: a dispatcher cannot tell which. Nothing here is
+done once per worker and event, so that hundreds of workers cost what one costs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from chameleon_runners.engine.worker_process import EndReason, Work, WorkerEnd
+from chameleon_runners.worker.protocol import Message
+
+
+class StoppedError(Exception):
+    """The work was interrupted, or all workers were ended for good: nothing more is begun."""
+
+
+class Worker(Protocol):
+    """Something that works on one command at a time.
+
+    Attributes:
+        work: what it is doing, or None.
+        end: how it ended, or None.
+        opened: identity of the builder it has, or None.
+        built: how many builds it was given.
+        garbage: slots of kernels that it lets go of with its next command.
+    """
+
+    work: Work | None
+    end: WorkerEnd | None
+    opened: str | None
+    built: int
+    garbage: list[int]
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a command."""
+
+    @property
+    def log(self) -> str:
+        """The end of what it printed during its last work."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class PlainWorker:
+    """A worker whose state is what its pool writes down."""
+
+    work: Work | None = None
+    end: WorkerEnd | None = None
+    opened: str | None = None
+    built: int = 0
+    garbage: list[int] = attrs.field(factory=list)
+    log: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.end is None
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a command."""
+        return self.alive and self.work is None
+
+    def mark_ended(self) -> None:
+        """Count as ended from now on, whatever it was doing."""
+        self.work = None
+        self.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class WorkerEvent:
+    """A worker answered, or ended.
+
+    Attributes:
+        worker: which one.
+        reply: its answer, or None.
+        end: how it ended, or None.
+        seconds: what the work took, in seconds of the pool's clock.
+    """
+
+    worker: Worker
+    reply: Message | None = None
+    end: WorkerEnd | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the worker did what it was told."""
+        return self.reply is not None and self.reply["status"] == "ok"
+
+    @property
+    def reason(self) -> str:
+        """Why it did not, in words."""
+        if self.reply is not None:
+            return str(self.reply["message"])
+        return self.end.explain() if self.end is not None else "it did not answer"
+
+
+Listener = Callable[[WorkerEvent], None]
+
+
+class WorkerPool(ABC):
+    """Starts workers, gives them work, and tells listeners what became of it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Listener, WorkerEvent]] = deque()
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether all workers were ended for good."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds on the clock that deadlines and pauses are counted on."""
+
+    @abstractmethod
+    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+        """Start a worker.
+
+        Args:
+            heard: told when it is ready for its first command, and when it ends while it is idle.
+            preload: ``"module:Class"`` of the stage that it is going to be asked for.
+
+        Raises:
+            StoppedError: all workers were ended for good.
+        """
+
+    @abstractmethod
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
+        """Give an idle worker a command; its time starts now.
+
+        Args:
+            worker: the worker.
+            then: told of the answer, or of the worker's end.
+            message: the command.
+            timeout: longest time in seconds.
+        """
+
+    @abstractmethod
+    def end_worker(self, worker: Worker) -> None:
+        """End a worker, whatever it does; nobody is told."""
+
+    def lives(self, worker: Worker) -> bool:
+        """Look whether an idle worker is still there; its listener is told if it is not."""
+        return worker.alive
+
+    @abstractmethod
+    def wait(self, until: float | None) -> None:
+        """Collect what happens next, and return at the latest when the clock shows ``until``."""
+
+    def run_once(self, until: float | None) -> None:
+        """Wait until something happens and tell the listeners.
+
+        What a listener raises goes to the caller; other listeners are told next time.
+
+        Raises:
+            StoppedError: all workers were ended for good, and nobody is told what became of them.
+        """
+        if not (self._waiting or self.closed):
+            self.wait(until)
+        while self._waiting and not self.closed:
+            listener, event = self._waiting.popleft()
+            listener(event)
+        if self.closed:
+            raise StoppedError
+
+    def ask(
+        self, worker: Worker, message: Message, timeout: float, turn: Callable[[], None]
+    ) -> WorkerEvent:
+        """Give an idle worker a command and wait for its answer, or its end.
+
+        Args:
+            worker: the worker.
+            message: the command.
+            timeout: longest time in seconds.
+            turn: has ``run_once`` called; what it raises goes to the caller.
+        """
+        events: list[WorkerEvent] = []
+        self.submit(worker, events.append, message, timeout)
+        while not events:
+            turn()
+        return events[0]
+
+    def enqueue(self, listener: Listener, event: WorkerEvent) -> None:
+        """Have a listener told in this turn."""
+        self._waiting.append((listener, event))
+
+    def forget_events(self, worker: Worker) -> None:
+        """Tell nobody what happened to a worker and was not passed on yet."""
+        self._waiting = deque(item for item in self._waiting if item[1].worker is not worker)
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Make ``run_once`` return soon; may be called from a signal handler."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all workers. Safe to call twice, and while another call waits."""

@@ -1,0 +1,192 @@
+"""One job on its way through a fleet: built here, run wherever a device is free."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import MeasureJob
+
+from chameleon_runners.engine.build_phase import BuildPhase
+from chameleon_runners.engine.workers import WorkerEvent
+from chameleon_runners.fleet.candidate_run import FleetCandidateRun
+from chameleon_runners.fleet.context import FleetContext
+from chameleon_runners.fleet.device_state import DeviceState
+from chameleon_runners.fleet.verdicts import Verdict
+
+_LOOK_AHEAD = 8
+"""Candidates to be tried again that are looked at for whether a free device may take them."""
+
+
+class FleetJobRun:
+    """Measures one job, in steps that leave room for those of others.
+
+    Args:
+        job: the job.
+        context: what it is measured with.
+        numbers: numbers that no artifact in the folder has.
+
+    Attributes:
+        job: the job.
+        key: identity of its builder.
+        open: how many of its candidates have no result yet.
+        results: what was not handed out yet.
+    """
+
+    def __init__(self, job: MeasureJob, *, context: FleetContext, numbers: Iterator[int]) -> None:
+        self.job = job
+        self.open = len(job.configs)
+        self.results: deque[Measurement] = deque()
+        self._context = context
+        self._devices = context.devices
+        self._best = job.best_seconds
+        self._built: deque[FleetCandidateRun] = deque()
+        self._again: deque[FleetCandidateRun] = deque()
+        self._parked: list[FleetCandidateRun] = []
+        self._running: dict[DeviceState, FleetCandidateRun] = {}
+        preparation = context.preparation(job)
+        self.key = preparation.key
+        self._builds = BuildPhase(
+            preparation,
+            pending=deque(context.candidate(config, next(numbers)) for config in job.configs),
+            context=context,
+            built=self._built.append,
+            failed=self._finish,
+        )
+
+    @property
+    def prepared(self) -> bool:
+        """Whether the expected outputs are known."""
+        return self._context.reference.ready
+
+    @property
+    def running(self) -> bool:
+        """Whether a device has one of its candidates."""
+        return bool(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Built candidates that wait for a device."""
+        return len(self._built)
+
+    @property
+    def building(self) -> int:
+        """Builds that are under way."""
+        return self._builds.under_way
+
+    def employ(self, room: int) -> None:
+        """Give idle builders work.
+
+        Args:
+            room: how many builds may be under way.
+        """
+        self._builds.employ(room)
+
+    # -- devices ----------------------------------------------------------------------------
+
+    def assign(self) -> None:
+        """Give free devices work: first what others failed on."""
+        if not self.prepared:
+            return
+        for _ in range(min(_LOOK_AHEAD, len(self._again))):
+            candidate = self._again.popleft()
+            asked = candidate.asked
+            avoid = asked if self._devices.elsewhere(asked) else ()
+            device = self._devices.take(avoid)
+            if device is None:
+                self._again.append(candidate)
+            else:
+                self._start(candidate, device)
+        while self._built and (device := self._devices.take()) is not None:
+            if self._context.paces.due(device):
+                self._context.paces.read(device)
+            else:
+                self._start(self._built.popleft(), device)
+
+    def _start(self, candidate: FleetCandidateRun, device: DeviceState) -> None:
+        context = self._context
+        if device.worker is None:
+            raise RuntimeError("a device is free that nobody has")
+        self._running[device] = candidate
+        candidate.tries -= 1
+        message = candidate.run_command(context.reference, context.policy, self._best)
+        then = partial(self._ran, device)
+        context.pool.submit(device.worker, then, message, context.deadlines.run(self._best))
+
+    def _ran(self, device: DeviceState, event: WorkerEvent) -> None:
+        """A device is done with a candidate, or gone."""
+        candidate = self._running.pop(device)
+        device.heard(event)
+        reply = event.reply
+        if reply is not None and reply["status"] == "ok":
+            candidate.run_seconds = event.seconds
+            candidate.repeats, candidate.error = tuple(reply["seconds"]), reply["error"]
+            self._context.deadlines.ran(event.seconds)
+            self._devices.succeeded(device)
+            self._devices.finished(device)
+            elsewhere = self._devices.elsewhere({*candidate.asked, device.name})
+            self._settle(candidate, candidate.succeed(device.name, elsewhere=elsewhere))
+            return
+        report = candidate.fail(
+            device.name, event, reliability=device.reliability, identity=device.actual_name
+        )
+        self._devices.failed(device, report)
+        self._consider(candidate)
+
+    # -- judging ----------------------------------------------------------------------------
+
+    def _consider(self, candidate: FleetCandidateRun) -> None:
+        elsewhere = self._devices.elsewhere(candidate.asked)
+        self._settle(candidate, candidate.judge(elsewhere=elsewhere))
+
+    def _settle(self, candidate: FleetCandidateRun, verdict: Measurement | Verdict) -> None:
+        if verdict is Verdict.AGAIN:
+            self._again.append(candidate)
+        elif verdict is Verdict.WAIT:
+            self._parked.append(candidate)
+        elif isinstance(verdict, Measurement):
+            self._finish(candidate, verdict)
+
+    def reconsider(self) -> None:
+        """Devices came or went: judge again what depends on who there is."""
+        waiting, self._parked = [*self._parked, *self._again], []
+        self._again.clear()
+        for candidate in waiting:
+            self._consider(candidate)
+        self._context.paces.compare()
+
+    def _finish(self, candidate: FleetCandidateRun, measurement: Measurement) -> None:
+        self.open -= 1
+        if not (measurement.ok and self._becomes_yardstick(candidate, measurement)):
+            candidate.discard()
+        self.results.append(measurement)
+        if measurement.ok:
+            self._best = min(self._best, measurement.cost)
+            for report in candidate.reports:
+                if not report.outside:
+                    self._devices.strike(report.device)
+
+    def _becomes_yardstick(self, candidate: FleetCandidateRun, measurement: Measurement) -> bool:
+        """Whether devices are compared by this candidate from now on."""
+        context = self._context
+        return context.paces.measured(
+            candidate,
+            measurement,
+            precise=measurement.cost <= context.policy.slow_factor * self._best,
+            target=self.job.task.target,
+            reference=context.reference,
+        )
+
+    def release(self) -> None:
+        """Let go of what nobody waits for any more."""
+        if self._context.pool.closed:
+            return
+        self._builds.release()
+        for device, candidate in self._running.items():
+            candidate.discard()
+            self._devices.abandon(device)
+        for candidate in (*self._built, *self._again, *self._parked):
+            candidate.discard()
+        self._running.clear()

@@ -1,0 +1,1 @@
+"""The runner ``local``: candidates are built and timed by turns, in workers of this machine."""

@@ -1,0 +1,151 @@
+"""The ``local`` runner: worker processes on this machine's CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import platform
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import attrs
+from chameleon_core.errors import TargetError
+from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
+from chameleon_core.task import Task
+from chameleon_system.cores import CoreWatch, usable_cores
+from chameleon_system.processor import processor_name
+
+from chameleon_runners.engine.builder_pool import BuilderPool
+from chameleon_runners.engine.deadlines import Deadlines
+from chameleon_runners.engine.process_pool import ProcessPool
+from chameleon_runners.engine.references import Reference, stage_key
+from chameleon_runners.engine.runner import MeasuringRunner, Resources
+from chameleon_runners.local.context import LocalContext
+from chameleon_runners.local.job_run import LocalJobRun, LocalJobRuns
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.local.process_comparison import ProcessComparison
+from chameleon_runners.local.stream import LocalStream
+
+_BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
+
+
+class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
+    """Builds in parallel, times alone, each candidate in a worker process with a deadline.
+
+    Args:
+        options: the runner's options.
+    """
+
+    versioned = (*MeasuringRunner.versioned, "torch")
+
+    def __init__(self, options: LocalOptions) -> None:
+        usable = len(usable_cores())
+        super().__init__(options, kind="local", threads=options.threads or usable)
+        if self._threads > usable:
+            raise TargetError(
+                f"{self._threads} threads on {usable} usable cores would time the "
+                "scheduler of the operating system rather than kernels",
+                hint=f"set the runner's threads to at most {usable}",
+            )
+        self._watch = CoreWatch(self._cores[: self._threads])
+        self._comparing: ProcessPool | None = None
+
+    @property
+    def batch_size(self) -> int:
+        # All wait for the slowest build of a batch, so a few for each worker; but where there
+        # are many workers one for each, or the search would learn nothing between its batches.
+        return max(self._size, min(_BUILDS_PER_WORKER * self._size, _SMALL_BATCH))
+
+    def _make_pool(self) -> ProcessPool:
+        return self._process_pool(threads=self._threads, blas_threads=1)
+
+    def _context(
+        self, pool: ProcessPool, builders: BuilderPool, reference: Reference, deadlines: Deadlines
+    ) -> LocalContext:
+        return LocalContext(
+            pool=pool,
+            builders=builders,
+            options=self._options,
+            policy=self._policy,
+            reference=reference,
+            deadlines=deadlines,
+            threads=self._threads,
+            retries=self._options.retries,
+            clock_cores=tuple(self._cores[:1]),
+            watch=self._watch,
+        )
+
+    def _first_ones_first(self, job: MeasureJob) -> Generator[Arrival, None, None]:
+        # A task's first configurations are done with, rounds and all, before the others are
+        # built: whoever waits has a kernel, and the others a best to be hopeless next to.
+        ahead = self._options.ahead if math.isinf(job.best_seconds) else 0
+        best = job.best_seconds
+        for configs in (job.configs[:ahead], job.configs[ahead:]):
+            part = attrs.evolve(job, configs=configs, best_seconds=best)
+            with contextlib.closing(self._measure([part])) as arrivals:
+                for arrival in arrivals:
+                    best = min(best, arrival.measurement.cost)
+                    yield Arrival(job=job, measurement=arrival.measurement)
+
+    def _measure(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+        """Measure one job, or several of one configuration each."""
+        if self._interrupted or self._closed or not jobs[0].configs:
+            return
+        runs = self._job_runs(jobs)
+        self._activate(runs)
+        try:
+            yield from runs.measurements()
+        finally:
+            self._active = None
+
+    def _job_runs(self, jobs: Sequence[MeasureJob]) -> LocalJobRuns:
+        resources = self._start()
+        runs = []
+        for job in jobs:
+            key = stage_key(job.space, job.task)
+            reference = resources.references.of(key)
+            context = self._context(
+                resources.pool, resources.builders, reference, self._deadlines_of(key)
+            )
+            # A worker holds the kernels of one task only.
+            alone = len(jobs) > 1
+            runs.append(LocalJobRun(job, context=context, numbers=self._numbers, alone=alone))
+        return LocalJobRuns(runs, context)
+
+    def stream(self) -> MeasureStream:
+        return LocalStream(self._group, size=self._size)
+
+    def _group(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+        return self._first_ones_first(jobs[0]) if len(jobs) == 1 else self._measure(jobs)
+
+    @contextlib.contextmanager
+    def _comparison(
+        self,
+        resources: Resources[ProcessPool],
+        task: Task,
+        contenders: Sequence[Contender],
+        reference: Reference,
+    ) -> Iterator[ProcessComparison]:
+        del resources  # others need not start for it, nor end with it
+        blas_threads = self._threads if reference.ready else 1
+        pool = self._process_pool(threads=self._threads, blas_threads=blas_threads)
+        self._comparing = pool
+        try:
+            # Some start threads of their own while they are built, which have to spread out.
+            builders = BuilderPool(
+                pool, size=len(contenders), cores=[], recycle_after=None, preload=None
+            )
+            context = self._context(pool, builders, reference, Deadlines(self._options))
+            yield ProcessComparison(task, contenders, context=context)
+        finally:
+            self._comparing = None
+            pool.close()
+
+    def _hardware(self) -> dict[str, Any]:
+        return {"device": processor_name() or platform.machine(), "cores": len(self._cores)}
+
+    def _leave(self, *, polite: bool) -> None:
+        del polite
+        if self._comparing is not None:
+            self._comparing.close()
+        self._watch.close()

@@ -1,0 +1,63 @@
+"""Options of runners in few words; importable without numerical libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from attrs import validators
+from chameleon_core.plugins.options import BINDS
+
+_BEFORE = "before"
+
+
+def option(
+    default: Any,
+    words: str,
+    *,
+    binds: bool = True,
+    at_least: float | None = None,
+    above: float | None = None,
+    check: Callable[[Any, Any, Any], None] | None = None,
+    before: str | None = None,
+) -> Any:
+    """``attrs.field`` with what options have in common.
+
+    Args:
+        default: its value where none is given, which no check has to accept where it is None; a
+            type stands for a new object each time.
+        words: its help.
+        binds: whether measurements depend on it (``chameleon_core.plugins.options``).
+        at_least: the lowest value.
+        above: what every value is above.
+        check: any other validator.
+        before: the inherited option that it is listed before.
+    """
+    if at_least is not None:
+        check = validators.ge(at_least)
+    elif above is not None:
+        check = validators.gt(above)
+    if check is not None and default is None:
+        check = validators.optional(check)
+    metadata = {"help": words, BINDS: binds, _BEFORE: before}
+    if isinstance(default, type):
+        return attrs.field(factory=default, validator=check, metadata=metadata)
+    return attrs.field(default=default, validator=check, metadata=metadata)
+
+
+def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
+    """List a class's own options where they belong among the inherited ones.
+
+    For ``attrs.frozen(field_transformer=...)``. An option that is defined anew keeps its place. A
+    new one stands before the one that it names (``before``), or else after the new one above it.
+    """
+    known = {field.name: field for field in fields}
+    order = [field.name for field in attrs.fields(cls.__bases__[0])]
+    place = len(order)
+    for name in [name for name in known if name not in order]:
+        if known[name].metadata.get(_BEFORE):
+            place = order.index(known[name].metadata[_BEFORE])
+        order.insert(place, name)
+        place += 1
+    return [known[name] for name in order]

@@ -1,0 +1,90 @@
+"""Who builds next: one that knows the task if there is one, nobody who has ended."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.measurement import Measurement
+from chameleon_runners.engine.builder_pool import BuilderPool
+from chameleon_runners.engine.workers import StoppedError, Worker
+from chameleon_runners.fleet.simulated import SimulatedPool
+
+
+def never(config: tuple[int, ...], _device: str) -> Measurement:
+    raise AssertionError(f"nobody was to measure {config}")
+
+
+def started(size: int, recycle_after: int | None = None) -> tuple[SimulatedPool, BuilderPool]:
+    pool = SimulatedPool(never)
+    builders = BuilderPool(pool, size=size, cores=[4, 5], recycle_after=recycle_after, preload=None)
+    builders.fill(size)
+    pool.run_once(None)
+    return pool, builders
+
+
+def taken(builders: BuilderPool, key: str) -> Worker:
+    worker = builders.take(key)
+    assert worker is not None
+    return worker
+
+
+def test_one_that_has_built_the_same_before_comes_first():
+    _, builders = started(3)
+    workers = [taken(builders, "") for _ in range(3)]
+    assert builders.take("") is None
+    for worker, key in zip(workers, "abc", strict=True):
+        worker.opened = key
+        builders.give_back(worker)
+    assert taken(builders, "b") is workers[1]
+    assert taken(builders, "new") is workers[0]
+    assert taken(builders, "a") is workers[2]
+
+
+def test_one_that_has_ended_makes_room_for_another():
+    pool, builders = started(2)
+    first, second = taken(builders, ""), taken(builders, "")
+    builders.give_back(second)
+    builders.end(second)
+    assert builders.take("") is None
+    assert not first.work
+    builders.fill(2)
+    assert builders.busy
+    pool.run_once(None)
+    assert not builders.busy
+    assert taken(builders, "") not in {first, second}
+
+
+def test_each_has_a_core_of_its_own():
+    _, builders = started(2)
+    cores = [builders.cores_of(taken(builders, "")) for _ in range(2)]
+    assert sorted(cores) == [[4], [5]]
+
+
+@pytest.mark.parametrize(("recycle_after", "alive"), [(3, False), (4, True), (None, True)])
+def test_one_that_has_built_much_is_replaced(recycle_after: int | None, alive: bool):
+    _, builders = started(1, recycle_after)
+    worker = taken(builders, "")
+    worker.built = 3
+    builders.give_back(worker)
+    assert worker.alive is alive
+
+
+def test_nobody_is_told_what_happened_once_all_were_ended():
+    pool = SimulatedPool(never)
+    told: list[object] = []
+    worker = pool.start_worker(told.append)
+    pool.run_once(None)
+    assert len(told) == 1
+    pool.submit(worker, told.append, {"command": "open"}, 1.0)
+    pool.close()
+    with pytest.raises(StoppedError):
+        pool.run_once(None)
+    assert len(told) == 1
+
+
+def test_asking_waits_for_the_answer():
+    pool = SimulatedPool(never)
+    worker = pool.start_worker(lambda _: None)
+    pool.run_once(None)
+    event = pool.ask(worker, {"command": "open"}, 1.0, lambda: pool.run_once(None))
+    assert event.ok
+    assert worker.idle

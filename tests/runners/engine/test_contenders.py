@@ -1,0 +1,67 @@
+"""Turns of a final comparison: everyone has the same, but for those who are hopelessly slow."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import Contender, StageRef
+from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.engine.contenders import ContenderState, turns
+
+
+def contender(name: str, seconds: float = math.inf) -> ContenderState[CandidateRun]:
+    repeats = () if math.isinf(seconds) else (seconds,)
+    return ContenderState(
+        contender=Contender(name=name, stage=StageRef(factory="a:B"), config=(0,)),
+        candidate=CandidateRun(config=(0,), slot=0, repeats=repeats),
+    )
+
+
+def order(*contenders: ContenderState[CandidateRun], rounds: int) -> list[str]:
+    return [one.contender.name for one in turns(lambda: contenders, rounds)]
+
+
+def test_everyone_has_a_turn_in_every_round_in_a_new_order():
+    names = order(*(contender(name, 1.0) for name in "abcd"), rounds=6)
+    rounds = [names[start : start + 4] for start in range(0, len(names), 4)]
+    assert all(sorted(one) == list("abcd") for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 1
+    assert names == order(*(contender(name, 1.0) for name in "abcd"), rounds=6)
+
+
+def test_who_is_hopelessly_slow_has_few_turns():
+    counts = Counter(order(contender("a", 1.0), contender("b", 2.9), contender("c", 3.1), rounds=9))
+    assert counts == {"a": 9, "b": 9, "c": 3}
+
+
+def test_who_fails_has_no_more_turns():
+    racing = [contender("a", 1.0), contender("b", 1.0)]
+    had: list[str] = []
+    for one in turns(lambda: tuple(racing), 5):
+        had.append(one.contender.name)
+        if len(racing) > 1:
+            racing.remove(one)
+    assert Counter(had[2:]) == {racing[0].contender.name: 4}
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        ({"status": "failed", "kind": "invalid", "message": "no"}, FailureKind.INVALID, "no"),
+        ({"status": "error", "message": "cannot"}, FailureKind.BUILD_ERROR, "cannot"),
+    ],
+)
+def test_one_that_was_not_built(reply: dict[str, str], kind: FailureKind, words: str):
+    one = contender("a")
+    one.refuse(reply)
+    assert (one.measurement.failure, one.measurement.message) == (kind, words)
+
+
+def test_one_without_a_time_was_interrupted():
+    one = contender("a")
+    assert "interrupted" in one.measurement.message
+    one.candidate.take_turn([2.0, 2.0])
+    assert one.measurement.ok

@@ -1,0 +1,94 @@
+"""Contenders are compared in processes of their own; a failing one is a measurement."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+
+import pytest
+from chameleon_core.errors import PluginError
+from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import Contender, StageRef
+from chameleon_runners.local.runner import LocalRunner
+from chameleon_runners.testing.faults import Fault, config
+
+from ..conftest import QUICK, TASK, carriers, fault_space  # noqa: TID252 - tests are no package
+
+
+def _contender(fault: Fault, **options: object) -> Contender:
+    return Contender(name=fault.value, stage=fault_space(**options), config=config(fault))
+
+
+def test_each_contender_gets_a_measurement_in_order(runner: LocalRunner):
+    faults = [
+        Fault.SLOW,
+        Fault.NONE,
+        Fault.SEGFAULTS,
+        Fault.WRONG,
+        Fault.BUILD_RAISES,
+        Fault.PRINTS,
+    ]
+    found = runner.compare(TASK, [_contender(fault) for fault in faults])
+    assert [m.config for m in found] == [config(fault) for fault in faults]
+    assert [m.failure for m in found] == [
+        None,
+        None,
+        FailureKind.CRASH,
+        FailureKind.WRONG_OUTPUT,
+        FailureKind.BUILD_ERROR,
+        None,
+    ]
+    assert found[0].cost > found[1].cost
+    assert all(len(m.seconds) <= QUICK["compare_rounds"] for m in found)
+    assert found[1].max_relative_error == 0.0
+
+
+def test_a_contender_that_cannot_be_imported_is_a_measurement(runner: LocalRunner):
+    missing = Contender(name="missing", stage=StageRef(factory="no_such_module:Baseline"))
+    found = runner.compare(TASK, [missing, _contender(Fault.NONE)])
+    assert [m.failure for m in found] == [FailureKind.BUILD_ERROR, None]
+    assert "no_such_module" in found[0].message
+
+
+def test_the_reference_comes_from_whoever_has_one(runner: LocalRunner):
+    found = runner.compare(
+        TASK, [_contender(Fault.WRONG, reference="missing"), _contender(Fault.NONE)]
+    )
+    assert [m.failure for m in found] == [FailureKind.WRONG_OUTPUT, None]
+
+
+def test_nobody_has_a_reference(runner: LocalRunner):
+    with pytest.raises(PluginError, match="expected outputs"):
+        runner.compare(TASK, [_contender(Fault.NONE, reference="missing")])
+
+
+def test_no_contenders(runner: LocalRunner):
+    assert runner.compare(TASK, []) == []
+
+
+def test_only_the_runners_own_workers_remain(runner: LocalRunner):
+    before = set(carriers())
+    runner.compare(TASK, [_contender(Fault.NONE), _contender(Fault.SLOW)])
+    assert set(carriers()) == before
+
+
+def test_a_contender_killed_from_outside_starts_over(runner: LocalRunner):
+    before = set(carriers())
+    killed = []
+
+    def kill_one() -> None:
+        for pid in set(carriers()) - before:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+                return
+
+    timers = [threading.Timer(delay, kill_one) for delay in (0.15, 0.5)]
+    for timer in timers:
+        timer.start()
+    found = runner.compare(TASK, [_contender(Fault.NONE), _contender(Fault.SLOW)])
+    for timer in timers:
+        timer.join()
+    assert [m.ok for m in found] == [True, True]

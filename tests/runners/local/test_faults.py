@@ -1,0 +1,46 @@
+"""Every fault of a candidate is one measurement of the right kind, and the run goes on."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_runners.local.runner import LocalRunner
+from chameleon_runners.testing.faults import Fault, config
+
+from ..conftest import by_config, job  # noqa: TID252 - tests are no package
+from ..faults.conftest import HARNESSES  # noqa: TID252
+
+
+@pytest.mark.parametrize("fault", [f for f in Fault if f is not Fault.NONE])
+def test_one_fault_among_good_ones(runner: LocalRunner, fault: Fault):
+    configs = [config(Fault.NONE, 0), config(fault), config(Fault.NONE, 1), config(Fault.NONE, 2)]
+    found = by_config(list(runner.measure(job(configs))))
+    assert set(found) == set(configs)
+    assert found[config(fault)].failure == HARNESSES["local"].expected(fault)
+    assert all(found[config(Fault.NONE, number)].ok for number in range(3))
+    again = list(runner.measure(job([config(Fault.NONE, 3)])))
+    assert [m.ok for m in again] == [True]
+
+
+def test_good_candidates_are_checked_and_timed(runner: LocalRunner):
+    configs = [config(Fault.NONE, number) for number in range(20)]
+    found = by_config(list(runner.measure(job(configs))))
+    assert set(found) == set(configs)
+    for measurement in found.values():
+        assert measurement.max_relative_error == 0.0
+        assert min(measurement.seconds) >= 0.0002
+        assert measurement.build_seconds > 0.0
+        assert measurement.run_seconds > 0.0
+
+
+def test_a_slow_candidate_gets_one_repeat(runner: LocalRunner):
+    configs = [config(Fault.SLOW, 0)]
+    best = next(iter(runner.measure(job([config(Fault.NONE)])))).cost
+    slow = job(configs)
+    slow = type(slow)(task=slow.task, space=slow.space, configs=configs, best_seconds=best)
+    [measurement] = runner.measure(slow)
+    assert measurement.ok
+    assert len(measurement.seconds) == 1
+
+
+def test_an_empty_job(runner: LocalRunner):
+    assert list(runner.measure(job([]))) == []

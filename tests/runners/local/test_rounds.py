@@ -1,0 +1,132 @@
+"""Which candidates are timed again, how often, and which repeats count, with scripted times."""
+
+from __future__ import annotations
+
+import math
+
+from chameleon_core.measurement import FailureKind
+from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.local.options import LocalOptions
+from chameleon_runners.local.rounds import Rounds
+
+OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=20, slow_factor=2.0)
+
+
+def timed(name: int, *repeats: float) -> CandidateRun:
+    return CandidateRun(config=(name,), slot=name, repeats=repeats)
+
+
+def admitted(
+    *candidates: CandidateRun, best: float = math.inf
+) -> tuple[Rounds, list[CandidateRun]]:
+    rounds = Rounds(OPTIONS, best)
+    gone = [lost for candidate in candidates for lost in rounds.admit(candidate)]
+    return rounds, gone
+
+
+def test_hopeless_candidates_are_not_held():
+    slow, fast = timed(0, 2.1), timed(1, 1.0)
+    rounds, gone = admitted(slow, fast)
+    assert gone == [slow]
+    assert rounds.held == [fast]
+
+
+def test_candidates_are_hopeless_next_to_an_earlier_best():
+    candidate = timed(0, 2.1)
+    rounds, gone = admitted(candidate, best=1.0)
+    assert gone == [candidate]
+    assert rounds.held == []
+
+
+def test_no_more_are_held_than_may_be():
+    candidates = [timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)]
+    rounds, gone = admitted(*candidates)
+    assert [held.slot for held in rounds.held] == [0, 1, 2, 3]
+    assert sorted(lost.slot for lost in gone) == [4, 5]
+
+
+def test_a_candidate_whose_first_timing_was_disturbed_is_found_again():
+    disturbed, best = timed(0, 1.5, 1.6, 1.5), timed(1, 1.0, 1.0, 1.0)
+    rounds, _ = admitted(disturbed, best)
+    truth = {0: 0.98, 1: 1.0}
+    done = list(rounds.play(lambda c: c.take_turn([truth[c.slot]]), lambda: False))
+    assert {c.slot: c.succeeded().cost for c in done} == truth
+
+
+def test_candidates_that_are_slower_leave_after_few_rounds():
+    slow, best = timed(0, 1.5, 1.5, 1.5), timed(1, 1.0, 1.0, 1.0)
+    rounds, _ = admitted(slow, best)
+    asked = {0: 0, 1: 0}
+
+    def time_again(candidate: CandidateRun) -> None:
+        asked[candidate.slot] += 1
+        candidate.take_turn([candidate.repeats[0]])
+
+    assert [c.slot for c in rounds.play(time_again, lambda: False)] == [0, 1]
+    assert asked[0] == 3
+    assert asked[0] < asked[1] < OPTIONS.leader_rounds
+
+
+def test_a_candidate_disturbed_at_first_and_in_the_first_round_is_looked_at_again():
+    unlucky, best = timed(0, 1.95, 1.95, 1.95), timed(1, 1.0, 1.0, 1.0)
+    rounds, _ = admitted(unlucky, best)
+
+    def time_again(candidate: CandidateRun) -> None:
+        truth = {0: 0.99, 1: 1.0}[candidate.slot]
+        candidate.take_turn([1.95 * truth if not candidate.turns else truth])
+
+    done = {c.slot: c.succeeded().cost for c in rounds.play(time_again, lambda: False)}
+    assert done == {0: 0.99, 1: 1.0}
+
+
+def test_rounds_go_on_while_repeats_disagree():
+    candidate = timed(0, 1.0)
+    rounds, _ = admitted(candidate)
+    list(rounds.play(lambda c: c.take_turn([1.0 + 0.1 * len(c.again)]), lambda: False))
+    assert len(candidate.again) == OPTIONS.leader_rounds
+
+
+def test_candidates_whose_repeats_agree_need_no_more():
+    calm, noisy = timed(0, 1.0), timed(1, 1.0)
+    rounds, _ = admitted(calm, noisy)
+
+    def time_again(candidate: CandidateRun) -> None:
+        candidate.take_turn([1.0 + 0.1 * len(candidate.again) * (candidate is noisy)])
+
+    list(rounds.play(time_again, lambda: False))
+    assert len(calm.again) < len(noisy.again)
+    assert calm.succeeded().cost == 1.0
+
+
+def test_a_candidate_that_fails_again_leaves():
+    broken, best = timed(0, 1.0), timed(1, 1.0)
+    rounds, _ = admitted(broken, best)
+
+    def time_again(candidate: CandidateRun) -> None:
+        if candidate is broken:
+            candidate.failure = candidate.failed(FailureKind.CRASH, "it crashed")
+        else:
+            candidate.take_turn([1.0])
+
+    first, second = rounds.play(time_again, lambda: False)
+    assert first is broken
+    assert second is best
+
+
+def test_a_candidate_with_missing_repeats_counts_its_first_timing():
+    lonely, best = timed(0, 1.0, 1.01, 1.02), timed(1, 1.0)
+    rounds, _ = admitted(lonely, best)
+
+    def time_again(candidate: CandidateRun) -> None:
+        if candidate is best or not lonely.again:
+            candidate.take_turn([1.2])
+
+    list(rounds.play(time_again, lambda: False))
+    assert lonely.succeeded().seconds == (1.0, 1.01, 1.02)
+
+
+def test_nothing_is_timed_after_a_stop():
+    rounds, _ = admitted(timed(0, 1.0), timed(1, 1.0))
+    asked: list[CandidateRun] = []
+    assert len(list(rounds.play(asked.append, lambda: True))) == 2
+    assert asked == []

@@ -1,0 +1,108 @@
+"""Single configurations of several tasks: built side by side, timed one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from chameleon_core.stages import Arrival, MeasureJob
+from chameleon_runners.local.runner import LocalRunner
+from chameleon_runners.local.stream import LocalStream
+from chameleon_runners.testing.faults import Fault, config
+
+from ..conftest import TASK, fault_space  # noqa: TID252 - tests are no package
+from ..faults.conftest import HARNESSES  # noqa: TID252
+
+
+def _job(count: int) -> MeasureJob:
+    configs = [(place,) for place in range(count)]
+    return MeasureJob(task=None, space=None, configs=configs)  # type: ignore[arg-type]
+
+
+def test_single_configurations_make_up_groups_and_batches_go_alone():
+    groups: list[list[int]] = []
+
+    def group(jobs):
+        groups.append([len(job.configs) for job in jobs])
+        for job in jobs:
+            for one in job.configs:
+                yield Arrival(job=job, measurement=one)
+
+    stream = LocalStream(group, size=2)
+    for count in (1, 1, 1, 3, 1, 1):
+        stream.submit(_job(count))
+    arrived = []
+    while stream.busy:
+        arrival = stream.poll()
+        if arrival is not None:
+            arrived.append(len(arrival.job.configs))
+    assert groups == [[1, 1], [1], [3], [1, 1]]
+    assert arrived == [1, 1, 1, 3, 3, 3, 1, 1]
+
+
+def test_closing_ends_what_is_under_way():
+    closed = []
+
+    def group(jobs):
+        try:
+            yield Arrival(job=jobs[0], measurement=None)  # type: ignore[arg-type]
+            pytest.fail("it was closed")
+        finally:
+            closed.append(True)
+
+    stream = LocalStream(group, size=1)
+    stream.submit(_job(1))
+    stream.submit(_job(1))
+    assert stream.poll() is not None
+    stream.close()
+    assert closed == [True]
+    assert not stream.busy
+
+
+TURNING_UP = (
+    Fault.NONE,
+    Fault.SEGFAULTS,
+    Fault.NONE,
+    Fault.BUILD_RAISES,
+    Fault.BUILD_SEGFAULTS,
+    Fault.WRONG,
+    Fault.NONE,
+)
+
+
+def _of_tasks(faults: Sequence[Fault]) -> list[MeasureJob]:
+    tasks = [attrs.evolve(TASK, name=f"op{place}", arguments={"n": place}) for place in range(9)]
+    return [
+        MeasureJob(task=task, space=fault_space(), configs=[config(fault)])
+        for task, fault in zip(tasks, faults, strict=False)
+    ]
+
+
+def test_every_task_gets_its_own_measurement_whatever_the_others_do(runner: LocalRunner):
+    jobs = _of_tasks(TURNING_UP)
+    found = {}
+    with runner.stream() as stream:
+        for one in jobs:
+            stream.submit(one)
+        while stream.busy:
+            arrival = stream.poll()
+            if arrival is not None:
+                assert arrival.job.task.name not in found
+                found[arrival.job.task.name] = arrival.measurement
+    assert found.keys() == {job.task.name for job in jobs}
+    for job, fault in zip(jobs, TURNING_UP, strict=True):
+        assert found[job.task.name].failure == HARNESSES["local"].expected(fault)
+    [again] = runner.measure(jobs[0])
+    assert again.ok, "the workers can go on with other things"
+
+
+def test_a_group_that_is_interrupted_ends_after_the_measurement_in_flight(runner: LocalRunner):
+    with runner.stream() as stream:
+        for one in _of_tasks([Fault.NONE] * 6):
+            stream.submit(one)
+        found = [stream.poll()]
+        runner.interrupt()
+        while stream.busy:
+            found.append(stream.poll())
+    assert 1 <= len([one for one in found if one is not None]) < 6
