@@ -39,8 +39,8 @@ class TaskState:
         measured: configurations measured, failures included.
         history: lowest cost in seconds after each batch, infinity while nothing succeeded.
         done: whether it takes no further batch.
-        in_flight: whether a batch of it is being measured, which no attribute above counts yet.
-            The task can have no other batch before this one is learnt.
+        in_flight: whether a batch of it is being measured, which nothing above tells of yet. It
+            can have no other one before that is learnt.
     """
 
     task: Task
@@ -63,8 +63,8 @@ class Scheduler(ABC):
     def next_task(self, states: Sequence[TaskState]) -> int | None:
         """Index of a task that waits for a batch, or None where none is worth one now.
 
-        It is asked again when a batch in flight has been learnt, whether it said None or named a
-        task that is in flight itself. None ends the run where no batch is in flight.
+        Where tasks are in flight, it is asked again once the first of them is learnt; so it is when
+        it names a task that is in flight. None ends the run where no task is.
 
         Args:
             states: one per task, in the order of ``SchedulerContext.tasks``.

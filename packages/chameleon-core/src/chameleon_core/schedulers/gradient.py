@@ -37,10 +37,10 @@ class Gradient(Scheduler):
         fresh = [index for index in waiting if states[index].rounds == 0]
         if fresh:
             return fresh[0]
-        paying = [index for index in waiting if not self._stagnates(states[index], states)]
+        paying = [index for index in waiting if not self._settled(states[index], states)]
         return max(paying, key=lambda index: self._gain(states[index], states), default=None)
 
-    def _stagnates(self, state: TaskState, states: Sequence[TaskState]) -> bool:
+    def _settled(self, state: TaskState, states: Sequence[TaskState]) -> bool:
         """Whether its last batches saved less than is worth a further one."""
         window, stop = self._options.window, self._options.stop_gain
         if len(state.history) <= window or stop <= 0.0:
