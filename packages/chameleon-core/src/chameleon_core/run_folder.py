@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
+import structlog
 from chameleon_system.files import unused, write_whole
 
 from chameleon_core.errors import RunFolderError
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.schema import Budget, ResolvedPipeline
 from chameleon_core.store import RecordStore
+from chameleon_core.versions import Versions, changes, distributions_of, imported, versions
+
+log = structlog.get_logger()
 
 RECORDS = "records.sqlite"
 PIPELINE = "pipeline.yaml"
@@ -124,6 +128,37 @@ class RunFolder:
         """Keep the result of a run that ended, or None for one that begins."""
         kept = None if result is None else {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", kept)
+
+    def keep_versions(
+        self, pipeline: ResolvedPipeline, described: Mapping[str, Any], *, at_end: bool = False
+    ) -> Versions:
+        """Keep the versions of what took part until now, and say which ones have changed.
+
+        Args:
+            pipeline: the run's.
+            described: what the run's runner says of itself; its ``versions`` are those that
+                workers and devices have.
+            at_end: whether what was imported is looked up as well: stages import libraries when
+                they need them, and looking takes half a second, which nobody should wait for at
+                the start.
+        """
+        kept: Versions = self.store.fact("versions") or {}
+        elsewhere = described.get("versions")
+        own = distributions_of(pipeline)
+        others = {*kept, *(imported() if at_end else ())}.difference(own)
+        # What took part before and is installed no more took part all the same.
+        found = {name: one for name, one in versions(sorted(others)).items() if one is not None}
+        now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **found, **versions(own)}
+        changed = changes(kept, now)
+        if changed:
+            log.warning(
+                "the run is continued with other versions than it was begun with; it may "
+                "propose and measure otherwise than it would have",
+                versions=changed,
+            )
+        took_part = {**kept, **now}
+        self.store.set_fact("versions", took_part)
+        return took_part
 
     def write(self, name: str, text: str) -> None:
         """Replace a file as a whole: a reader sees the old text or the new one."""

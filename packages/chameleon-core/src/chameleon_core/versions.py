@@ -6,21 +6,12 @@ import functools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
-import structlog
 
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.first_party import CORE
-
-if TYPE_CHECKING:
-    from chameleon_core.store import RecordStore
-
-log = structlog.get_logger()
-
-_VERSIONS = "versions"
-"""Name of the fact in the run's store."""
 
 Versions = dict[str, str | None]
 """Versions by distribution; None where one is in this process without being installed."""
@@ -84,49 +75,12 @@ def _brings() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
 
-def record_versions(
-    pipeline: ResolvedPipeline,
-    described: Mapping[str, Any],
-    store: RecordStore,
-    *,
-    at_end: bool = False,
-) -> Versions:
-    """Keep the versions of what took part until now, and say which ones have changed.
-
-    Args:
-        pipeline: the run's.
-        described: what the run's runner says of itself; ``versions`` are those that its workers and
-            devices have.
-        store: the run's records.
-        at_end: whether what was imported is looked up as well: stages import libraries when they
-            need them, and looking takes half a second, which nobody should wait for at the start.
-    """
-    kept: Versions = store.fact(_VERSIONS) or {}
-    elsewhere = described.get("versions")
-    own = distributions_of(pipeline)
-    others = {*kept, *(imported() if at_end else ())}.difference(own)
-    # What took part before and is installed no more took part all the same.
-    found = {name: one for name, one in versions(sorted(others)).items() if one is not None}
-    now = {**(elsewhere if isinstance(elsewhere, dict) else {}), **found, **versions(own)}
-    changed = changes(kept, now)
-    if changed:
-        log.warning(
-            "the run is continued with other versions than it was begun with; it may "
-            "propose and measure otherwise than it would have",
-            versions=changed,
-        )
-    took_part = {**kept, **now}
-    store.set_fact(_VERSIONS, took_part)
-    return took_part
-
-
 __all__ = [
     "Versions",
     "changes",
     "distributions_of",
     "imported",
     "installed",
-    "record_versions",
     "stages_of",
     "versions",
 ]

@@ -38,7 +38,6 @@ from chameleon_core.run_folder import BEST, NETWORK, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Frontend, StageRef
 from chameleon_core.task import Task
-from chameleon_core.versions import record_versions
 
 
 def run_pipeline(
@@ -218,7 +217,7 @@ class _Run:
                 total_measurements=tuning.total_measurements if runs else 0,
                 seconds_left=tuning.seconds_left,
                 settled=choice,
-                versions=record_versions(pipeline, runner.describe(), self._store),
+                versions=self._folder.keep_versions(pipeline, runner.describe()),
             )
         )
         with batches_in_flight(runner, few, self._store) as batches:
@@ -268,7 +267,7 @@ class _Run:
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
-            versions=record_versions(pipeline, self._runner.describe(), self._store, at_end=True),
+            versions=self._folder.keep_versions(pipeline, self._runner.describe(), at_end=True),
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")

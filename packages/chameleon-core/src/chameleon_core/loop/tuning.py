@@ -185,7 +185,7 @@ class Tuning:
     def _finish(
         self, run: TaskRun, batch: Batch, batches: BatchesInFlight, *, share: bool = True
     ) -> None:
-        """Learn a complete batch, and tell tasks like it what was best."""
+        """Have a task learn a complete batch."""
         seconds = batches.learn(batch)
         if batch.submitted:
             run.announce(batch, limit=self._limit(run), learn_seconds=seconds)
@@ -195,7 +195,7 @@ class Tuning:
             self._after_batch()
 
     def _share_best(self, run: TaskRun) -> None:
-        """Have tasks with the same knobs measure the best configuration of one with their next.
+        """Suggest the best configuration of a task to the tasks that have the same knobs.
 
         In a network the same layer occurs with other epilogues (with a residual, without an
         activation): the best configuration of one is nearly always near the best of the other, and

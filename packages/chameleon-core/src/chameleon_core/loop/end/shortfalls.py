@@ -11,11 +11,11 @@ from chameleon_core.words import in_seconds
 if TYPE_CHECKING:
     from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 
-_BLAMED = 3
+_NAMED = 3
 """Kernels that are named where a network is slow."""
 
 _WORTH_NAMING = 0.02
-"""A kernel with a smaller share of the network is not to blame for what it takes."""
+"""A kernel with a smaller share of the network is not what makes it slow."""
 
 
 def missed(
@@ -68,30 +68,31 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
     """
     if network.ratio is None or network.ratio >= 1.0 or network.latency_seconds is None:
         return _slower_buckets(network)
-    name, seconds = min(network.rivals.items(), key=lambda pair: pair[1])
-    told = (
-        f"the network is slower than {name}: {in_seconds(network.latency_seconds)} against "
-        f"{in_seconds(seconds)}, {network.ratio:.2f} times its speed"
-    )
-    blamed = _blamed(network, operators)
-    return f"{told}. Most of its time goes to {'; '.join(blamed)}" if blamed else told
+    told = _slower_than_fastest(network.rivals, network.latency_seconds, network.ratio)
+    largest = _largest(network, operators)
+    return f"{told}. Most of its time goes to {'; '.join(largest)}" if largest else told
 
 
 def _slower_buckets(network: NetworkResult) -> str | None:
     """In which buckets of shapes a network is slower, though in all of them together it is not."""
     behind = [one for one in network.buckets if one["ratio"] is not None and one["ratio"] < 1.0]
-    told = []
-    for one in behind:
-        name, seconds = min(one["rivals"].items(), key=lambda pair: pair[1])
-        told.append(
-            f"in bucket {one['name']} the network is slower than {name}: "
-            f"{in_seconds(one['latency_seconds'])} against {in_seconds(seconds)}, "
-            f"{one['ratio']:.2f} times its speed"
-        )
+    told = (
+        f"in bucket {one['name']} "
+        + _slower_than_fastest(one["rivals"], one["latency_seconds"], one["ratio"])
+        for one in behind
+    )
     return "; ".join(told) or None
 
 
-def _blamed(network: NetworkResult, operators: Sequence[OperatorResult]) -> list[str]:
+def _slower_than_fastest(rivals: Mapping[str, float], latency: float, ratio: float) -> str:
+    name, seconds = min(rivals.items(), key=lambda pair: pair[1])
+    return (
+        f"the network is slower than {name}: {in_seconds(latency)} against {in_seconds(seconds)}, "
+        f"{ratio:.2f} times its speed"
+    )
+
+
+def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> list[str]:
     """The largest kernels, those that nobody tuned first, with what each takes."""
     total = sum(kernel["seconds"] for kernel in network.kernels)
     unmeasured = {one["name"]: one["kernel"] for one in network.unmeasured}
@@ -100,7 +101,7 @@ def _blamed(network: NetworkResult, operators: Sequence[OperatorResult]) -> list
         large, key=lambda one: (one["tuned"] and one["name"] not in unmeasured, -one["seconds"])
     )
     alone = {one.name: one.tuned_seconds or one.search_seconds for one in operators}
-    return [_described(one, total, unmeasured, alone) for one in ordered[:_BLAMED]]
+    return [_described(one, total, unmeasured, alone) for one in ordered[:_NAMED]]
 
 
 def _described(

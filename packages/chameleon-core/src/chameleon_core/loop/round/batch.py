@@ -70,7 +70,7 @@ def searched(
 class Batch:
     """Configurations that are proposed, measured and learnt together.
 
-    All that happens to them is told to this object, and kept by nobody else.
+    Their state is kept here alone; others change it by the methods below.
 
     Args:
         configs: in proposal order.
@@ -82,7 +82,7 @@ class Batch:
         origins: what put each of them into the batch.
         stored: how many of them the store had when they were proposed.
         submitted: whether something of it is, or was, measured by this process.
-        seconds: wall-clock from when it was submitted to the last arrival until now.
+        seconds: wall-clock between its submission and its latest arrival.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Batch:
         del self._missing[max(0, size - len(self._measured)) :]
 
     def submit(self, now: float) -> None:
-        """It is being measured from now on.
+        """Note that it is measured from now on.
 
         Args:
             now: seconds on the runner's clock.
@@ -129,14 +129,14 @@ class Batch:
         self.submitted, self._began = True, now
 
     def arrive(self, measurement: Measurement, now: float) -> None:
-        """A missing one was measured.
+        """Note that a configuration was measured.
 
         Args:
-            measurement: of it.
+            measurement: of a missing configuration.
             now: seconds on the runner's clock.
 
         Raises:
-            ValueError: it is not missing.
+            ValueError: the configuration is not missing.
         """
         self._missing.remove(measurement.config)
         self._measured[measurement.config] = measurement

@@ -108,9 +108,9 @@ class BatchesInFlight:
             self._shares.start(batch)
 
     def first(self) -> tuple[TaskRun, Batch]:
-        """The batch that was complete first, or is to be, and its task.
+        """Wait until a batch is complete: the first one that is, with its task.
 
-        Those that the store knows as a whole were complete in earlier processes.
+        A batch that the store knows as a whole was complete in an earlier process.
 
         Raises:
             PluginError: the runner breaks its contract.

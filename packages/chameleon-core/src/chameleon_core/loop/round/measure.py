@@ -200,7 +200,7 @@ class CheckedStream:
         return None
 
     def rest(self) -> None:
-        """Let the runner put its things away once it has measured everything.
+        """Let the runner come to its end once it has measured everything.
 
         Raises:
             PluginError: the runner raises, or has yet another measurement.

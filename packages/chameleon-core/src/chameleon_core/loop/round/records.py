@@ -92,15 +92,15 @@ class TaskRecords:
         return max((self._places[one] for one in configs if one in self._places), default=0)
 
     def come_to(self, configs: Iterable[Config]) -> None:
-        """The search has proposed these."""
+        """Note that the search has proposed them, so that they are no leftovers."""
         for config in configs:
             self._pending.pop(config, None)
 
     def leftovers(self, expected: Collection[Config], *, ended: str | None) -> list[Measurement]:
-        """Earlier measurements that the search did not propose this time; said, and given once.
+        """Take the earlier measurements that the search did not propose, with a word in the log.
 
         Args:
-            expected: what it proposes at this moment, which is not left over.
+            expected: what the search proposes at this moment, which is not left over.
             ended: why the task ended; None where it goes on, with other proposals than before.
         """
         left = [m for config, m in self._pending.items() if config not in expected]
