@@ -72,5 +72,6 @@ def files():
             and not name.endswith(".egg-info")
             and (not name.startswith(".") or name in {".ci", ".github"})
         ]
-        found += [Path(folder) / name for name in names]
+        # In a second working tree of the repository, `.git` is a file.
+        found += [Path(folder) / name for name in names if name != ".git"]
     return found

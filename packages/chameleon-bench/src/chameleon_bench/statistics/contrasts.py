@@ -7,10 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from chameleon_core.estimates import estimate, finite
-
 from chameleon_bench.statistics import goals
 from chameleon_bench.statistics.comparing import geometric_ratio, holm, paired_p
+from chameleon_bench.statistics.estimates import estimate, finite
 from chameleon_bench.statistics.summary import Group
 
 METRICS = ("measurements_to_95", "seconds_to_95", "cost")
