@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from chameleon_bench.cells.trajectory import Trajectory
 from chameleon_bench.statistics import goals
-from chameleon_core.estimates import estimate
+from chameleon_bench.statistics.estimates import estimate
 from hypothesis import given
 from hypothesis import strategies as st
 

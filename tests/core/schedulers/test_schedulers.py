@@ -89,7 +89,7 @@ def test_gradient_hopes_for_nothing_from_tasks_at_the_best_throughput():
     assert _gradient().next_task(states) == 0
 
 
-def test_gradient_leaves_settled_tasks_alone_and_then_ends():
+def test_gradient_leaves_stagnating_tasks_alone_and_then_ends():
     flat, falling = [5.0, 5.0, 5.0], [5.0, 4.0, 3.0]
     scheduler = _gradient(window=2, stop_gain=0.01)
     assert scheduler.next_task([_state(flat, weight=9), _state(falling)]) == 1

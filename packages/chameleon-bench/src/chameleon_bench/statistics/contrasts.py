@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from chameleon_core.estimates import estimate, finite
-
 from chameleon_bench.statistics import goals
+from chameleon_bench.statistics.estimates import estimate, finite
 from chameleon_bench.statistics.paired_tests import geometric_ratio, holm, paired_p
 from chameleon_bench.statistics.summary import Group
 

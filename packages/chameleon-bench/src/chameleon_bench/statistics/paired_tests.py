@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.estimates import RESAMPLES, finite, interval, median
+
+from chameleon_bench.statistics.estimates import RESAMPLES, finite, interval, median
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.estimates import estimate, finite
 
 from chameleon_bench.cells.running import CellResult
 from chameleon_bench.cells.trajectory import Trajectory
 from chameleon_bench.statistics import goals
+from chameleon_bench.statistics.estimates import estimate, finite
 from chameleon_bench.suites.suite import Cell, Suite
 
 LEVELS = (90, 95, 99)

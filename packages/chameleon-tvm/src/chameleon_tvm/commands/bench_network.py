@@ -120,7 +120,7 @@ def _timed(
 
 def _summary(times: Rounds) -> dict[str, Any]:
     """Medians and intervals in seconds, and how many times as fast as the best rival it is."""
-    from chameleon_core.estimates import estimate  # noqa: PLC0415
+    from chameleon_bench.statistics.estimates import estimate  # noqa: PLC0415
 
     found = {name: estimate(seconds) for name, seconds in times.items() if seconds}
     ours = found.get(OURS)
