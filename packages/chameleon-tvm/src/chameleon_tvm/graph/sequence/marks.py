@@ -1,4 +1,4 @@
-"""Concatenations, splits and slices kept apart from what TVM fuses, where views may replace them.
+"""Concatenations, splits, slices and shuffles kept apart where views or tables may replace them.
 
 Where all neighbours of one are element-wise or move data themselves, TVM's fused kernel is as good:
 it reads and writes everything once.
@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.sequence.accesses import table_axis
+from chameleon_tvm.graph.sequence.shuffles import Shuffle, shuffle_of
 from chameleon_tvm.quick_tvm import te, tirx
 
 CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
 """Attributes of functions: the axis of a concatenation or split, the first indices of a slice."""
+SHUFFLE = "chameleon.shuffle"
+"""The same of a shuffle: the axis, then for each index of it the index that lies there before."""
 
-_MARKS = (CONCAT, SPLIT, SLICE)
+_MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 _PATTERN = "op_pattern"
 _INJECTIVE, _FUSIBLE, _OPAQUE = 2, 4, 8
 """``OpPatternKind``: what is at most injective is fused with its like, a product or convolution
@@ -24,7 +28,7 @@ with the element-wise operators after it, an opaque function with none."""
 
 
 def with_marks(module: Any) -> Any:
-    """The module with calls of marked functions in the places of concatenations, splits, slices.
+    """The module with calls of marked functions in the places of what may need no kernel.
 
     Args:
         module: an ``IRModule`` in normal form, before ``LegalizeOps``.
@@ -32,7 +36,7 @@ def with_marks(module: Any) -> Any:
     marker = _Marker(module)
     variable = module.get_global_var("main")
     marker.builder_.update_func(variable, marker.visit_expr(module["main"]))
-    return marker.builder_.get()
+    return relax.transform.DeadCodeElimination()(marker.builder_.get())
 
 
 def settled(module: Any) -> Any:
@@ -60,7 +64,18 @@ def mark_of(function: Any) -> str | None:
 
 @relax.expr_functor.mutator
 class _Marker(relax.PyExprMutator):
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._values = {
+            binding.var: binding.value
+            for block in module["main"].body.blocks
+            for binding in block.bindings
+        }
+
     def visit_call_(self, call: Any) -> Any:
+        shuffle = shuffle_of(call, self._values)
+        if shuffle is not None:
+            return self._shuffled(shuffle, call)
         call = self.visit_expr_post_order(call)
         name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
         value: int | list[int] | None
@@ -86,6 +101,25 @@ class _Marker(relax.PyExprMutator):
         function = function.without_attr("global_symbol").with_attr(mark, value)
         kernel = self.builder_.add_func(function, mark.removeprefix("chameleon."))
         return relax.call_tir(kernel, arrays, list(kinds) if mark == SPLIT else kinds[0])
+
+    def _shuffled(self, shuffle: Shuffle, call: Any) -> Any:
+        source = self.visit_expr(shuffle.source)
+        array = te.placeholder(_extents(source.ty), str(source.ty.dtype), "source")
+        axis = shuffle.axis
+
+        def element(*indices: Any) -> Any:
+            (_, far), *inner = shuffle.parts
+            place, rest = 0, indices[axis]
+            for extent, step in reversed(inner):
+                place, rest = place + rest % extent * step, rest // extent
+            return array(*indices[:axis], place + rest * far, *indices[axis + 1 :])
+
+        made = te.compute(array.shape, element, "shuffle")
+        function = te.create_prim_func([array, made], index_dtype_override="int64")
+        value = [axis, *shuffle.table]
+        function = function.without_attr("global_symbol").with_attr(SHUFFLE, value)
+        kernel = self.builder_.add_func(function, "shuffle")
+        return relax.call_tir(kernel, [source], call.ty)
 
 
 def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -> Any:
@@ -137,30 +171,58 @@ class _Neighbours:
         """Fields of tuples and reshaped values, by what they are of."""
         self._made: dict[Any, Any] = {}
         """Calls of kernels by what they compute."""
-        self._read: dict[Any, list[Any]] = defaultdict(list)
+        self._read: dict[Any, list[tuple[Any, int, Any]]] = defaultdict(list)
+        """Of each value its readers: the kernel, which of its parameters, and what it computes."""
         body = module["main"].body
         for block in body.blocks:
             for binding in block.bindings:
                 self._visit(binding)
         self._returned = {self._root(one) for one in relax.analysis.free_vars(body.body)}
+        self._looked_up = {
+            call.args[0].name_hint
+            for variable, call in self._calls
+            if mark_of(self._module[call.args[0]]) == SHUFFLE and self._takes_table(variable, call)
+        }
 
     def worth_a_view(self) -> Iterator[Any]:
         """Kernels with a mark that a heavier one is next to."""
         for variable, call in self._calls:
             mark = mark_of(self._module[call.args[0]])
-            readers = self._read[variable]
-            if mark == CONCAT:
+            readers = [kernel for kernel, _, _ in self._read[variable]]
+            if mark == SHUFFLE:
+                if call.args[0].name_hint in self._looked_up:
+                    yield call.args[0]
+            elif mark == CONCAT:
                 parts = [self._root(part) for part in call.args[1].fields]
                 moved_anyway = (
                     len(readers) == 1
                     and self._pattern(readers[0]) == _INJECTIVE
-                    and mark_of(self._module[readers[0]]) is None
+                    and self._may_be_fused(readers[0])
                     and variable not in self._returned
                 )
                 if not moved_anyway and any(map(self._by_heavy, parts)):
                     yield call.args[0]
             elif mark is not None and any(map(self._heavy, readers)):
                 yield call.args[0]
+
+    def _takes_table(self, shuffled: Any, shuffle: Any) -> bool:
+        """Whether some kernel can look up what is shuffled, or what parts of it become."""
+        axis = int(self._module[shuffle.args[0]].attrs[SHUFFLE][0])
+        shape = _extents(shuffle.ty_args[0])
+        found = [shuffled]
+        for value in found:
+            for kernel, position, made in self._read[value]:
+                function = self._module[kernel]
+                if mark_of(function) is None:
+                    if table_axis(function, position, shape, axis) is not None:
+                        return True
+                elif made not in found:
+                    found.append(made)
+        return False
+
+    def _may_be_fused(self, kernel: Any) -> bool:
+        mark = mark_of(self._module[kernel])
+        return mark is None or (mark == SHUFFLE and kernel.name_hint not in self._looked_up)
 
     def _visit(self, binding: Any) -> None:
         value = binding.value
@@ -175,8 +237,8 @@ class _Neighbours:
             return
         self._calls.append((binding.var, value))
         self._made[binding.var] = value
-        for argument in arguments:
-            self._read[self._root(argument)].append(kernel)
+        for position, argument in enumerate(arguments):
+            self._read[self._root(argument)].append((kernel, position, binding.var))
 
     def _root(self, value: Any) -> Any:
         while value in self._same:
@@ -209,7 +271,7 @@ class _Neighbours:
 
     def _heavy(self, kernel: Any) -> bool:
         """Whether TVM fuses moves into no such kernel: a product, a reduction, a tuned one."""
-        return self._pattern(kernel) > _INJECTIVE
+        return self._pattern(kernel) > _INJECTIVE or kernel.name_hint in self._looked_up
 
 
 def _axis(axis: Any, value: Any) -> int:
