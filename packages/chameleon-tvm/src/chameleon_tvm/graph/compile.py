@@ -19,7 +19,8 @@ from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, NotStatic, sequence_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
 from chameleon_tvm.graph.sequence.lookups import with_lookups
-from chameleon_tvm.graph.sequence.marks import settled, with_marks
+from chameleon_tvm.graph.sequence.marks import with_marks
+from chameleon_tvm.graph.sequence.neighbours import settled
 from chameleon_tvm.graph.sequence.variants import with_variants
 from chameleon_tvm.graph.sequence.views import with_views
 from chameleon_tvm.quick_tvm import tirx

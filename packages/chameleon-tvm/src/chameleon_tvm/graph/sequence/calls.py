@@ -86,8 +86,8 @@ class Lookup:
     Attributes:
         position: the parameter's.
         axis: of the parameter.
-        table: of each index of the axis the index that is read, int32; it may lie outside of the
-            tensor, in its storage.
+        table: of each index of the axis the index that is read, int64 as
+            addresses are; it may lie outside of the tensor, in its storage.
     """
 
     position: int

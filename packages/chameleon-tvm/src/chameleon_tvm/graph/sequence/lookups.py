@@ -29,7 +29,8 @@ from chameleon_tvm.graph.sequence.marks import SHUFFLE, mark_of
 from chameleon_tvm.graph.sequence.plan import ALIGNMENT
 from chameleon_tvm.graph.sequence.regions import Region, Selection, next_region
 from chameleon_tvm.graph.sequence.strides import dense_strides, reshaped_strides
-from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import emit
 
 Function = Any
 
@@ -186,9 +187,9 @@ class _Resolver:
             moved = self._moved[source]
             step = moved.strides[self._axis] * bytes_of((1,), moved.dtype)
             places.append(moved.offset // step + index)
-        table = np.array(places, np.int32)
+        table = np.array(places, np.int64)
         storage = Storage(size=table.nbytes, constant=table)
-        return Tensor(storage=storage, shape=table.shape, strides=(1,), dtype="int32")
+        return Tensor(storage=storage, shape=table.shape, strides=(1,), dtype="int64")
 
     def _copied(self, selection: Selection) -> Call:
         """A call that copies a selection."""
@@ -218,12 +219,37 @@ def _reading(call: Call, position: int, tensor: Tensor) -> Call:
 
 
 def _copying(tensor: Tensor, axis: int) -> Function:
-    """A function that copies a tensor whose channels it looks up."""
-    source = te.placeholder(tensor.shape, tensor.dtype, "source")
-    table = te.placeholder((tensor.shape[axis],), "int32", "places")
+    """A function that copies a tensor whose channels it looks up.
 
-    def element(*indices: Any) -> Any:
-        return source(*indices[:axis], table[indices[axis]], *indices[axis + 1 :])
+    It is loops as they are to be: where channels are innermost, one at a time is faster than
+    vectors that are put together from elements.
+    """
+    shape, extent = tensor.shape, tensor.shape[axis]
+    outside, inside = shape[:axis], shape[axis + 1 :]
+    rows, row = math.prod(outside), math.prod(inside)
+    source = tirx.decl_buffer(shape, tensor.dtype, "source")
+    places = tirx.decl_buffer([extent], "int64", "places")
+    chosen = tirx.decl_buffer(shape, tensor.dtype, "chosen")
 
-    made = te.compute(tensor.shape, element, "chosen")
-    return te.create_prim_func([source, table, made]).without_attr("global_symbol")
+    def copied(outer: list[Any], channel: Any) -> Any:
+        def element(index: Any) -> Any:
+            inner = emit.split(index, inside)
+            place = emit.load(places, [channel])
+            value = emit.load(source, [*outer, place, *inner])
+            return emit.store(chosen, [*outer, channel, *inner], value)
+
+        return emit.loop("element", row, element)
+
+    def pixel(index: Any) -> Any:
+        outer = emit.split(index, outside)
+        return emit.loop("channel", extent, lambda channel: copied(outer, channel))
+
+    def plane(index: Any) -> Any:
+        *outer, channel = emit.split(index, (*outside, extent))
+        return copied(outer, channel)
+
+    if row == 1:
+        body = emit.parallel("pixel", rows, pixel)
+    else:
+        body = emit.parallel("plane", rows * extent, plane)
+    return emit.function([source, places, chosen], body)

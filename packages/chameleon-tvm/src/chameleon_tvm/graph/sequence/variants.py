@@ -84,7 +84,7 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
     tables = []
     for position, axis in axes.items():
         parameter = function.params[position]
-        table = tirx.decl_buffer([extents(parameter)[axis]], "int32", f"{parameter.name}_places")
+        table = tirx.decl_buffer([extents(parameter)[axis]], "int64", f"{parameter.name}_places")
         tables.append(table)
         for buffer, place in axis_by_buffer(function, position, axis).items():
             lookups[buffer] = place, table
