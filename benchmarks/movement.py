@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from chameleon_tvm.graph.profile import AROUND, kernel_seconds
 
-MOVES = frozenset({"concat", "concatenate", "split", "slice", "strided", "reshape", "transpose"})
+MOVES = frozenset(
+    {"concat", "concatenate", "split", "slice", "strided", "reshape", "transpose", "shuffle"}
+)
 """What TVM and the views call functions that compute nothing; a fused one is all of its names."""
 
 

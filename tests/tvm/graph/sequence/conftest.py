@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from chameleon_core.loop.delivery import guesses_of
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_tvm.graph.chains import chains_of
@@ -72,18 +73,21 @@ def expected(module: Any, *inputs: Any) -> list[Any]:
 
 @pytest.fixture
 def deliver(tmp_path: Path) -> Any:
-    """Compiles a module, with a random configuration of every task where they are wanted."""
+    """Compiles a module, with a random configuration or the first guess of every task if wanted."""
 
-    def made(module: Any, *, layout: str = "NCHW", seed: int | None = None) -> Delivered:
+    def made(
+        module: Any, *, layout: str = "NCHW", seed: int | None = None, guesses: bool = False
+    ) -> Delivered:
         module = prepared(module, layout)
         chains = chains_of(module)
         space = AutoSpace(AutoOptions())
         winners = {}
-        if seed is not None:
+        if seed is not None or guesses:
             rng = np.random.default_rng(seed)
             for spec in specs_of(chains):
                 task = spec.task(spec.name, TARGET)
-                [config] = space.design_space(task).sample(1, rng)
+                configs = space.design_space(task)
+                [config, *_] = guesses_of(configs) if guesses else configs.sample(1, rng)
                 indices = tuple(int(index) for index in config)
                 winners[task.key] = Winner(task=task, config=indices, seconds=1e-3)
         kernels = Kernels(winners, space, TARGET)

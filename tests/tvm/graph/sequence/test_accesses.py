@@ -1,11 +1,12 @@
-"""Kernels take strides where no vector reaches over a gap and nobody else has the address."""
+"""Kernels take strides where no vector reaches over a gap, tables where none goes along an axis."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from chameleon_tvm.graph.sequence.accesses import takes_strides
+from chameleon_tvm.graph.network_pipeline import PLAIN
+from chameleon_tvm.graph.sequence.accesses import table_axis, takes_strides
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.template import emit
 
@@ -78,3 +79,27 @@ def test_blocks_have_no_vectors_yet():
     made = te.compute(a.shape, lambda i, j: a[i, j] + 1.0)
     function = te.create_prim_func([a, made])
     assert takes_strides(function, 0, GAPS)
+
+
+SHAPE = (ROWS, WIDTH)
+
+
+@pytest.mark.parametrize(("lanes", "axis"), [(1, 1), (4, None)])
+def test_what_is_read_one_by_one_may_be_looked_up(lanes: int, axis: int | None):
+    function = _copying(lanes, lambda row, number: [row, number * lanes]).with_attr(PLAIN, 1)
+    assert table_axis(function, 0, SHAPE, 1) == axis
+    assert table_axis(function, 0, SHAPE, 0) == 0
+    inner = emit.with_shapes(function, {"source": (2, ROWS // 2, WIDTH)}).with_attr(PLAIN, 1)
+    assert table_axis(inner, 0, SHAPE, 1) == (None if axis is None else 2)
+    assert table_axis(inner, 0, SHAPE, 0) is None, "rows are two axes there"
+
+
+def test_an_index_past_the_end_of_its_axis_is_not_looked_up():
+    function = _copying(1, lambda row, number: [row, number + 1]).with_attr(PLAIN, 1)
+    assert table_axis(function, 0, SHAPE, 1) is None
+    assert table_axis(function, 0, SHAPE, 0) == 0
+
+
+def test_functions_that_are_no_loops_yet_look_nothing_up():
+    function = _copying(1, lambda row, number: [row, number])
+    assert table_axis(function, 0, SHAPE, 1) is None

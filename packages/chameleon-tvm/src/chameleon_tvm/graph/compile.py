@@ -18,7 +18,9 @@ from chameleon_tvm.graph.placing import with_kernels
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, NotStatic, sequence_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
-from chameleon_tvm.graph.sequence.marks import with_marks, with_useful_marks
+from chameleon_tvm.graph.sequence.lookups import with_lookups
+from chameleon_tvm.graph.sequence.marks import with_marks
+from chameleon_tvm.graph.sequence.neighbours import with_useful_marks
 from chameleon_tvm.graph.sequence.variants import with_variants
 from chameleon_tvm.graph.sequence.views import with_views
 from chameleon_tvm.quick_tvm import tirx
@@ -139,6 +141,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     """
     sequence = sequence_of(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    sequence, functions = with_lookups(sequence, functions)
     sequence, functions = with_views(sequence, functions)
     sequence, functions = _named_after_tasks(sequence, functions, loops)
     sequence, placed = with_variants(sequence, functions)

@@ -80,6 +80,22 @@ class Tensor:
 
 
 @attrs.frozen(kw_only=True)
+class Lookup:
+    """A parameter of which a kernel finds each index of one axis through a table.
+
+    Attributes:
+        position: the parameter's.
+        axis: of the parameter.
+        table: of each index of the axis the index that is read, int64 as
+            addresses are; it may lie outside of the tensor, in its storage.
+    """
+
+    position: int
+    axis: int
+    table: Tensor
+
+
+@attrs.frozen(kw_only=True)
 class Call:
     """One call of a kernel.
 
@@ -87,13 +103,15 @@ class Call:
         kernel: name of the function in the module.
         symbol: name of its compiled function, of which a kernel may have several.
         reads: tensors it is passed first.
-        writes: tensors it is passed last.
+        writes: tensors it is passed after them.
+        lookups: those of its reads that are looked up; it is passed their tables last.
     """
 
     kernel: str
     symbol: str = attrs.field()
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
+    lookups: tuple[Lookup, ...] = ()
 
     @symbol.default
     def _symbol(self) -> str:
@@ -102,7 +120,7 @@ class Call:
     @property
     def arguments(self) -> tuple[Tensor, ...]:
         """All tensors, in the kernel's order."""
-        return self.reads + self.writes
+        return (*self.reads, *self.writes, *(one.table for one in self.lookups))
 
 
 @attrs.frozen(kw_only=True)

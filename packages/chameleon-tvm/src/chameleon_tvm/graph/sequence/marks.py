@@ -1,4 +1,4 @@
-"""Concatenations, splits and slices kept apart from what TVM fuses, where views may replace them.
+"""Concatenations, splits, slices and shuffles kept apart where views or tables may replace them.
 
 Where all neighbours of one are element-wise or move data themselves, TVM's fused kernel is as good:
 it reads and writes everything once.
@@ -6,25 +6,22 @@ it reads and writes everything once.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.sequence.shuffles import Shuffle, shuffle_of
 from chameleon_tvm.quick_tvm import te, tirx
 
 CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
 """Attributes of functions: the axis of a concatenation or split, the first indices of a slice."""
+SHUFFLE = "chameleon.shuffle"
+"""The same of a shuffle: the axis, then for each index of it the index that lies there before."""
 
-_MARKS = (CONCAT, SPLIT, SLICE)
-_PATTERN = "op_pattern"
-_INJECTIVE, _FUSIBLE, _OPAQUE = 2, 4, 8
-"""``OpPatternKind``: what is at most injective is fused with its like, a product or convolution
-with the element-wise operators after it, an opaque function with none."""
+_MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 
 
 def with_marks(module: Any) -> Any:
-    """The module with calls of marked functions in the places of concatenations, splits, slices.
+    """The module with calls of marked functions in the places of what may need no kernel.
 
     Args:
         module: an ``IRModule`` in normal form, before ``LegalizeOps``.
@@ -32,25 +29,7 @@ def with_marks(module: Any) -> Any:
     marker = _Marker(module)
     variable = module.get_global_var("main")
     marker.builder_.update_func(variable, marker.visit_expr(module["main"]))
-    return marker.builder_.get()
-
-
-def with_useful_marks(module: Any) -> Any:
-    """Drop the marks that are of no use, and keep TVM from fusing the functions that stay marked.
-
-    Args:
-        module: what ``with_marks`` returned, after ``AnnotateTIROpPattern``.
-    """
-    neighbours = _Neighbours(module)
-    wanted = {kernel.name_hint for kernel in neighbours.worth_a_view()}
-    for variable, function in list(module.functions_items()):
-        if not isinstance(function, tirx.PrimFunc) or mark_of(function) is None:
-            continue
-        if variable.name_hint in wanted:
-            module.update_func(variable, function.with_attr(_PATTERN, _OPAQUE))
-        else:
-            module.update_func(variable, function.without_attr(str(mark_of(function))))
-    return module
+    return relax.transform.DeadCodeElimination()(marker.builder_.get())
 
 
 def mark_of(function: Any) -> str | None:
@@ -60,7 +39,18 @@ def mark_of(function: Any) -> str | None:
 
 @relax.expr_functor.mutator
 class _Marker(relax.PyExprMutator):
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._values = {
+            binding.var: binding.value
+            for block in module["main"].body.blocks
+            for binding in block.bindings
+        }
+
     def visit_call_(self, call: Any) -> Any:
+        shuffle = shuffle_of(call, self._values)
+        if shuffle is not None:
+            return self._shuffled(shuffle, call)
         call = self.visit_expr_post_order(call)
         name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
         value: int | list[int] | None
@@ -86,6 +76,25 @@ class _Marker(relax.PyExprMutator):
         function = function.without_attr("global_symbol").with_attr(mark, value)
         kernel = self.builder_.add_func(function, mark.removeprefix("chameleon."))
         return relax.call_tir(kernel, arrays, list(kinds) if mark == SPLIT else kinds[0])
+
+    def _shuffled(self, shuffle: Shuffle, call: Any) -> Any:
+        source = self.visit_expr(shuffle.source)
+        array = te.placeholder(_extents(source.ty), str(source.ty.dtype), "source")
+        axis = shuffle.axis
+
+        def element(*indices: Any) -> Any:
+            (_, far), *inner = shuffle.parts
+            place, rest = 0, indices[axis]
+            for extent, step in reversed(inner):
+                place, rest = place + rest % extent * step, rest // extent
+            return array(*indices[:axis], place + rest * far, *indices[axis + 1 :])
+
+        made = te.compute(array.shape, element, "shuffle")
+        function = te.create_prim_func([array, made], index_dtype_override="int64")
+        value = [axis, *shuffle.table]
+        function = function.without_attr("global_symbol").with_attr(SHUFFLE, value)
+        kernel = self.builder_.add_func(function, "shuffle")
+        return relax.call_tir(kernel, [source], call.ty)
 
 
 def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -> Any:
@@ -125,91 +134,6 @@ def _concatenated(inputs: list[Any], axis: int, shape: list[int]) -> Any:
         return value
 
     return te.compute(shape, element, "concat")
-
-
-class _Neighbours:
-    """Which kernel makes each value of ``main``, and which ones read it."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-        self._calls: list[tuple[Any, Any]] = []
-        self._same: dict[Any, Any] = {}
-        """Fields of tuples and reshaped values, by what they are of."""
-        self._made: dict[Any, Any] = {}
-        """Calls of kernels by what they compute."""
-        self._read: dict[Any, list[Any]] = defaultdict(list)
-        body = module["main"].body
-        for block in body.blocks:
-            for binding in block.bindings:
-                self._visit(binding)
-        self._returned = {self._root(one) for one in relax.analysis.free_vars(body.body)}
-
-    def worth_a_view(self) -> Iterator[Any]:
-        """Kernels with a mark that a heavier one is next to."""
-        for variable, call in self._calls:
-            mark = mark_of(self._module[call.args[0]])
-            readers = self._read[variable]
-            if mark == CONCAT:
-                parts = [self._root(part) for part in call.args[1].fields]
-                moved_anyway = (
-                    len(readers) == 1
-                    and self._pattern(readers[0]) == _INJECTIVE
-                    and mark_of(self._module[readers[0]]) is None
-                    and variable not in self._returned
-                )
-                if not moved_anyway and any(map(self._by_heavy, parts)):
-                    yield call.args[0]
-            elif mark is not None and any(map(self._heavy, readers)):
-                yield call.args[0]
-
-    def _visit(self, binding: Any) -> None:
-        value = binding.value
-        if isinstance(value, relax.TupleGetItem):
-            self._same[binding.var] = value.tuple_value
-        if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
-            return
-        kernel, arguments = value.args[0], value.args[1].fields
-        moves = self._pattern(kernel) == _INJECTIVE and len(arguments) == 1
-        if moves and relax.analysis.has_reshape_pattern(self._module[kernel]):
-            self._same[binding.var] = arguments[0]
-            return
-        self._calls.append((binding.var, value))
-        self._made[binding.var] = value
-        for argument in arguments:
-            self._read[self._root(argument)].append(kernel)
-
-    def _root(self, value: Any) -> Any:
-        while value in self._same:
-            value = self._same[value]
-        return value
-
-    def _pattern(self, kernel: Any) -> int:
-        return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
-
-    def _by_heavy(self, value: Any) -> bool:
-        """Whether a heavy kernel computes a value, also one that what follows is fused into."""
-        made = self._made.get(value)
-        if made is None:
-            return False
-        pattern = self._pattern(made.args[0])
-        if pattern > _INJECTIVE:
-            return True
-        sources = [self._root(argument) for argument in made.args[1].fields]
-        return pattern < _INJECTIVE and any(
-            self._fusible(source) and len(self._read[source]) == 1 for source in sources
-        )
-
-    def _fusible(self, value: Any) -> bool:
-        """Whether element-wise operators after a value become part of the kernel before it."""
-        made = self._made.get(value)
-        if made is None:
-            return False
-        pattern = self._pattern(made.args[0])
-        return pattern == _FUSIBLE or (pattern < _INJECTIVE and self._by_heavy(value))
-
-    def _heavy(self, kernel: Any) -> bool:
-        """Whether TVM fuses moves into no such kernel: a product, a reduction, a tuned one."""
-        return self._pattern(kernel) > _INJECTIVE
 
 
 def _axis(axis: Any, value: Any) -> int:

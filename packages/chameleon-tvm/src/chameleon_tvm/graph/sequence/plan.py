@@ -140,7 +140,7 @@ def _weights(sequence: CallSequence) -> tuple[dict[Storage, int], tuple[NDArray[
     numbers: dict[Storage, int] = {}
     known: dict[bytes, int] = {}
     blobs: list[NDArray[Any]] = []
-    tensors = [tensor for call in sequence.calls for tensor in call.reads]
+    tensors = [tensor for call in sequence.calls for tensor in call.arguments]
     for tensor in [*tensors, *sequence.outputs]:
         storage = tensor.storage
         if storage.constant is None or storage in numbers:

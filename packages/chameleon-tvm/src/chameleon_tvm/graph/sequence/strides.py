@@ -19,6 +19,21 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return all(extent == 1 or stride == wanted for extent, stride, wanted in axes)
 
 
+def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | None:
+    """Which axis of a tensor in another shape is one of its axes; None where none is.
+
+    Args:
+        shape: the tensor's extents.
+        axis: one of its axes, whose extent may be another one.
+        reshaped: the other shape.
+    """
+    around = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    for place in reversed(range(len(reshaped))):
+        if (math.prod(reshaped[:place]), math.prod(reshaped[place + 1 :])) == around:
+            return place
+    return None
+
+
 def reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], reshaped: Sequence[int]
 ) -> Shape | None:

@@ -17,7 +17,7 @@ from tvm_ffi.structural import structural_map, structural_walk
 from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.plan import ALIGNMENT
-from chameleon_tvm.graph.sequence.strides import Shape, reshaped_strides
+from chameleon_tvm.graph.sequence.strides import Shape, axis_in, reshaped_strides
 from chameleon_tvm.quick_tvm import tirx
 
 Function = Any
@@ -51,21 +51,68 @@ def with_variants(
     """
     # Callers allocate inputs and outputs.
     given = {tensor.storage for tensor in (*sequence.inputs, *sequence.outputs)}
-    names: dict[tuple[str, tuple[Placement, ...]], str] = {}
+    names: dict[Any, str] = {}
     found: dict[str, Function] = {}
     calls = []
     for call in sequence.calls:
         placements = tuple(
             _placement(tensor, given=tensor.storage in given) for tensor in call.arguments
         )
-        if (call.kernel, placements) not in names:
+        axes = tuple((one.position, one.axis) for one in call.lookups)
+        variant = call.kernel, axes, placements
+        if variant not in names:
             name = call.kernel
             while name in found:
                 name += "_"
-            names[call.kernel, placements] = name
-            found[name] = placed(functions[call.kernel], placements)
-        calls.append(attrs.evolve(call, symbol=names[call.kernel, placements]))
+            names[variant] = name
+            function = with_tables(functions[call.kernel], dict(axes))
+            found[name] = placed(function, placements)
+        calls.append(attrs.evolve(call, symbol=names[variant]))
     return attrs.evolve(sequence, calls=tuple(calls)), found
+
+
+def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
+    """The function with an axis of some parameters looked up, in tables that it is passed last.
+
+    Args:
+        function: its parameters are buffers.
+        axes: what ``accesses.table_axis`` returned, by the parameters' positions.
+    """
+    if not axes:
+        return function
+    lookups: dict[Buffer, tuple[int | None, Buffer]] = {}
+    tables = []
+    for position, axis in axes.items():
+        parameter = function.params[position]
+        table = tirx.decl_buffer([extents(parameter)[axis]], "int64", f"{parameter.name}_places")
+        tables.append(table)
+        for buffer, place in axis_by_buffer(function, position, axis).items():
+            lookups[buffer] = place, table
+
+    def looked_up(load: Any) -> Any:
+        if load.source not in lookups:
+            return load
+        axis, table = lookups[load.source]
+        indices = list(load.indices)
+        indices[axis] = tirx.BufferLoad(table, [indices[axis]])
+        return tirx.BufferLoad(load.source, indices)
+
+    body = structural_map(function.body, (tvm.ir.expr.TensorLoad, looked_up))
+    made = tirx.PrimFunc([*function.params, *tables], body, function.ret_type)
+    return made.with_attrs(dict(function.attrs))
+
+
+def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer, int | None]:
+    """Where an axis of a parameter is in every shape that a function declares the parameter in.
+
+    Args:
+        function: its parameters are buffers.
+        position: the parameter's.
+        axis: the parameter's.
+    """
+    parameter = function.params[position]
+    shape, shapes = extents(parameter), [parameter, *aliases(function, parameter)]
+    return {buffer: axis_in(shape, axis, extents(buffer)) for buffer in shapes}
 
 
 def placed(function: Function, placements: Sequence[Placement]) -> Function:

@@ -7,19 +7,12 @@ copied.
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
-from chameleon_tvm.graph.relaxed import tvm
-from chameleon_tvm.graph.sequence.accesses import takes_strides
-from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Tensor, bytes_of
+from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Tensor
+from chameleon_tvm.graph.sequence.changes import Changes, part_of
 from chameleon_tvm.graph.sequence.marks import CONCAT, SLICE, SPLIT, mark_of
-from chameleon_tvm.graph.sequence.strides import Shape, reshaped_strides
-from chameleon_tvm.quick_tvm import te
 
 Function = Any
 
@@ -36,31 +29,29 @@ def with_views(
     Returns:
         The calls that are left, and their functions, among them those that copy.
     """
-    made = _Views(sequence, functions)
-    made.replace_splits()
-    made.replace_concatenations()
-    calls = tuple(itertools.chain.from_iterable(made.calls))
-    return attrs.evolve(sequence, calls=calls), made.functions
+    changes = Changes(sequence, functions)
+    views = _Views(changes)
+    views.replace_splits()
+    views.replace_concatenations()
+    return changes.sequence, changes.functions
 
 
 class _Views:
-    """The sequence while it changes: in the place of each call there may be several, or none."""
+    """Replaces the calls of marked functions among the changes."""
 
-    def __init__(self, sequence: CallSequence, functions: Mapping[str, Function]) -> None:
-        self.calls: list[list[Call]] = [[call] for call in sequence.calls]
-        self.functions = dict(functions)
-        self._returned = {output.storage for output in sequence.outputs}
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
 
     def replace_splits(self) -> None:
         """Replace splits and slices, from the first to the last: parts may be split again."""
-        for place in range(len(self.calls)):
-            [call] = self.calls[place]
-            function = self.functions[call.kernel]
+        for place in range(len(self._changes.calls)):
+            [call] = self._changes.calls[place]
+            function = self._changes.functions[call.kernel]
             mark = mark_of(function)
             if mark not in {SPLIT, SLICE}:
                 continue
             copies: list[Call] = []
-            self.calls[place] = copies
+            self._changes.calls[place] = copies
             [source] = call.reads
             start = 0
             for part in call.writes:
@@ -69,91 +60,37 @@ class _Views:
                 else:
                     first = _at(start, int(function.attrs[SPLIT]), part)
                     start += part.shape[int(function.attrs[SPLIT])]
-                view = _part_of(source, part.shape, first)
-                if part.storage in self._returned or not self._moved(part, view):
-                    copies.append(self._copy(call.kernel, view, part))
+                view = part_of(source, part.shape, first)
+                if part.storage in self._changes.returned or not self._changes.moved(part, view):
+                    copies.append(self._changes.copy(call.kernel, view, part))
 
     def replace_concatenations(self) -> None:
         """Replace concatenations, from the last to the first: results may be parts of others."""
-        for place in range(len(self.calls) - 1, -1, -1):
-            kernels = [call.kernel for call in self.calls[place]]
-            if len(kernels) == 1 and mark_of(self.functions[kernels[0]]) == CONCAT:
-                self.calls[place] = self._parts_copied(place)
+        for place in range(len(self._changes.calls) - 1, -1, -1):
+            kernels = [call.kernel for call in self._changes.calls[place]]
+            if len(kernels) == 1 and mark_of(self._changes.functions[kernels[0]]) == CONCAT:
+                self._changes.calls[place] = self._parts_copied(place)
 
     def _parts_copied(self, place: int) -> list[Call]:
         """Copies of those parts of a concatenation that cannot lie in its result."""
-        [call] = self.calls[place]
-        axis = int(self.functions[call.kernel].attrs[CONCAT])
+        [call] = self._changes.calls[place]
+        axis = int(self._changes.functions[call.kernel].attrs[CONCAT])
         copies = []
         start = 0
         for number in range(len(call.reads)):
             # Where a part is there twice, the second one has moved with the first.
-            [call] = self.calls[place]
+            [call] = self._changes.calls[place]
             part, [result] = call.reads[number], call.writes
-            view = _part_of(result, part.shape, _at(start, axis, part))
+            view = part_of(result, part.shape, _at(start, axis, part))
             start += part.shape[axis]
-            free = part.storage.written and part.whole and part.storage not in self._returned
-            if not free or part.storage is result.storage or not self._moved(part, view):
-                copies.append(self._copy(call.kernel, part, view))
-        return copies
-
-    def _moved(self, part: Tensor, view: Tensor) -> bool:
-        """Put all of a storage elsewhere, if whoever uses it can find it there.
-
-        Args:
-            part: all of the storage.
-            view: where it is to be.
-        """
-        moved: dict[int, list[Call]] = {}
-        for place, calls in enumerate(self.calls):
-            if not any(one.storage is part.storage for call in calls for one in call.arguments):
-                continue
-            found = [self._with_moved(call, part, view) for call in calls]
-            if not all(found):
-                return False
-            moved[place] = [call for call in found if call is not None]
-        for place, calls in moved.items():
-            self.calls[place] = calls
-        return True
-
-    def _with_moved(self, call: Call, part: Tensor, view: Tensor) -> Call | None:
-        """A call that finds a part elsewhere; None where its kernel cannot."""
-        function = self.functions[call.kernel]
-        arguments = list(call.arguments)
-        for position, tensor in enumerate(arguments):
-            if tensor.storage is not part.storage:
-                continue
-            strides = None
-            if tensor.whole:
-                strides = reshaped_strides(view.shape, view.strides, tensor.shape)
-            if strides is None or tensor.dtype != part.dtype:
-                return None
-            arguments[position] = attrs.evolve(
-                tensor, storage=view.storage, offset=view.offset, strides=strides
+            free = (
+                part.storage.written and part.whole and part.storage not in self._changes.returned
             )
-            if mark_of(function) is None and not takes_strides(function, position, strides):
-                return None
-        reads = len(call.reads)
-        return attrs.evolve(call, reads=tuple(arguments[:reads]), writes=tuple(arguments[reads:]))
-
-    def _copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
-        """A call that copies one tensor; it is named as the kernel that would move it."""
-        key = (source.shape, source.dtype)
-        name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"
-        if name not in self.functions:
-            array = te.placeholder(*key, "source")
-            made = tvm.topi.identity(array)
-            self.functions[name] = te.create_prim_func([array, made]).without_attr("global_symbol")
-        return Call(kernel=name, reads=(source,), writes=(target,))
+            if not free or part.storage is result.storage or not self._changes.moved(part, view):
+                copies.append(self._changes.copy(call.kernel, part, view))
+        return copies
 
 
 def _at(start: int, axis: int, part: Tensor) -> list[int]:
     """First indices of a part that starts somewhere on one axis."""
     return [start if one == axis else 0 for one in range(len(part.shape))]
-
-
-def _part_of(whole: Tensor, shape: Shape, first: Sequence[int]) -> Tensor:
-    """The part of a tensor that begins at some indices."""
-    elements = sum(map(operator.mul, first, whole.strides))
-    offset = whole.offset + elements * bytes_of((1,), whole.dtype)
-    return attrs.evolve(whole, offset=offset, shape=shape)
