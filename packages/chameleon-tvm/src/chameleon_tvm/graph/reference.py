@@ -13,7 +13,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.verify import Expected
+from chameleon_tvm.graph.verify import Expected, agreement
 from chameleon_tvm.words import first_line
 
 log = structlog.get_logger()
@@ -54,7 +54,7 @@ class Reference:
         self._pool.shutdown(cancel_futures=True)
 
     def wait(self) -> None:
-        """Have the answers, and time one more inference.
+        """Have the answers, and time another inference.
 
         Raises:
             ConfigError: the framework cannot run the network, its answers are not finite, or they
@@ -78,27 +78,26 @@ class Reference:
                 "against them",
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
-        expected = Expected([self.inputs], [answers], self._exact)
-        verdict = expected.verdict(lambda _: again)
-        if verdict.problem is not None:
+        problem = agreement(again, answers).problem
+        if problem is not None:
             raise ConfigError(
-                f"{self.name} gives other answers when it gets the same inputs again: "
-                f"{verdict.problem}",
+                f"{self.name} gives other answers when it gets the same inputs again: {problem}",
                 hint="A delivered network remembers nothing. Make what this one keeps from call to "
                 "call, as in a buffer, one of its inputs and one of its outputs.",
             )
-        self.expected = expected
+        self.expected = Expected([self.inputs], [answers], self._exact)
 
     def _answers(self) -> tuple[Any, Arrays]:
         run = self._frontend.rival(self.name, self._threads)
         return run, run(self._copies())
 
     def _timed(self, run: Any) -> Arrays:
-        """Its answers when it runs again."""
-        inputs = self._copies()
+        """Its answers when it runs again, after it has run on other inputs."""
+        others = self._frontend.samples(np.random.default_rng(1))
         started = time.perf_counter()
-        answers: Arrays = run(inputs)
+        run(others)
         self.seconds = time.perf_counter() - started
+        answers: Arrays = run(self._copies())
         return answers
 
     def _copies(self) -> Arrays:
