@@ -6,6 +6,8 @@ file a network. What has an outcome of the same code, budget and processor is no
 was interrupted goes on where it was. `--held-out` takes the held-out networks, `--all` both,
 `--only NAME ...` some. `--report` runs nothing and prints the table. `--check` compiles each
 network with first guesses and verifies it, without tuning: what fails, and where the time goes.
+`--check --before-tuning` does what a run does until a network is verified or refused, no more, and
+says how long that takes.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--list", action="store_true", help="name the networks, and stop")
     add("--report", action="store_true", help="run nothing; print the table of what there is")
     add("--check", action="store_true", help="compile and verify without tuning")
+    add("--before-tuning", action="store_true", help="check no more than a run before it tunes")
     add("--defaults", action="store_true", help="check with TVM's default schedules")
     add("--keep", action="store_true", help="outcomes of other code and budgets count, too")
     add("--measurements", type=int, help="instead of the plan's; 0 for no limit")
@@ -105,7 +108,14 @@ def _list(cases: Sequence[Case]) -> None:
 def _check(bench: Bench, cases: Sequence[Case], options: argparse.Namespace) -> int:
     if not options.report:
         for case in cases:
-            print(line(check(bench, case, defaults=options.defaults, limit=CHECK_SECONDS)))
+            found = check(
+                bench,
+                case,
+                limit=CHECK_SECONDS,
+                defaults=options.defaults,
+                before_tuning=options.before_tuning,
+            )
+            print(line(found))
             sys.stdout.flush()
     answers = checked(bench, cases)
     print(check_page(answers))

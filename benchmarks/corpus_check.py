@@ -6,6 +6,7 @@ does what a run does before and after its tuning: sees whether the network can b
 names its tasks, takes the first guess of each one's design space, compiles, and compares with the
 framework. The answer says how far it came, what ended it, how long each step took, and where the
 time of an inference goes. `--defaults` leaves the guesses out: operators have default schedules.
+`--before-tuning` ends where a run would begin to measure: verified or refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.loop.start.tasks import frontend_of, target_of, tasks_of
 from chameleon_core.pipeline import load_pipeline
-from chameleon_core.stages import Delivery, Trials
+from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
+from chameleon_tvm.step_seconds import StepSeconds
 
 
 def main() -> None:
@@ -33,45 +34,38 @@ def main() -> None:
     parser.add_argument("pipeline", type=Path)
     parser.add_argument("answer", type=Path)
     parser.add_argument("--defaults", action="store_true")
+    parser.add_argument("--before-tuning", action="store_true")
+    parser.add_argument("--started", type=float, help="when, by time.monotonic; now if left out")
     options = parser.parse_args()
-    steps = Steps()
+    steps = StepSeconds("start", options.started)
     answer: dict[str, Any] = {}
     try:
-        answer.update(_checked(options.pipeline, steps, guesses=not options.defaults))
+        frontend, target = _verified(options.pipeline, steps, answer)
+        if not options.before_tuning:
+            guesses = not options.defaults
+            answer.update(_delivered(options.pipeline, frontend, target, steps, guesses=guesses))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer
         answer["failure"] = _described(error)
-    steps.begin("done")
-    answer = {"step": list(steps.seconds)[-1], "seconds": steps.seconds, **answer}
+    answer = {"step": steps.step, "seconds": steps.until_now(), **answer}
     options.answer.write_text(json.dumps(answer), encoding="utf-8")
 
 
-class Steps:
-    """Where a check is.
-
-    Attributes:
-        seconds: wall-clock of each step that was begun, in their order.
-    """
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._step = ""
-        self._since = 0.0
-
-    def begin(self, step: str) -> None:
-        """End the step before and begin another."""
-        now = time.perf_counter()
-        if self._step:
-            self.seconds[self._step] = now - self._since
-        self._step, self._since = step, now
-
-
-def _checked(file: Path, steps: Steps, *, guesses: bool) -> dict[str, Any]:
-    steps.begin("check")
+def _verified(file: Path, steps: StepSeconds, answer: dict[str, Any]) -> tuple[Frontend, str]:
+    """Do what a run does until a network is verified or refused."""
     pipeline = load_pipeline(file)
     frontend = frontend_of(pipeline)
     target = target_of(pipeline)
+    steps.begin("check")
+    answer["checked"] = frontend.check(target, len(usable_cores()), None) or {}
+    return frontend, target
+
+
+def _delivered(
+    file: Path, frontend: Frontend, target: str, steps: StepSeconds, *, guesses: bool
+) -> dict[str, Any]:
+    """Compile and compare a network with the first guesses of its operators."""
+    pipeline = load_pipeline(file)
     threads = len(usable_cores())
-    frontend.check(target, threads, None)
     steps.begin("tasks")
     frontend.settle(_NoTrials(target))
     _, tasks = tasks_of(pipeline, frontend, target)

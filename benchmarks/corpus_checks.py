@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,15 +17,21 @@ from corpus_runs import HERE, Bench, export
 KERNELS = 5
 """Kernels that are named of each network."""
 
+BAR_SECONDS = 20.0
+"""A network is to be verified or refused in this time."""
 
-def check(bench: Bench, case: Case, *, defaults: bool, limit: float) -> Mapping[str, Any]:
+
+def check(
+    bench: Bench, case: Case, *, limit: float, defaults: bool = False, before_tuning: bool = False
+) -> Mapping[str, Any]:
     """Read, compile and verify a network in a process of its own, without tuning.
 
     Args:
         bench: where; the answer is kept in its folder ``check``.
         case: which.
-        defaults: compile with TVM's default schedules, rather than with first guesses.
         limit: seconds after which it is killed.
+        defaults: compile with TVM's default schedules, rather than with first guesses.
+        before_tuning: do no more than a run does before its first measurement.
 
     Returns:
         What ``corpus_check`` answers, with ``wall_seconds`` and a ``failure`` where its process
@@ -43,6 +51,8 @@ def check(bench: Bench, case: Case, *, defaults: bool, limit: float) -> Mapping[
     answer.unlink(missing_ok=True)
     command = [sys.executable, str(HERE / "corpus_check.py"), str(file), str(answer)]
     command += ["--defaults"] if defaults else []
+    command += ["--before-tuning"] if before_tuning else []
+    command += ["--started", str(time.monotonic())]
     ended = in_time(command, bench.environment(case), limit)
     found: dict[str, Any] = {"step": "unknown"}
     if answer.exists():
@@ -83,16 +93,20 @@ def page(answers: Sequence[Mapping[str, Any]]) -> str:
         f"{len(answers) - len(failed)} of {len(answers)} networks are verified untuned, "
         f"{len(refused)} refused before tuning, {len(failed) - len(refused)} fail."
     )
-    lines = [summary, ""]
+    lines = [summary, "", _until_known(answers), ""]
     lines += [f"- {one['case']}: {_told(one)}" for one in failed]
-    lines += ["", "Kernels with the largest shares; `*` has a first guess, others a default.", ""]
-    lines += [f"- {one['case']}: {_kernels(one)}" for one in answers if problem_of(one) is None]
+    delivered = [one for one in answers if "network" in one and problem_of(one) is None]
+    if delivered:
+        lines += ["", "Kernels with the largest shares; `*` has a first guess, others a default."]
+        lines += ["", *(f"- {one['case']}: {_kernels(one)}" for one in delivered)]
     return "\n".join(lines) + "\n"
 
 
 def refused_at_once(found: Mapping[str, Any]) -> bool:
     """Whether a network is refused with a sentence, before anything would have been measured."""
-    return found["step"] in {"check", "tasks"} and found.get("failure", {}).get("refused", False)
+    return found["step"] in {"start", "check", "tasks"} and found.get("failure", {}).get(
+        "refused", False
+    )
 
 
 def problem_of(found: Mapping[str, Any]) -> str | None:
@@ -106,11 +120,45 @@ def problem_of(found: Mapping[str, Any]) -> str | None:
     return problem
 
 
+def known_after(found: Mapping[str, Any]) -> float | None:
+    """Seconds from starting the command until the network was verified or refused."""
+    steps: Mapping[str, float] = found.get("seconds", {})
+    return steps["start"] + steps["check"] if {"start", "check"} <= set(steps) else None
+
+
+def _until_known(answers: Sequence[Mapping[str, Any]]) -> str:
+    """How long verifying or refusing takes, and the steps of it that take longest."""
+    known = {one["case"]: seconds for one in answers if (seconds := known_after(one)) is not None}
+    if not known:
+        return "No network was verified or refused before tuning."
+    slowest = max(known, key=lambda case: known[case])
+    late = sum(seconds > BAR_SECONDS for seconds in known.values())
+    summary = (
+        f"Verified or refused after {statistics.median(known.values()):.1f} s (median), at most "
+        f"{known[slowest]:.1f} s ({slowest}); {late} of {len(known)} after more than "
+        f"{BAR_SECONDS:.0f} s."
+    )
+    lines = [
+        summary,
+        "",
+        "| network | s until verified or refused | of which in the check's own process |",
+        "| --- | --- | --- |",
+    ]
+    for one in sorted(answers, key=lambda one: -known.get(one["case"], 0.0)):
+        if one["case"] in known:
+            steps = (one.get("checked") or {}).get("step_seconds", {}).items()
+            told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in steps) or "-"
+            lines.append(f"| {one['case']} | {known[one['case']]:.1f} | {told} |")
+    return "\n".join(lines)
+
+
 def _told(found: Mapping[str, Any]) -> str:
     problem = problem_of(found)
     if problem is not None:
         how = "refused" if refused_at_once(found) else "fails"
         return f"{how} in step {found['step']!r}, {_seconds(found)}: {problem}"
+    if "network" not in found:
+        return f"{found['checked'].get('summary', 'not checked')}, {_seconds(found)}"
     error = found["network"]["max_relative_error"]
     return f"verified, off by {error:.1e}, {len(found['tasks'])} tasks, {_seconds(found)}"
 

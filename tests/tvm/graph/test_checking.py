@@ -56,6 +56,34 @@ NETS = """
     def chaos():
         return Chaos(), torch.ones(32, 256)
 
+    class Averaging(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(()))
+
+        def forward(self, x):
+            self.mean.mul_(0.5).add_(0.5 * x.mean())
+            return x - self.mean
+
+    def averaging():
+        return Averaging(), torch.randn(3)
+
+    class Doubling(nn.Module):
+        def forward(self, x):
+            x.mul_(2)
+            return x + 1
+
+    def doubling():
+        return Doubling(), torch.randn(3)
+
+    class Roots(nn.Module):
+        def forward(self, x, scale, places):
+            masked = torch.where(x > 0.5, x, float("-inf"))
+            return x.sqrt().log() * scale, scale + places.sum(), masked
+
+    def roots():
+        return Roots(), (torch.rand(3, 4), torch.tensor(0.5), torch.tensor([-3, -2]))
+
     def infinite():
         network = nn.Linear(4, 4)
         with torch.no_grad():
@@ -94,6 +122,17 @@ def test_numbers_that_are_not_finite_are_said(frontend, target: str):
         examined(frontend("infinite"), ["NHWC"], target, 2)
 
 
+def test_what_depends_on_earlier_calls_is_refused(frontend, target: str):
+    with pytest.raises(ConfigError, match="torch gives other answers when") as caught:
+        examined(frontend("averaging"), ["NHWC"], target, 2)
+    assert "one of its inputs and one of its outputs" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["doubling", "roots"])
+def test_inputs_are_like_the_examples_and_stay_as_they_are(name: str, frontend, target: str):
+    assert examined(frontend(name), ["NHWC"], target, 2)["max_relative_error"] < 1e-5
+
+
 def test_a_network_that_makes_much_of_roundings_is_not_refused(frontend, target: str):
     found = examined(frontend("chaos"), ["NHWC"], target, 2)
     assert found["max_relative_error"] > TOLERANCE
@@ -114,6 +153,24 @@ def test_a_crash_is_a_sentence_or_the_other_layout(frontend, monkeypatch):
         tried(frontend("several"), ["NHWC"], "llvm", 1)
 
 
-def test_a_process_answers(frontend, target: str):
-    found = tried(frontend("several"), ["NCHW"], target, 1)
+def test_a_process_answers_and_is_followed(frontend, target: str, monkeypatch):
+    made = frontend("several")
+    found = tried(made, ["NCHW"], target, 1)
     assert found["summary"].startswith("it compiles, and agrees with torch")
+    assert [*found["step_seconds"]] == [
+        "start",
+        "export",
+        "import",
+        "prepare",
+        "compile",
+        "link",
+        "reference",
+        "run",
+        "compare",
+    ]
+
+    def again():
+        raise AssertionError("it was read while the other process compiled")
+
+    monkeypatch.setattr(made, "relax_module", again)
+    assert made.prepared_in("NCHW")

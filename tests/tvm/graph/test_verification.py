@@ -45,6 +45,13 @@ def test_wrong_networks_are_noticed():
         assert words in verdict.problem
 
 
+def test_equal_infinities_are_no_difference():
+    masked = [np.array([-np.inf, 4.0, 1.0], np.float32)]
+    assert compared(lambda _: masked, [SAMPLE], [masked]).max_relative_error == 0.0
+    assert compared(lambda _: SAMPLE, [SAMPLE], [masked]).problem is not None
+    assert compared(lambda _: masked, [SAMPLE], [SAMPLE]).problem is not None
+
+
 class _Exact:
     """Answers in float64 that are off by so much; counts how often it was asked."""
 

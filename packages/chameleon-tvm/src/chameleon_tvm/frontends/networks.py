@@ -137,11 +137,14 @@ class NetworkFrontend(Frontend):
         Raises:
             ConfigError: it cannot be read or converted.
         """
+        return self.prepared_in(self.choice.layout)
+
+    def prepared_in(self, layout: str) -> tuple[Any, list[Chain]]:
+        """As ``prepared``, in a layout that may not be the chosen one."""
         from chameleon_tvm.graph.chains import chains_of  # noqa: PLC0415 - needs TVM
         from chameleon_tvm.graph.prepare import prepared  # noqa: PLC0415
         from chameleon_tvm.graph.warnings_once import warnings_once  # noqa: PLC0415
 
-        layout = self.choice.layout
         if layout not in self._prepared:
             imported = self.imported
             with warnings_once():

@@ -187,9 +187,16 @@ class OnnxFrontend(NetworkFrontend):
 
 
 def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """Random numbers as an example's: normal ones, or whole ones not above the example's."""
-    if np.issubdtype(example.dtype, np.floating):
-        made: NDArray[Any] = rng.standard_normal(example.shape)
+    """Random numbers as an example's: normal ones, or whole ones between the example's and 0.
+
+    An example of different numbers of which none is negative may be what logarithms or roots are
+    taken of, so that numbers are drawn between its own.
+    """
+    least, most = example.min(initial=0), example.max(initial=0)
+    if not np.issubdtype(example.dtype, np.floating):
+        made = rng.integers(int(least), int(most), example.shape, endpoint=True)
+    elif least < 0 or not np.isfinite(most) or most == example.min(initial=most):
+        made = rng.standard_normal(example.shape)
     else:
-        made = rng.integers(0, int(example.max(initial=0)), example.shape, endpoint=True)
-    return np.asarray(made.astype(example.dtype))
+        made = rng.uniform(example.min(), most, example.shape)
+    return np.asarray(made).astype(example.dtype)

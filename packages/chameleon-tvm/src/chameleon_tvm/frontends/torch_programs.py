@@ -8,17 +8,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import structlog
 from chameleon_core.errors import ConfigError
 
-from chameleon_tvm.frontends.torch_lowering.origins import location_of
+from chameleon_tvm.frontends.torch_randomness import without_chance, without_dropout
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
-
-log = structlog.get_logger()
 
 
 def builtin_program(
@@ -74,8 +71,24 @@ def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
             f"{source} returned a {type(network).__name__} instead of a torch module",
             hint="Return the torch module and a tuple of example inputs.",
         )
+    _check_float(network, source)
     program = _shaped(network.eval(), *_arguments(inputs), shapes, source)
-    return _without_chance(_without_dropout(program))
+    return without_chance(without_dropout(program))
+
+
+def _check_float(network: Any, source: str) -> None:
+    """See that a network is one of modules in Python that compute with floats."""
+    if isinstance(network, _torch().jit.ScriptModule):
+        raise ConfigError(
+            f"{source} returned a TorchScript module, which torch does not export",
+            hint="Return the module that was traced or scripted.",
+        )
+    found = next((one for one in network.modules() if "quantized" in type(one).__module__), None)
+    if found is not None:
+        raise ConfigError(
+            f"{source} returned a quantized network, one with a {type(found).__name__}",
+            hint="Return the network as it was before, in float32.",
+        )
 
 
 def _shaped(
@@ -110,6 +123,10 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(inputs), {}
 
 
+_ABOUT_VALUES = ("data-dependent", "unbacked", "fake tensor", "faketensor")
+"""In torch's words for code that needs the values of tensors while it is exported."""
+
+
 def _unexportable(error: Exception) -> str:
     """Where the code is that torch refuses, and what to do about it."""
     lines = [line.strip() for line in str(error).splitlines()]
@@ -118,63 +135,15 @@ def _unexportable(error: Exception) -> str:
     if frames:
         last = lines[frames[-1] : frames[-1] + 2]
         written = f"It is about {', '.join(last)}. "
+    words = str(error).lower()
+    if not any(one in words for one in ("data-dependent", "unbacked", "fake tensor", "faketensor")):
+        return (
+            f"{written}Call torch.export.export(network, inputs) by hand for its whole traceback."
+        )
     return (
         f"{written}What the code does must not depend on the values of tensors: write such an "
         "`if` with torch.where, or decide it outside of the network."
     )
-
-
-def _without_dropout(program: Any) -> Any:
-    """The program with dropout that was exported for training left out, which is said."""
-    torch = _torch()
-    found = [
-        node
-        for node in program.graph.nodes
-        if node.op == "call_function"
-        and node.target is torch.ops.aten.dropout.default
-        and node.args[2]
-    ]
-    for node in found:
-        node.args = (*node.args[:2], False)
-    if found:
-        program.graph_module.recompile()
-        log.warning(
-            "dropout_left_out",
-            operators=len(found),
-            why="the network leaves out numbers at random, as in training; a delivered network "
-            "does not",
-        )
-    return program
-
-
-def _without_chance(program: Any) -> Any:
-    """The program, if it computes the same each time.
-
-    Raises:
-        ConfigError: it draws random numbers; says where.
-    """
-    for node in program.graph.nodes:
-        if node.op == "call_function" and _draws(node):
-            raise ConfigError(
-                f"{location_of(node).sentence} draws random numbers, so that the network gives "
-                "other answers each time and none can be checked",
-                hint="Make them an input of the network, or leave them out.",
-            )
-    return program
-
-
-def _draws(node: Any) -> bool:
-    """Whether an operator draws random numbers, as dropout does not unless it is for training."""
-    if _torch().Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
-        return False
-    schema = node.target._schema.arguments  # noqa: SLF001 - there is no other way to ask
-    values = {one.name: one.default_value for one in schema}
-    values |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
-    chances = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
-    training = [values[name] for name in ("train", "training") if name in values]
-    if training:
-        return any(training) and (not chances or any(chances))
-    return not chances or any(chances)
 
 
 def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
@@ -215,7 +184,7 @@ def _loaded(file: str) -> Any:
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file).",
         ) from error
-    return _without_chance(_without_dropout(program))
+    return without_chance(without_dropout(program))
 
 
 def example_tensors(program: Any) -> list[Any]:

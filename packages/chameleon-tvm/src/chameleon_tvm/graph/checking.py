@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -70,20 +71,33 @@ def _asked(
         "layouts": list(layouts),
         "target": target,
         "threads": threads,
+        "started": time.monotonic(),
     }
     with network_child(_MODULE, threads) as child:
         conversation = Conversation(child)
+        answer: dict[str, Any] = {}
         try:
             conversation.tell(request)
             frontend.read_ahead()
-            return conversation.answer(_LIMIT_SECONDS)
+            while "done" in (answer := conversation.answer(_LIMIT_SECONDS)):
+                _repeat(frontend, answer)
         except TimeoutError:
             return {"crash": f"the compiler was not done after {_LIMIT_SECONDS:.0f} s"}
         except ChildEndedError:
             how = status_words(child.reap(DYING_SECONDS))
             return {"crash": f"the compiler ended with {how}"}
+        else:
+            return answer
         finally:
-            log.debug("network_examined", log=child.log)
+            log.debug("network_examined", steps=answer.get("step_seconds"), log=child.log)
+
+
+def _repeat(frontend: NetworkFrontend, told: Mapping[str, Any]) -> None:
+    """Do what the other process has survived, while it goes on with what it may not survive."""
+    if told["done"] == "import":
+        _ = frontend.imported
+    else:
+        frontend.prepared_in(told["layout"])
 
 
 def _summary(found: dict[str, Any]) -> str:

@@ -129,7 +129,7 @@ class _ConstantFolder(relax.PyExprMutator):
         if found is None:
             return None
         wanted = value.ty
-        return np.ascontiguousarray(found.astype(str(wanted.dtype), copy=False))
+        return np.asarray(found, str(wanted.dtype), order="C")
 
 
 def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:

@@ -2,46 +2,56 @@
 
 The network is compiled as it would be delivered, without tuned kernels, and run once against the
 framework. That happens in a process of its own, since a compiler that fails may take its process
-along. The request is a line of JSON on standard input, the answer one on standard output.
+along. The request is a line of JSON on standard input, the answer the last one on standard output;
+those before it tell what is done, in which nothing has crashed.
+
+What refuses most networks comes first: torch's export and TVM's import, which names all operators
+that are lacking, before anything is compiled. The framework runs the network in the meantime.
 """
 
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
-import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 
-from chameleon_tvm.graph.verify import Expected
+from chameleon_tvm.graph.reference import Reference
+from chameleon_tvm.step_seconds import StepSeconds
 from chameleon_tvm.words import WAY_OUT, first_line
-
-log = structlog.get_logger()
 
 _RUNS, _SLOW_SECONDS = 3, 0.5
 """Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
 that takes longer is timed once: a disturbance is short beside it."""
+
+Tell = Callable[[dict[str, Any]], None]
 
 
 def main() -> None:
     """Answer one request."""
     answers = Answers()
     request = next(requests())
+    steps = StepSeconds("start", request["started"])
     serve = importlib.import_module("chameleon_tvm.graph.serve")
     try:
         frontend = serve.requested_frontend(request)
-        answer = examined(frontend, request["layouts"], request["target"], request["threads"])
+        answer = examined(
+            frontend,
+            request["layouts"],
+            request["target"],
+            request["threads"],
+            steps=steps,
+            tell=answers.send,
+        )
     except ChameleonError as error:
         answer = {
             "problem": str(error),
@@ -50,12 +60,20 @@ def main() -> None:
         }
     except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
-    answers.send(answer)
+    answers.send({**answer, "step_seconds": steps.until_now()})
     # What is left of a network of this size takes seconds to be freed one by one.
     os._exit(0)
 
 
-def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -> dict[str, Any]:
+def examined(
+    frontend: Any,
+    layouts: Sequence[str],
+    target: str,
+    threads: int,
+    *,
+    steps: StepSeconds | None = None,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
     """The first layout that a network can be compiled in, and how well its answers agree.
 
     Args:
@@ -63,6 +81,9 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
         layouts: to try, in order.
         target: the resolved target.
         threads: that the framework computes with.
+        steps: notes how long each step takes.
+        tell: gets ``done``, the name of a step that another process may repeat now, and with
+            ``prepare`` the ``layout``.
 
     Returns:
         ``layout``, ``max_relative_error``, ``reference``; ``refused``, which says what is wrong
@@ -74,32 +95,30 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
     Raises:
         ConfigError: there is no such layout; says what is wrong.
     """
-    inputs = frontend.samples(np.random.default_rng(0))
-    reference = _reference(frontend, inputs, threads)
-    name = reference.name
+    steps = steps or StepSeconds("start")
+    steps.begin("export")
+    frontend.read_ahead()
+    steps.begin("import")
+    imported = frontend.imported
+    tell({"done": "import"})
     refused: dict[str, str] = {}
-    for layout in layouts:
-        try:
-            network = _network(frontend, layout, target, threads, inputs)
-        except _LayoutFailedError as error:
-            refused[layout] = str(error)
-            continue
-        if network is None or reference.expected is None:
-            return {"layout": layout, "reference": None, "refused": refused, "loops": []}
-        verdict = reference.expected.verdict(partial(_given, network.outputs))
-        if verdict.problem is None:
-            conditioning = reference.expected.conditioning
-            return {
-                "layout": layout,
-                "max_relative_error": verdict.max_relative_error,
-                "reference": name,
-                "conditioning": conditioning and conditioning.sentence(name),
-                "refused": refused,
-                "loops": _costly(network, reference.seconds),
-            }
-        refused[layout] = f"compared with {name}, {verdict.problem}"
+    with Reference(frontend, frontend.samples(np.random.default_rng(0)), threads) as reference:
+        examination = _Examination(
+            frontend=frontend,
+            target=target,
+            threads=threads,
+            reference=reference,
+            steps=steps,
+            tell=tell,
+        )
+        for layout in layouts:
+            try:
+                return {**examination.tried(layout), "refused": refused}
+            except _LayoutFailedError as error:
+                refused[layout] = str(error)
+    steps.begin("find what fails")
     failing = importlib.import_module("chameleon_tvm.graph.uncompilable")
-    guilty = failing.first_uncompilable(frontend.imported, target, frontend.locations)
+    guilty = failing.first_uncompilable(imported, target, frontend.locations)
     if guilty is not None:
         raise ConfigError(f"{guilty.operator} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
     whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
@@ -107,123 +126,117 @@ def examined(frontend: Any, layouts: Sequence[str], target: str, threads: int) -
 
 
 class _LayoutFailedError(Exception):
-    """A network cannot be compiled in one layout, though maybe in another one."""
+    """A network cannot be delivered in one layout, though maybe in another one."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Network:
-    """A compiled network.
+class _Examination:
+    """What a network is compiled with, and compared to, in each layout."""
 
-    Attributes:
-        outputs: for the inputs that the framework was given.
-        functions: of its kernels before they were scheduled, by the kernels' names.
-        kernels: where its time goes; see ``profile.kernel_seconds``.
+    frontend: Any
+    target: str
+    threads: int
+    reference: Reference
+    steps: StepSeconds
+    tell: Tell
+
+    def tried(self, layout: str) -> dict[str, Any]:
+        """What ``examined`` returns of a layout.
+
+        Raises:
+            _LayoutFailedError: it cannot be delivered in it.
+            ConfigError: nor can it in any other one.
+        """
+        found: dict[str, Any] = {"layout": layout, "reference": None, "loops": []}
+        with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
+            functions = self._written(layout, Path(folder))
+            self.steps.begin("reference")
+            self.reference.wait()
+            expected, name = self.reference.expected, self.reference.name
+            if expected is None or not self._runs_here():
+                return found
+            self.steps.begin("run")
+            outputs, kernels = _profiled(folder, self.reference.inputs)
+        self.steps.begin("compare")
+        verdict = expected.verdict(partial(_given, outputs))
+        if verdict.problem is not None:
+            raise _LayoutFailedError(f"compared with {name}, {verdict.problem}")
+        conditioning = expected.conditioning
+        return {
+            "layout": layout,
+            "max_relative_error": verdict.max_relative_error,
+            "reference": name,
+            "conditioning": conditioning and conditioning.sentence(name),
+            "loops": _costly(functions, kernels, self.reference.seconds),
+        }
+
+    def _written(self, layout: str, folder: Path) -> Mapping[str, Any]:
+        """Write the network as it would be delivered, without a tuned kernel.
+
+        Returns:
+            The functions of its kernels before they were scheduled, by the kernels' names.
+        """
+        chains = importlib.import_module("chameleon_tvm.graph.chains")
+        compiling = importlib.import_module("chameleon_tvm.graph.compile")
+        failing = importlib.import_module("chameleon_tvm.graph.uncompilable")
+        package = importlib.import_module("chameleon_tvm.graph.package")
+        prepare = importlib.import_module("chameleon_tvm.graph.prepare")
+        self.steps.begin("prepare")
+        try:
+            module = prepare.prepared(self.frontend.imported, layout)
+            found, none = chains.chains_of(module), failing.no_kernels(self.target)
+            self.tell({"done": "prepare", "layout": layout})
+            self.steps.begin("compile")
+            made = compiling.compiled(module, found, none, self.target)
+        except prepare.LayoutError as error:
+            raise _LayoutFailedError(str(error)) from error
+        except ChameleonError:
+            raise
+        except Exception as error:
+            raise _LayoutFailedError(first_line(error)) from error
+        if self._runs_here():
+            self.steps.begin("link")
+            manifest = package.manifest_of(module, found, none, self.target, self.threads)
+            package.write_package(folder, made.executable, manifest)
+        return made.functions
+
+    def _runs_here(self) -> bool:
+        package = importlib.import_module("chameleon_tvm.graph.package")
+        try:
+            package.check_target(self.target)
+        except TargetError:
+            return False
+        return True
+
+
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[Mapping[str, Any]]]:
+    """Outputs of a network, and where its time goes; see ``profile.kernel_seconds``.
+
+    It is loaded as a delivered one is: what fails there would fail at the end of a run.
     """
+    load = importlib.import_module("chameleon_tvm.graph.load").load
+    network = load(folder)
+    profiler = importlib.import_module("chameleon_tvm.graph.profile").Profiler(folder, inputs)
+    runs = [profiler.run()]
+    if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
+        # The first one found cold caches; what the loader does with arguments is seen here.
+        network(*inputs)
+        runs = [profiler.run() for _ in range(_RUNS)]
+    return profiler.outputs, profiler.summed(runs)
 
-    outputs: Arrays
-    functions: Mapping[str, Any]
-    kernels: Sequence[Mapping[str, Any]]
 
-
-def _costly(network: _Network, seconds: float) -> list[dict[str, Any]]:
+def _costly(
+    functions: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]], seconds: float
+) -> list[dict[str, Any]]:
     """Functions worth tuning: by their share of the framework's time, or of the network's own.
 
     Without tuned kernels the network may take many times as long as it will, in which what takes
     long later is lost; the framework's time is the scale that is there before anything is tuned.
     """
     tasks = importlib.import_module("chameleon_tvm.graph.loop_tasks")
-    own = sum(float(row["seconds"]) for row in network.kernels)
-    found: list[dict[str, Any]] = tasks.costly_functions(
-        network.functions, network.kernels, min(own, seconds)
-    )
+    own = sum(float(row["seconds"]) for row in kernels)
+    found: list[dict[str, Any]] = tasks.costly_functions(functions, kernels, min(own, seconds))
     return found
-
-
-def _network(
-    frontend: Any, layout: str, target: str, threads: int, inputs: Arrays
-) -> _Network | None:
-    """The network as it would be delivered, without a tuned kernel; None where it cannot run here.
-
-    It is linked and loaded as a delivered one is: what fails there would fail at the end of a run.
-    """
-    chains = importlib.import_module("chameleon_tvm.graph.chains")
-    compiling = importlib.import_module("chameleon_tvm.graph.compile")
-    failing = importlib.import_module("chameleon_tvm.graph.uncompilable")
-    package = importlib.import_module("chameleon_tvm.graph.package")
-    prepare = importlib.import_module("chameleon_tvm.graph.prepare")
-    load = importlib.import_module("chameleon_tvm.graph.load").load
-    imported = frontend.imported
-    try:
-        module = prepare.prepared(imported, layout)
-        found, none = chains.chains_of(module), failing.no_kernels(target)
-        made = compiling.compiled(module, found, none, target)
-    except prepare.LayoutError as error:
-        raise _LayoutFailedError(str(error)) from error
-    except ChameleonError:
-        raise
-    except Exception as error:
-        raise _LayoutFailedError(first_line(error)) from error
-    try:
-        package.check_target(target)
-    except TargetError:
-        return None
-    manifest = package.manifest_of(module, found, none, target, threads)
-    with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
-        package.write_package(Path(folder), made.executable, manifest)
-        network = load(folder)
-        started = time.perf_counter()
-        outputs = network(*inputs)
-        quick = time.perf_counter() - started < _SLOW_SECONDS
-        profile = importlib.import_module("chameleon_tvm.graph.profile")
-        seconds = profile.kernel_seconds(folder, inputs, runs=_RUNS if quick else 1, warm_up=0)
-    outputs = outputs if isinstance(outputs, list) else [outputs]
-    return _Network(outputs=outputs, functions=made.functions, kernels=seconds)
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class _Reference:
-    """The framework's answers, None where it is not installed, and how long they took."""
-
-    name: str
-    expected: Expected | None = None
-    seconds: float = math.inf
-
-
-def _reference(frontend: Any, inputs: Arrays, threads: int) -> _Reference:
-    """The framework's answers, and the time of its second run."""
-    name = frontend.frameworks[0]
-    try:
-        run = frontend.framework(name, threads)
-        expected = run(inputs)
-        started = time.perf_counter()
-        run(inputs)
-        seconds = time.perf_counter() - started
-    except ImportError:
-        return _Reference(name=name)
-    except Exception as error:
-        raise ConfigError(
-            f"{name} cannot run the network on random inputs: {first_line(error)}",
-            hint="Nothing could be checked against it; call the network by hand.",
-        ) from error
-    if not all(np.isfinite(one).all() for one in expected if one.dtype.kind == "f"):
-        raise ConfigError(
-            f"{name} computes numbers that are not finite, so that nothing can be checked against "
-            "them",
-            hint="Look for NaN among the weights, or for inputs that the network divides by.",
-        )
-    exact = partial(_exact, frontend, inputs, threads)
-    return _Reference(name=name, expected=Expected([inputs], [expected], exact), seconds=seconds)
-
-
-def _exact(frontend: Any, inputs: Arrays, threads: int) -> list[Arrays] | None:
-    """The framework's answers in float64; None where it has none."""
-    if frontend.exact is None:
-        return None
-    try:
-        return [frontend.framework(frontend.exact, threads)(inputs)]
-    except Exception as error:  # noqa: BLE001 - of torch's own, and only a better reason is lost
-        log.warning("network_not_run", by=frontend.exact, problem=first_line(error))
-        return None
 
 
 def _given(outputs: Arrays, _: Arrays) -> Arrays:

@@ -87,7 +87,7 @@ def load(folder: str | pathlib.Path = pathlib.Path(__file__).parent) -> Callable
             if list(np.shape(array)) != wanted["shape"]:
                 raise ValueError(f"{wanted['name']} must have shape {wanted['shape']}")
         pairs = zip(inputs, kinds, strict=True)
-        outputs = run([np.ascontiguousarray(array, kind) for array, kind in pairs])
+        outputs = run([np.asarray(array, kind, order="C") for array, kind in pairs])
         return outputs[0] if len(outputs) == 1 else outputs
 
     return network

@@ -14,7 +14,7 @@ import numpy as np
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.defaults import TUNED, symbol_of
-from chameleon_tvm.graph.load import WEIGHTS, called, weights_of
+from chameleon_tvm.graph.load import WEIGHTS, called, check_count, weights_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 RUNS, WARM_UP = 25, 5
@@ -45,39 +45,65 @@ def kernel_seconds(
         For each kernel ``name`` (a tuned one's is its task's), ``tuned``, ``calls`` in one
         inference and ``seconds`` of all of them, the median of some inferences.
     """
-    manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
-    module = tvm.runtime.load_module(str(Path(folder, manifest["module"]).resolve()))
-    static = module.implements_function("network_open")
-    timed = _called if static else _interpreted
-    run = timed(module, folder, manifest, inputs)
+    profiler = Profiler(folder, inputs)
     for _ in range(warm_up):
-        run()
-    tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
-    return summed([run() for _ in range(runs)], tasks)
+        profiler.run()
+    return profiler.summed([profiler.run() for _ in range(runs)])
+
+
+class Profiler:
+    """A delivered network that tells the seconds of its kernels.
+
+    Args:
+        folder: of the network.
+        inputs: of its inferences.
+
+    Attributes:
+        outputs: of the last inference.
+    """
+
+    def __init__(self, folder: str, inputs: Arrays) -> None:
+        manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
+        check_count(inputs, manifest)
+        module = tvm.runtime.load_module(str(Path(folder, manifest["module"]).resolve()))
+        static = module.implements_function("network_open")
+        self._run = (_called if static else _interpreted)(module, folder, manifest, inputs)
+        self._tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
+        self.outputs: Arrays = []
+
+    def run(self) -> Calls:
+        """One inference."""
+        calls, self.outputs = self._run()
+        return calls
+
+    def summed(self, runs: list[Calls]) -> list[dict[str, Any]]:
+        """Some inferences as ``kernel_seconds`` returns them."""
+        return summed(runs, self._tasks)
 
 
 def _called(
     module: Any, folder: str, manifest: dict[str, Any], inputs: Arrays
-) -> Callable[[], Calls]:
+) -> Callable[[], tuple[Calls, Arrays]]:
     names = module["network_kernels"]().splitlines()
     times = np.zeros(len(names), np.int64)
     weights = weights_of(Path(folder, manifest.get("weights", WEIGHTS)))
     network = called(module, weights, manifest, [times])
-    lent = [np.ascontiguousarray(array) for array in inputs]
+    lent = [np.asarray(array, order="C") for array in inputs]
 
-    def run() -> Calls:
+    def run() -> tuple[Calls, Arrays]:
         started = time.perf_counter()
-        network(lent)
+        outputs = network(lent)
         whole = time.perf_counter() - started
         seconds = (times * 1e-9).tolist()
-        return [*zip(names, seconds, strict=True), (AROUND, whole - sum(seconds))]
+        calls = [*zip(names, seconds, strict=True), (AROUND, whole - sum(seconds))]
+        return calls, outputs
 
     return run
 
 
 def _interpreted(
     module: Any, _folder: str, _manifest: dict[str, Any], inputs: Arrays
-) -> Callable[[], Calls]:
+) -> Callable[[], tuple[Calls, Arrays]]:
     machine = relax.VirtualMachine(module, tvm.cpu())
     arguments = [tvm.runtime.tensor(array, device=tvm.cpu()) for array in inputs]
     calls: Calls = []
@@ -94,10 +120,11 @@ def _interpreted(
 
     machine.set_instrument(instrument)
 
-    def run() -> Calls:
+    def run() -> tuple[Calls, Arrays]:
         calls.clear()
-        machine["main"](*arguments)
-        return list(calls)
+        found = machine["main"](*arguments)
+        outputs = [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+        return list(calls), outputs
 
     return run
 

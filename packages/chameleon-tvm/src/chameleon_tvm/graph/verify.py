@@ -193,11 +193,17 @@ def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> O
 
 
 def _error(got: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """Largest difference over the largest magnitude; infinite where numbers are missing."""
-    scale = float(np.abs(wanted.astype(np.float64)).max(initial=0.0))
-    difference = float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max(initial=0.0))
+    """Largest difference over the largest magnitude; infinite where numbers are missing.
+
+    Equal infinities, such as those of a mask, are no difference.
+    """
+    apart = got != wanted
+    ours, theirs = got[apart].astype(np.float64), wanted[apart].astype(np.float64)
+    difference = float(np.abs(ours - theirs).max(initial=0.0))
     if not np.isfinite(difference):
         return float("inf")
+    known = wanted[np.isfinite(wanted)].astype(np.float64)
+    scale = float(np.abs(known).max(initial=0.0))
     return difference / scale if scale else difference
 
 

@@ -40,6 +40,21 @@ def _promoted(operator: Any) -> Converter:
     return convert
 
 
+def _power(node: Any, importer: Any) -> Any:
+    """``pow`` of two numbers that are promoted; TVM has it of floats alone."""
+    emit, dtype = importer.block_builder.emit, dtype_of(node)
+    computed = "float64" if "int" in dtype else dtype
+    base, exponent = (tensor(importer, one, computed) for one in node.args[:2])
+    made = emit(relax.op.power(base, exponent))
+    return made if computed == dtype else emit(relax.op.astype(emit(relax.op.round(made)), dtype))
+
+
+def _power_of_tensor(node: Any, importer: Any) -> Any:
+    """``pow`` with a number as exponent, which may make floats of integers."""
+    same = str(importer.env[node.args[0]].ty.dtype) == dtype_of(node)
+    return importer._pow(node) if same else _power(node, importer)  # noqa: SLF001 - no other way in
+
+
 def _rounded_quotient(node: Any, importer: Any) -> Any:
     """``div``, whose quotient is a float, and with ``rounding_mode``, where C's truncates."""
     emit, dtype = importer.block_builder.emit, dtype_of(node)
@@ -173,6 +188,9 @@ CONVERTERS: dict[str, Converter] = {
     "sub.Scalar": _scaled_sum(relax.op.subtract),
     "mul.Tensor": _promoted(relax.op.multiply),
     "mul.Scalar": _promoted(relax.op.multiply),
+    "pow.Scalar": _power,
+    "pow.Tensor_Scalar": _power_of_tensor,
+    "pow.Tensor_Tensor": _power,
     "div.Tensor": _rounded_quotient,
     "div.Scalar": _rounded_quotient,
     "div.Tensor_mode": _rounded_quotient,

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from chameleon_core.errors import ConfigError
+from torch.export.graph_signature import ConstantArgument, OutputKind
 
 from chameleon_tvm.frontends.torch_lowering.complex_numbers import has_complex, without_complex
 
@@ -24,7 +26,43 @@ def decomposed(program: Any) -> Any:
     table = torch.export.default_decompositions()
     table.update(DECOMPOSITIONS)
     made = program.run_decompositions(table)
-    return without_complex(made).run_decompositions(table) if has_complex(made) else made
+    if has_complex(made):
+        made = without_complex(made).run_decompositions(table)
+    _drop_what_computes_nothing(made)
+    return made
+
+
+def _drop_what_computes_nothing(program: Any) -> None:
+    """Leave out assertions, and inputs and outputs that are no tensors, as torch does here too.
+
+    Raises:
+        ConfigError: no output is left.
+    """
+    signature, graph = program.graph_signature, program.graph_module.graph
+    constants = {spec.arg.name for spec in signature.input_specs if _is_constant(spec)}
+    signature.input_specs[:] = [spec for spec in signature.input_specs if not _is_constant(spec)]
+    last = graph.output_node()
+    outputs = [
+        (spec, value)
+        for spec, value in zip(signature.output_specs, last.args[0], strict=True)
+        if not _is_constant(spec)
+    ]
+    if all(spec.kind is not OutputKind.USER_OUTPUT for spec, _ in outputs):
+        raise ConfigError(
+            "the network gives no tensor", hint="Have its `forward` return what it computes."
+        )
+    signature.output_specs[:] = [spec for spec, _ in outputs]
+    last.args = (tuple(value for _, value in outputs),)
+    for node in reversed(list(graph.nodes)):
+        checks = node.op == "call_function" and node.target.__name__.startswith("_assert")
+        if checks or (node.op == "placeholder" and node.name in constants):
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
+
+
+def _is_constant(spec: Any) -> bool:
+    return isinstance(spec.arg, ConstantArgument)
 
 
 def _sparse(program: Any) -> bool:
@@ -70,6 +108,68 @@ def _variance_and_mean(
     return (
         _ATEN.var.correction(x, dims, correction=correction, keepdim=keepdim),
         _ATEN.mean.dim(x, dims, keepdim),
+    )
+
+
+def _normalised_by_batch(  # noqa: PLR0917 - the operator's signature
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    """Batch normalisation as in training, by the statistics of what it normalises."""
+    if not training:
+        return NotImplemented
+    axes = [0, *range(2, x.ndim)]
+    shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+    of_batch = x.mean(axes, keepdim=True)
+    apart = x - of_batch
+    spread = (apart * apart).mean(axes, keepdim=True)
+    factor = torch.rsqrt(spread + epsilon)
+    made = apart * factor
+    if weight is not None:
+        made = made * weight.reshape(shape)
+    if bias is not None:
+        made = made + bias.reshape(shape)
+    count = x.numel() / x.shape[1]
+    unbiased = spread.flatten() * (count / max(count - 1, 1))
+    return (
+        made,
+        of_batch.flatten(),
+        factor.flatten(),
+        mean * (1 - momentum) + of_batch.flatten() * momentum,
+        variance * (1 - momentum) + unbiased * momentum,
+    )
+
+
+_NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
+"""What changes nothing in a reduction, by torch's name for it."""
+
+
+def _scattered(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """``scatter_reduce`` to means, or without the numbers that were there."""
+    if not x.is_floating_point() or (include_self and reduce != "mean"):
+        return NotImplemented
+    ones = torch.ones(index.shape, dtype=x.dtype, device=x.device)
+    count = torch.zeros_like(x).scatter_add(dim, index, ones)
+    there = x if include_self else torch.where(count > 0, _NEUTRAL[reduce], x)
+    if reduce != "mean":
+        return there.scatter_reduce(dim, index, source, reduce)
+    total = there.scatter_add(dim, index, source)
+    return total / (count + 1.0 if include_self else count.clamp(min=1.0))
+
+
+def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """``kthvalue``: the number, and where it was."""
+    return tuple(
+        found.narrow(dim, k - 1, 1) if keepdim else found.select(dim, k - 1)
+        for found in torch.sort(x, dim)
     )
 
 
@@ -124,8 +224,14 @@ def _any(x: Any) -> Any:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
+    _ATEN.scatter_reduce.two: _scattered,
+    _ATEN.kthvalue.default: _of_rank,
+    _ATEN.sort.stable: lambda x, stable=None, dim=-1, descending=False: torch.sort(
+        x, dim, descending
+    ),
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.var_mean.correction: _variance_and_mean,
+    _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
     _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
     _ATEN.unfold.default: _windows,
     _ATEN.adaptive_max_pool2d.default: _largest_of_windows,

@@ -53,6 +53,11 @@ class _Importer(ExportedProgramImporter):
         super().__init__()
         self.locations: dict[str, SourceLocation] = {}
 
+    def create_input_vars(self, exported_program: Any) -> Any:
+        """See the base class; operators that are lacking are told before inputs of theirs are."""
+        self._check_unsupported_func_type(exported_program.graph.nodes)
+        return super().create_input_vars(exported_program)
+
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
         known: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}

@@ -1,0 +1,74 @@
+"""Tiny networks of torch in idioms that whole networks are written in, with inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everywhere
+
+from .torch_cases import Case, Of, ids, r
+
+
+class LeftInTraining(nn.Module):
+    """Modules that nobody puts into evaluation mode: ``eval`` reaches none of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.with_statistics = nn.BatchNorm2d(4)
+        self.without = nn.BatchNorm2d(4, track_running_stats=False)
+        self.plain = nn.BatchNorm1d(3, affine=False)
+
+    def train(self, mode: bool = True) -> LeftInTraining:
+        del mode
+        return self
+
+    def forward(self, images: torch.Tensor, rows: torch.Tensor) -> Any:
+        return self.with_statistics(images) + self.without(images), self.plain(rows)
+
+
+class Settings(nn.Module):
+    """Inputs and outputs that are no tensors."""
+
+    def forward(self, x: torch.Tensor, scale: float = 1.5, *, name: str = "x") -> Any:
+        return {name: x * scale, "nothing": None, "count": 3}
+
+
+def _codes(x: torch.Tensor, book: torch.Tensor) -> Any:
+    """Vector quantisation (van den Oord et al. 2017), with the codes' perplexity."""
+    place = torch.cdist(x, book).argmin(1)
+    share = F.one_hot(place, 5).float().mean(0)
+    return book[place], place, torch.exp(-(share * torch.log(share + 1e-10)).sum())
+
+
+def _voxels(x: torch.Tensor, place: torch.Tensor) -> Any:
+    """Means and extremes of points that share a voxel."""
+    to = place[:, None].expand(-1, 3)
+    return [
+        torch.ones(6, 3).scatter_reduce(0, to, x, reduce, include_self=own)
+        for reduce, own in (("mean", True), ("mean", False), ("amax", False), ("sum", False))
+    ]
+
+
+IDIOMS: dict[str, Callable[[], Case]] = {
+    "left in training": lambda: (LeftInTraining(), (r(2, 4, 5, 5), r(6, 3))),
+    "settings": lambda: (Settings(), (r(2, 3),)),
+    "codes": lambda: (Of(_codes), (r(7, 3), r(5, 3))),
+    "voxels": lambda: (Of(_voxels), (r(9, 3), ids(4, 9))),
+    "powers of integers": lambda: (
+        Of(lambda x, n: (0.9**n, 2**n, x.abs() ** n, n**n, n**2.5, n**2)),
+        (r(4), ids(4, 4)),
+    ),
+    "stable order": lambda: (
+        Of(lambda x: (torch.argsort(x, dim=1, stable=True), *torch.sort(x, stable=True, dim=0))),
+        (ids(3, 4, 5),),
+    ),
+    "number of a rank": lambda: (Of(lambda x: torch.kthvalue(x, 2, 1)), (r(3, 5),)),
+    "number of a rank kept": lambda: (
+        Of(lambda x: torch.kthvalue(x, 3, 0, keepdim=True)),
+        (r(4, 5),),
+    ),
+    "no axes": lambda: (Of(lambda x, s: (x.mean() * s, s + 1, x[0, 0])), (r(3, 4), r())),
+}
