@@ -72,6 +72,6 @@ def files():
             and not name.endswith(".egg-info")
             and (not name.startswith(".") or name in {".ci", ".github"})
         ]
-        # In a second working tree of the repository, `.git` is a file.
+        # In a worktree of git, `.git` is a file that names a folder of the machine.
         found += [Path(folder) / name for name in names if name != ".git"]
     return found
