@@ -68,10 +68,10 @@ class _Loader:
         for key, item in self._root.items():
             if key not in KEYS:
                 self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
-        title = self._value("title", str, source.stem)
+        title = self._stages.value(self._root, "title", str, source.stem)
         seeds = self._seeds()
-        compare = self._value("compare", bool, default=False)
-        output = self._value("output", str, f"bench/{source.stem}")
+        compare = self._stages.value(self._root, "compare", bool, default=False)
+        output = self._stages.value(self._root, "output", str, f"bench/{source.stem}")
         data = None if (given := self._root.get("data")) is None else absolute(given)
         pipelines = pipelines_of(self._root, self._stages, self._problems)
         tasks = tasks_of(self._root, data, self._problems)
@@ -147,13 +147,6 @@ class _Loader:
                 self._say(node.mark, "'seeds' lists a seed twice; a second run would be the same")
             return seeds
         return (0,)
-
-    def _value(self, key: str, kind: type, default: Any) -> Any:
-        node = self._root.get(key)
-        if node is not None:
-            with Collecting(self._problems):
-                return self._structurer.make(node, kind, f"'{key}'")
-        return default
 
     def _say(self, mark: Any, message: str) -> None:
         self._problems.append(Problem(mark=mark, message=message))

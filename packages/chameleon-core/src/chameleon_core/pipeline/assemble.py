@@ -54,7 +54,7 @@ class Assembler:
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
         baselines = self._baselines()
-        budget = self._section("budget", Budget) or Budget()
+        budget = self._stages.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
         seed = self._seed()
         output = self._output(source)
@@ -103,13 +103,11 @@ class Assembler:
     # before anything reads it.
 
     def _known_preset(self, root: Node) -> str | None:
-        node = root.get("preset")
-        if node is None:
-            return None
-        with Collecting(self._problems):
-            name: str = self._stages.structurer.make(node, str, "'preset'")
-            self._stages.find("presets", node)
-            return name
+        name: str | None = self._stages.value(root, "preset", str)
+        if name is not None:
+            with Collecting(self._problems):
+                self._stages.find("presets", root.value["preset"].node)
+                return name
         return None
 
     def _model(self) -> Any:
@@ -204,16 +202,8 @@ class Assembler:
             names |= {spec.name} if spec is not None else set()
         return specs
 
-    def _section(self, key: str, kind: Any) -> Any:
-        node = self._root.get(key)
-        if node is None or (node.value is None and key == "require"):
-            return None
-        with Collecting(self._problems):
-            return self._stages.structurer.make(node, kind, f"'{key}'")
-        return None
-
     def _requirement(self, baselines: list[Any]) -> Requirement | None:
-        require: Requirement | None = self._section("require", Requirement)
+        require: Requirement | None = self._stages.value(self._root, "require", Requirement | None)
         names = [spec.name for spec in baselines if spec is not None]
         if require is not None and require.against not in names:
             # Listed in full, for another distribution has a baseline of that name.
@@ -230,25 +220,18 @@ class Assembler:
         return require
 
     def _seed(self) -> int:
-        node = self._root.get("seed")
-        if node is None:
-            return 0
-        with Collecting(self._problems):
-            seed: int = self._stages.structurer.make(node, int, "'seed'")
-            if seed < 0:
-                self._say(node.mark, f"'seed' must be at least 0, not {seed}")
-            return seed
-        return 0
+        seed: int = self._stages.value(self._root, "seed", int, 0)
+        if seed < 0:
+            self._say(self._root.value["seed"].node.mark, f"'seed' must be at least 0, not {seed}")
+        return seed
 
     def _output(self, source: Path | None) -> Path:
         # Results belong to where the command is given, inputs to where the pipeline is.
-        node = self._root.get("output")
-        text = f"runs/{source.stem}" if source is not None else "runs/pipeline"
-        if node is not None:
-            with Collecting(self._problems):
-                text = self._stages.structurer.make(node, str, "'output'")
-                if not text.strip():
-                    self._say(node.mark, "'output' is empty; name a folder for the run")
+        default = f"runs/{source.stem if source is not None else 'pipeline'}"
+        text: str = self._stages.value(self._root, "output", str, default)
+        if not text.strip():
+            mark = self._root.value["output"].node.mark
+            self._say(mark, "'output' is empty; name a folder for the run")
         return Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
 
     def _say(self, mark: Mark, message: str) -> None:

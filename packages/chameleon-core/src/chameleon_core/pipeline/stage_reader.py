@@ -36,6 +36,14 @@ class StageReader:
         self.hints: list[str] = []
         self.structurer = Structurer(self.listed, registry.classes, self.find, self._plugins_failed)
 
+    def value(self, root: Node, key: str, kind: Any, default: Any = None) -> Any:
+        """What a key that names no stage holds; the default where it is missing, or wrong."""
+        node = root.get(key)
+        if node is not None:
+            with Collecting(self._problems):
+                return self.structurer.make(node, kind, f"'{key}'")
+        return default
+
     def listed(self, kind: str, node: Node) -> Any:
         """A stage that another one's options name."""
         return self.chosen(f"a {KINDS[kind].noun} in a list", kind, node)
