@@ -141,26 +141,16 @@ class OperatorResult:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> OperatorResult:
         """The inverse of ``to_json``."""
-        config = value["config"]
-        return cls(
-            name=value["name"],
-            task=value["task"],
-            space=value["space"],
-            fingerprint=value["fingerprint"],
-            config=None if config is None else tuple(config),
-            alternatives=tuple(tuple(one) for one in value.get("alternatives", ())),
-            best=value["best"],
-            search_seconds=value["search_seconds"],
-            max_relative_error=value.get("max_relative_error"),
-            guesses=tuple(tuple(one) for one in value.get("guesses", ())),
-            measurements=value["measurements"],
-            origins=value.get("origins", {}),
-            failed=value["failed"],
-            failure=value.get("failure"),  # folders of earlier versions have none
-            ended=value.get("ended"),
-            spending=Spending(**value["spent_seconds"]),
-            variants=tuple(VariantResult(**variant) for variant in value["variants"]),
-        )
+        config, spent = value["config"], value["spent_seconds"]
+        # Folders of earlier versions do not have all of them.
+        same = {name: value[name] for name in attrs.fields_dict(cls) if name in value}
+        made = {
+            "config": None if config is None else tuple(config),
+            "alternatives": tuple(tuple(one) for one in value.get("alternatives", ())),
+            "guesses": tuple(tuple(one) for one in value.get("guesses", ())),
+            "variants": tuple(VariantResult(**variant) for variant in value["variants"]),
+        }
+        return cls(**{**same, **made, "spending": Spending(**spent)})
 
 
 @attrs.frozen(kw_only=True)

@@ -67,6 +67,23 @@ def searched(
     return {config: origin(config) for config in batch}
 
 
+@attrs.frozen(kw_only=True)
+class Search:
+    """How a batch was searched for; as it is here where nothing was.
+
+    Attributes:
+        steps: search steps of the explorer.
+        converged: the step of these after which the best surrogate score rose no more.
+        score: that surrogate score, or None where no trained cost model guided the walk.
+        short: the stage that gave too few usable configurations, in words, or None.
+    """
+
+    steps: int = 0
+    converged: int = 0
+    score: float | None = None
+    short: str | None = None
+
+
 class Batch:
     """Configurations that are proposed, measured and learnt together.
 
@@ -76,10 +93,12 @@ class Batch:
         configs: in proposal order.
         stored: what the store has of their task.
         origins: what put each of them into the batch.
+        search: how they were found.
 
     Attributes:
         configs: in proposal order.
         origins: what put each of them into the batch.
+        search: how they were found.
         stored: how many of them the store had when they were proposed.
         submitted: whether something of it is, or was, measured by this process.
         seconds: wall-clock between its submission and its latest arrival.
@@ -91,9 +110,11 @@ class Batch:
         *,
         stored: Mapping[Config, Measurement],
         origins: Origins,
+        search: Search = Search(),
     ) -> None:
         self.configs = tuple(configs)
         self.origins = origins
+        self.search = search
         self._measured = {config: stored[config] for config in configs if config in stored}
         self._missing = [config for config in configs if config not in stored]
         self.stored = len(self._measured)
@@ -155,17 +176,17 @@ class FallbackWatch:
     _replaced: int = attrs.field(default=0, init=False)
     _named: set[str] = attrs.field(factory=set, init=False)
 
-    def see(self, task: str, origins: Origins, short: str | None) -> None:
+    def see(self, task: str, batch: Batch) -> None:
         """Look at a batch.
 
         Args:
             task: the task's name.
-            origins: of the batch's configurations.
-            short: the stage that gave fewer than were wanted, in words; None where none did.
+            batch: one of its batches.
         """
+        short = batch.search.short
         found = [
             origin
-            for origin in origins.values()
+            for origin in batch.origins.values()
             if origin not in {Origin.INITIAL, Origin.SUGGESTION}
         ]
         self._searched += len(found)
@@ -183,4 +204,4 @@ class FallbackWatch:
         )
 
 
-__all__ = ["Batch", "Config", "FallbackWatch", "Origin", "Origins", "searched", "tuples"]
+__all__ = ["Batch", "Config", "FallbackWatch", "Origin", "Origins", "Search", "searched", "tuples"]

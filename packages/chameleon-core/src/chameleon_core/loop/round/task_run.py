@@ -112,7 +112,7 @@ class TaskRun:
     def propose(self, limit: int | None) -> Batch:
         """Ask the tuner for at most ``limit`` configurations; for a whole batch where None."""
         batch = self._batch_of(self.tuner.ask(limit))
-        self._watch.see(self.task.name, batch.origins, self.tuner.short)
+        self._watch.see(self.task.name, batch)
         return batch
 
     def guess(self) -> Batch:
@@ -120,7 +120,12 @@ class TaskRun:
         return self._batch_of(self.tuner.guess())
 
     def _batch_of(self, configs: Configs) -> Batch:
-        return Batch(tuples(configs), stored=self.records.measured, origins=self.tuner.origins)
+        return Batch(
+            tuples(configs),
+            stored=self.records.measured,
+            origins=self.tuner.origins,
+            search=self.tuner.search,
+        )
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
         """Take a batch up, and announce it where something of it is missing.
@@ -141,9 +146,9 @@ class TaskRun:
                 round=self.tuner.rounds,
                 count=len(batch.configs),
                 stored=batch.stored,
-                steps=self.tuner.steps,
-                converged=self.tuner.converged,
-                score=self.tuner.score,
+                steps=batch.search.steps,
+                converged=batch.search.converged,
+                score=batch.search.score,
                 origins=dict(Counter(str(origin) for origin in batch.origins.values())),
             )
         )

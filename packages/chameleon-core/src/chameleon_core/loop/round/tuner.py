@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
-from chameleon_core.loop.round.batch import Config, Origin, searched, tuples
+from chameleon_core.loop.round.batch import Config, Origin, Search, searched, tuples
 from chameleon_core.loop.round.stages import SearchStages
 from chameleon_core.measurement import Measurement
 from chameleon_core.space import Configs, DesignSpace
@@ -36,12 +37,8 @@ class TaskTuner:
         best: the fastest of them, the earliest proposed of equals; None where none succeeded.
         best_cost: its cost in seconds; infinity where there is none.
         rounds: batches told, guesses among them.
-        steps: search steps of the explorer for the last batch.
-        converged: the step of these after which the best surrogate score rose no more.
-        score: that surrogate score, or None where no trained cost model guided the walk.
         origins: where each configuration of the last batch, or guess, came from.
-        short: the stage that gave too few usable configurations for the last batch, in words, or
-            None.
+        search: how the last batch was searched for.
     """
 
     def __init__(
@@ -58,11 +55,8 @@ class TaskTuner:
         self.visited = Visited(space)
         self.measurements: list[Measurement] = []
         self.rounds = 0
-        self.steps = 0
-        self.converged = 0
-        self.score: float | None = None
         self.origins: dict[Config, Origin] = {}
-        self.short: str | None = None
+        self.search = Search()
         self.best: Measurement | None = None
         self.best_cost = math.inf
         self._rng = rng
@@ -126,7 +120,7 @@ class TaskTuner:
             Shape (n, knobs).
         """
         self._expect_nothing()
-        self.origins, self.short = {}, None
+        self.origins, self.search = {}, Search()
         if self._batches == 0 and self.stages.score is None:
             guesses = self.space.first_guesses
             batch = guesses[self.visited.fresh(guesses)][: self._batch_size]
@@ -143,12 +137,14 @@ class TaskTuner:
 
     def _search(self) -> tuple[Configs, int]:
         candidates = self.stages.explore(self.visited, self._plan_size, together=self._batch_size)
-        self.steps = candidates.steps
-        self.converged = candidates.steps if candidates.converged is None else candidates.converged
         guided = self.stages.score is not None and len(candidates.scores)
-        self.score = float(candidates.scores.max()) if guided else None
-        if len(candidates.configs) < self._batch_size:
-            self.short = str(self.stages.contracts["explorers"])
+        few = len(candidates.configs) < self._batch_size
+        self.search = Search(
+            steps=candidates.steps,
+            converged=candidates.steps if candidates.converged is None else candidates.converged,
+            score=float(candidates.scores.max()) if guided else None,
+            short=str(self.stages.contracts["explorers"]) if few else None,
+        )
         if not len(candidates.configs):
             return candidates.configs, self._batch_size
         selected = self.stages.select(candidates, self.visited, self._batch_size)
@@ -156,10 +152,9 @@ class TaskTuner:
         self.origins = searched(
             tuples(batch), candidates=tuples(candidates.configs), selected=tuples(selected)
         )
-        if self.short is None and (len(batch) < len(selected) or not len(selected)):
-            self.short = str(self.stages.contracts["samplers"])
-        short = len(candidates.configs) < self._batch_size or not len(selected)
-        return batch, self._batch_size if short else len(selected)
+        if not few and (len(batch) < len(selected) or not len(selected)):
+            self.search = attrs.evolve(self.search, short=str(self.stages.contracts["samplers"]))
+        return batch, self._batch_size if few or not len(selected) else len(selected)
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Learn the outcomes of the last batch, given in any order.
