@@ -7,10 +7,9 @@ import multiprocessing
 import random
 import time
 
+import pytest
 from chameleon_core.run_folder import read_store
 from chameleon_testing.synthetic import run_synthetic, synthetic_document
-
-KILLS = 50
 
 
 def document(folder):
@@ -55,14 +54,15 @@ def killed(context, folder, chance):
     process.join()
 
 
-def test_killed_fifty_times(tmp_path):
+@pytest.mark.parametrize("kills", [20, pytest.param(50, marks=pytest.mark.long)])
+def test_killed_again_and_again(kills, tmp_path):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["chameleon_testing.synthetic"])
     disturbed, calm = tmp_path / "disturbed", tmp_path / "calm"
     disturbed.mkdir()
     calm.mkdir()
     chance = random.Random(20)
-    for _ in range(KILLS):
+    for _ in range(kills):
         kept, told = stored(disturbed), len(lines(disturbed))
         killed(context, disturbed, chance)
         now = stored(disturbed)

@@ -21,6 +21,8 @@ from chameleon_testing.conformance_cases import (  # noqa: E402
 )
 
 SMALL = {"episodes": 16, "steps": 20, "horizon": 5}
+TINY = {"episodes": 6, "steps": 10}
+"""The agent learns twice, which is enough for what any explorer must do."""
 
 
 def options(values, **more):
@@ -31,12 +33,12 @@ def options(values, **more):
 @pytest.mark.parametrize(
     "chosen",
     [
-        options({}),
-        options({}, transfer=True),
-        options({}, elites=32, restarts=1.0, early_stop=2, reward="record"),
+        options({}, **TINY),
+        options({}, **TINY, transfer=True),
+        options({}, **TINY, elites=32, restarts=1.0, early_stop=2, reward="record"),
         options({}, episodes=1, steps=1, horizon=7, illegal_penalty=1.0, entropy_end=0.0),
-        options(PPO_PAPER),
-        options(PPO_RELEASE),
+        options(PPO_PAPER, **TINY),
+        options(PPO_RELEASE, **TINY),
     ],
     ids=["default", "transfer", "restarts", "one step", "paper", "release"],
 )

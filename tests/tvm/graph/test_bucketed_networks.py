@@ -14,17 +14,15 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.end.result import NetworkResult
-from chameleon_core.stages import Delivery, Trials, Winner
+from chameleon_core.stages import Delivery, Trials
 from chameleon_tvm.frontends import bucketed
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.frontends.network_options import OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.sources import TorchFrontend
+from chameleon_tvm.frontends.sources import OnnxFrontend
 from chameleon_tvm.graph import deliver_buckets
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.padding import check_padding
 from chameleon_tvm.shapes import Buckets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
 
 NETWORKS = """
 import torch
@@ -44,21 +42,8 @@ class Masked(torch.nn.Module):
         return hidden, self.head(mean)
 
 
-class Mean(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.dense = torch.nn.Linear(8, 8)
-
-    def forward(self, x):
-        return self.dense(x).mean(1)
-
-
 def masked():
     return Masked(), ((torch.full((1, 6), 99),), {"mask": torch.ones(1, 6)})
-
-
-def mean():
-    return Mean(), torch.zeros(1, 4, 8)
 """
 
 
@@ -79,23 +64,12 @@ def _masked(networks: Path, *extents: int, pad: float | None) -> BucketedFronten
     return made
 
 
-def _delivery(source: BucketedFrontend, target: str, folder: Path) -> Delivery:
-    space = AutoSpace(AutoOptions())
-    rng = np.random.default_rng(0)
-    winners = []
-    for task in source.tasks(target):
-        [config] = space.design_space(task).sample(1, rng)
-        indices = tuple(int(index) for index in config)
-        winners.append(Winner(task=task, config=indices, seconds=1e-3))
-    return Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
-
-
 @pytest.fixture(scope="module")
 def delivered(
-    networks: Path, target: str, tmp_path_factory: pytest.TempPathFactory
+    networks: Path, random_delivery: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[BucketedFrontend, Delivery, dict[str, Any]]:
     source = _masked(networks, 4, 12, pad=0.0)
-    delivery = _delivery(source, target, tmp_path_factory.mktemp("run") / "network")
+    delivery = random_delivery(source, tmp_path_factory.mktemp("run") / "network")
     result = source.deliver(delivery)
     assert result is not None
     assert result["failure"] is None
@@ -204,10 +178,49 @@ def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int)
         np.testing.assert_allclose(one, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
-def _mean(networks: Path) -> BucketedFrontend:
+def _onnx_file(path: Path, nodes: list[Any], inputs: list[Any], weights: dict[str, Any]) -> Path:
+    """A file of a network with one input of an open axis, whose output is ``y``."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")  # starts much sooner than torch does
+    helper, kinds = onnx.helper, onnx.TensorProto
+    name, shape, output = inputs
+    graph = helper.make_graph(
+        [helper.make_node(kind, *ends, **more) for kind, *ends, more in nodes],
+        "net",
+        [helper.make_tensor_value_info(name, kinds.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", kinds.FLOAT, output)],
+        [onnx.numpy_helper.from_array(array, key) for key, array in weights.items()],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    return path
+
+
+def _mean(folder: Path) -> BucketedFrontend:
+    """A product and a mean along an axis, which padding changes."""
+    weights = np.random.default_rng(0).standard_normal((8, 8), np.float32)
+    nodes = [
+        ("MatMul", ["x", "w"], ["z"], {}),
+        ("ReduceMean", ["z"], ["y"], {"axes": [1], "keepdims": 0}),
+    ]
+    file = _onnx_file(folder / "mean.onnx", nodes, ["x", [1, "n", 8], [1, 8]], {"w": weights})
     shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
-    options = TorchOptions(source=f"{networks}:mean", shapes=shapes, compare=False)
-    made = bucketed.torch(options)
+    made = bucketed.onnx(OnnxOptions(file=str(file), shapes=shapes, compare=False))
+    assert isinstance(made, BucketedFrontend)
+    return made
+
+
+def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
+    """Batches of images that are convolved, which padding does not change."""
+    weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3), np.float32)
+    nodes = [
+        ("Conv", ["image.in", "w"], ["c"], {"pads": [1, 1, 1, 1]}),
+        ("Relu", ["c"], ["y"], {}),
+    ]
+    ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
+    file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
+    shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
+    made = bucketed.onnx(OnnxOptions(file=str(file), shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 
@@ -215,18 +228,16 @@ def _mean(networks: Path) -> BucketedFrontend:
 WORDS = r"padding changes the answers: with axis 1 of x 6 padded to 8, its outputs are off by"
 
 
-def test_padding_that_changes_the_answers_is_refused_before_tuning(networks: Path):
+def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path: Path):
     with pytest.raises(ConfigError, match=WORDS) as caught:
-        check_padding(_mean(networks), 1)
+        check_padding(_mean(tmp_path), 1)
     assert "mask" in str(caught.value.hint)
 
 
 @pytest.mark.long
-def test_padding_that_changes_the_answers_is_not_delivered(
-    networks: Path, target: str, tmp_path: Path
-):
-    source = _mean(networks)
-    result = source.deliver(_delivery(source, target, tmp_path / "network"))
+def test_padding_that_changes_the_answers_is_not_delivered(random_delivery: Any, tmp_path: Path):
+    source = _mean(tmp_path)
+    result = source.deliver(random_delivery(source, tmp_path / "network"))
     assert result is not None
     assert result["failure"].startswith("the network is not delivered: padding changes")
     assert "leave out `pad`" in result["failure"]
@@ -245,10 +256,10 @@ def test_without_padding_there_is_nothing_to_check(networks: Path):
 
 @pytest.mark.long
 def test_a_bucket_that_fails_is_named_and_nothing_delivered(
-    networks: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source = _masked(networks, 4, 12, pad=None)
-    delivery = _delivery(source, target, tmp_path / "network")
+    delivery = random_delivery(source, tmp_path / "network")
     honest = Kernels.of
 
     def lying(self: Kernels, chain: Any) -> Any:
@@ -267,7 +278,7 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 
 @pytest.mark.long
 def test_weights_that_got_lost_on_the_way_are_not_delivered(
-    networks: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     source = _masked(networks, 4, 12, pad=None)
     honest = deliver_buckets.share_weights
@@ -280,39 +291,39 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
         return saved
 
     monkeypatch.setattr(deliver_buckets, "share_weights", lying)
-    result = source.deliver(_delivery(source, target, tmp_path / "network"))
+    result = source.deliver(random_delivery(source, tmp_path / "network"))
     assert result is not None
     assert "is not what it was alone: its outputs are off by" in result["failure"]
     assert not (tmp_path / "network").exists()
 
 
-def test_each_bucket_is_checked(networks: Path, monkeypatch: pytest.MonkeyPatch):
+def test_each_bucket_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[tuple[Any, Any]] = []
 
     def checked(self: Any, target: str, threads: int, earlier: Any) -> dict[str, Any]:
         assert (target, threads) == ("llvm", 2)
-        asked.append((self.shapes["ids"], earlier))
+        asked.append((self.shapes["image.in"][0], earlier))
         return {"summary": "it compiles", "loops": [len(asked)]}
 
-    monkeypatch.setattr(TorchFrontend, "check", checked)
-    found = _masked(networks, 4, 12, pad=0.0).check("llvm", 2, None)
+    monkeypatch.setattr(OnnxFrontend, "check", checked)
+    found = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
     assert found is not None
     assert found["summary"] == (
-        "each bucket: it compiles; padding keeps the answers (length 8 padded to 12)"
+        "each bucket: it compiles; padding keeps the answers (axis 0 of image.in 8 padded to 12)"
     )
     asked.clear()
-    again = _masked(networks, 4, 12, pad=0.0).check("llvm", 2, json.loads(json.dumps(found)))
+    again = _convolved(tmp_path, 4, 12).check("llvm", 2, json.loads(json.dumps(found)))
     assert again == found
-    assert [shape for shape, _ in asked] == [(1, 4), (1, 12)]
+    assert [extent for extent, _ in asked] == [4, 12]
     assert [earlier["loops"] for _, earlier in asked] == [[1], [2]]
 
     def refused(self: Any, *_: Any) -> None:
-        if self.shapes["ids"] == (1, 12):
+        if self.shapes["image.in"][0] == 12:
             raise ConfigError("it cannot be compiled", hint="Write it otherwise.")
 
-    monkeypatch.setattr(TorchFrontend, "check", refused)
-    with pytest.raises(ConfigError, match="bucket length=12: it cannot be compiled") as caught:
-        _masked(networks, 4, 12, pad=0.0).check("llvm", 2, None)
+    monkeypatch.setattr(OnnxFrontend, "check", refused)
+    with pytest.raises(ConfigError, match=r"bucket .*12: it cannot be compiled") as caught:
+        _convolved(tmp_path, 4, 12).check("llvm", 2, None)
     assert caught.value.hint == "Write it otherwise."
 
 
@@ -337,33 +348,9 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
     assert [one.choice.layout for _, one in again.networks] == ["NHWC", "NCHW"]
 
 
-def _onnx_file(path: Path) -> Path:
-    onnx = pytest.importorskip("onnx")
-    helper, kinds = onnx.helper, onnx.TensorProto
-    rng = np.random.default_rng(0)
-    weights = onnx.numpy_helper.from_array(rng.standard_normal((8, 3, 3, 3), np.float32), "w")
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["image.in", "w"], ["c"], pads=[1, 1, 1, 1]),
-            helper.make_node("Relu", ["c"], ["y"]),
-        ],
-        "net",
-        [helper.make_tensor_value_info("image.in", kinds.FLOAT, ["n", 3, 6, 6])],
-        [helper.make_tensor_value_info("y", kinds.FLOAT, ["n", 8, 6, 6])],
-        [weights],
-    )
-    opset = [helper.make_opsetid("", 18)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
-    return path
-
-
-def test_batches_of_an_onnx_file(target: str, tmp_path: Path):
-    pytest.importorskip("onnxruntime")
-    file = _onnx_file(tmp_path / "net.onnx")
-    shapes = {"image.in": (Buckets(buckets=(1, 4), pad=0.0), 3, 6, 6)}
-    source = bucketed.onnx(OnnxOptions(file=str(file), shapes=shapes, compare=False))
-    assert isinstance(source, BucketedFrontend)
-    result = source.deliver(_delivery(source, target, tmp_path / "network"))
+def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
+    source = _convolved(tmp_path, 1, 4)
+    result = source.deliver(random_delivery(source, tmp_path / "network"))
     assert result is not None
     assert result["failure"] is None
     network: Any = chameleon_tvm.load(tmp_path / "network")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
+from chameleon_tvm.graph import delivery_steps
 from chameleon_tvm.graph.in_network import NetworkVariant, choices, fastest, seconds_in_network
 from chameleon_tvm.graph.kernels import Kernels
 
@@ -82,16 +84,12 @@ def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
     assert fastest(variants, seconds_in_network(variants, [], threads=1)) == {}
 
 
-@pytest.mark.parametrize("in_place", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("in_place", [True, False])
 def test_a_network_is_delivered_with_what_was_tried(
-    frontend: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch, in_place: bool
+    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch, in_place: bool
 ):
-    import attrs  # noqa: PLC0415
-    from chameleon_tvm.graph import delivery_steps  # noqa: PLC0415
-
-    source = frontend("resnet_small")
-    monkeypatch.setattr(source, "options", attrs.evolve(source.options, in_place=in_place))
-    delivery = delivery_of(source)
+    monkeypatch.setattr(tiny, "options", attrs.evolve(tiny.options, in_place=in_place))
+    delivery = delivery_of(tiny)
     first = delivery.winners[0]
     delivery = attrs.evolve(
         delivery,
@@ -104,5 +102,5 @@ def test_a_network_is_delivered_with_what_was_tried(
         return {}
 
     monkeypatch.setattr(delivery_steps, "fastest", told)
-    assert source.deliver(delivery)["failure"] is None
+    assert tiny.deliver(delivery)["failure"] is None
     assert len(seen) == (2 if in_place else 0)

@@ -6,10 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chameleon_core.cli.main import run as command_line
 
 pytest.importorskip("torch")
 
@@ -20,16 +22,32 @@ def _chameleon(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
 
 
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
+    """A command in this process, which has imported torch and TVM already."""
+
+    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = command_line([str(word) for word in words])
+        printed = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+
+    return call
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("network")
     pipeline = {
-        "model": {"builtin": {"network": "resnet_small", "compare": False}},
+        "model": {"onnx": {"file": tiny.options.file, "compare": False}},
         "target": "native",
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},
-        "budget": {"measurements": 24, "batch_size": 2, "scope": "network"},
+        "budget": {"measurements": 12, "batch_size": 2, "scope": "network"},
         "output": str(folder / "run"),
     }
     (folder / "p.yaml").write_text(json.dumps(pipeline))
@@ -45,8 +63,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_run_is_compiled_again_elsewhere(run: Path, tmp_path: Path):
-    finished = _chameleon("compile", run, "-o", tmp_path / "net", "--json")
+def test_a_run_is_compiled_again_elsewhere(run: Path, chameleon: Command, tmp_path: Path):
+    finished = chameleon("compile", run, "-o", tmp_path / "net", "--json")
     assert finished.returncode == 0, finished.stderr
     network = json.loads(finished.stdout)["network"]
     assert network["folder"] == str(tmp_path / "net")
@@ -55,11 +73,12 @@ def test_a_run_is_compiled_again_elsewhere(run: Path, tmp_path: Path):
     assert {one.name for one in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
 
 
-def test_a_delivered_network_is_timed_against_others(run: Path):
-    finished = _chameleon("bench-network", run, "--rounds", "2", "--rivals", "torch", "--json")
+def test_a_delivered_network_is_timed_against_others(run: Path, chameleon: Command):
+    words = ("--rounds", "2", "--rivals", "onnxruntime", "--json")
+    finished = chameleon("bench-network", run, *words)
     assert finished.returncode == 0, finished.stderr
     value: dict[str, Any] = json.loads(finished.stdout)
-    assert list(value["contenders"]) == ["network", "torch"]
+    assert list(value["contenders"]) == ["network", "onnxruntime"]
     for one in value["contenders"].values():
         assert 0 < one["low_seconds"] <= one["median_seconds"] <= one["high_seconds"]
         assert one["turns"] == 2
@@ -68,26 +87,27 @@ def test_a_delivered_network_is_timed_against_others(run: Path):
 
 
 @pytest.mark.parametrize(
-    ("prepare", "words", "said"),
+    "case",
     [
         (lambda _: None, ("--rivals", "tensorflow"), "tensorflow cannot run this network"),
         (lambda run: shutil.rmtree(run / "network"), (), "no network was delivered"),
     ],
 )
 def test_what_cannot_be_timed_is_said(
-    run: Path, tmp_path: Path, prepare: Any, words: tuple[str, ...], said: str
+    run: Path, chameleon: Command, tmp_path: Path, case: tuple[Any, tuple[str, ...], str]
 ):
+    prepare, words, said = case
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     prepare(copy)
-    finished = _chameleon("bench-network", copy, *words)
+    finished = chameleon("bench-network", copy, *words)
     assert finished.returncode == 2
     assert said in finished.stderr
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
+def test_a_folder_that_is_no_run_is_refused(chameleon: Command, tmp_path: Path):
     for command in ("compile", "bench-network"):
-        finished = _chameleon(command, tmp_path)
+        finished = chameleon(command, tmp_path)
         assert finished.returncode == 2
         assert str(tmp_path) in finished.stderr
 

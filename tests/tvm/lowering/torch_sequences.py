@@ -10,23 +10,25 @@ from .torch_networks import Cases, Cells, Mask, SelfAttention, net, of, r
 
 _LSTM = nn.LSTM(5, 6).eval().requires_grad_(requires_grad=False)
 
+# Recurrent networks are unrolled: two steps show what a step hands to the next one, and more
+# take longer to compile. Batches have another size, so that the two axes cannot be confused.
 SEQUENCES: Cases = {
-    "lstm": lambda: net(nn.LSTM(5, 6), r(4, 2, 5)),
-    "lstm batch first": lambda: net(nn.LSTM(5, 6, batch_first=True), r(2, 4, 5)),
+    "lstm": lambda: net(nn.LSTM(5, 6), r(2, 3, 5)),
+    "lstm batch first": lambda: net(nn.LSTM(5, 6, batch_first=True), r(3, 2, 5)),
     "lstm two layers both ways": lambda: net(
-        nn.LSTM(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(2, 3, 5)
+        nn.LSTM(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(3, 2, 5)
     ),
-    "lstm projected": lambda: net(nn.LSTM(5, 6, proj_size=3), r(3, 2, 5)),
+    "lstm projected": lambda: net(nn.LSTM(5, 6, proj_size=3), r(2, 3, 5)),
     "lstm with state": lambda: of(
-        lambda x, h, c: _LSTM(x, (h, c))[0], r(3, 2, 5), r(1, 2, 6), r(1, 2, 6)
+        lambda x, h, c: _LSTM(x, (h, c))[0], r(2, 3, 5), r(1, 3, 6), r(1, 3, 6)
     ),
-    "gru": lambda: net(nn.GRU(5, 6), r(4, 2, 5)),
+    "gru": lambda: net(nn.GRU(5, 6), r(2, 3, 5)),
     "gru two layers both ways": lambda: net(
-        nn.GRU(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(2, 3, 5)
+        nn.GRU(5, 6, num_layers=2, bidirectional=True, batch_first=True), r(3, 2, 5)
     ),
-    "rnn": lambda: net(nn.RNN(5, 6, nonlinearity="relu"), r(3, 2, 5)),
-    "lstm cell": lambda: net(Cells(nn.LSTMCell), r(3, 2, 5)),
-    "gru cell": lambda: net(Cells(nn.GRUCell), r(3, 2, 5)),
+    "rnn": lambda: net(nn.RNN(5, 6, nonlinearity="relu"), r(2, 3, 5)),
+    "lstm cell": lambda: net(Cells(nn.LSTMCell), r(2, 3, 5)),
+    "gru cell": lambda: net(Cells(nn.GRUCell), r(2, 3, 5)),
     "attention": lambda: of(
         F.scaled_dot_product_attention, r(1, 2, 6, 4), r(1, 2, 5, 4), r(1, 2, 5, 4)
     ),

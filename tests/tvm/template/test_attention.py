@@ -74,7 +74,7 @@ def test_random_shapes_and_configurations(spec, seed):
     builder = PROVIDER.builder(task, threads=2)
     (expected,), tolerance = builder.reference()
     space = PROVIDER.design_space(task)
-    drawn = space.sample(2, np.random.default_rng(seed))
+    drawn = space.sample(1, np.random.default_rng(seed))
     assert len(drawn), "the space has no legal configuration"
     for config in [*space.first_guesses[:1], *drawn]:
         (got,) = builder.build(config.tolist()).outputs()
