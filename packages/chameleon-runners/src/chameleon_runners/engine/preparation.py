@@ -26,7 +26,7 @@ class Preparation(ABC):
         task: the task.
         reference: the task's expected outputs.
         threads: threads a kernel runs with.
-        retries: how often a worker is replaced that somebody else ends over it.
+        retries: how often a worker is replaced, at least, that somebody else ends over it.
         variant: of a baseline.
 
     Attributes:
@@ -100,34 +100,35 @@ class JobPreparation(Preparation):
     _failed_opens = 0
 
     def opened(self, event: WorkerEvent) -> None:
-        """See above.
+        """Count workers that end; any other failure is that of the job.
 
         Raises:
             ChameleonError: the builder cannot be made, or ends workers, again and again.
         """
-        if event.reply is not None and not event.ok:
-            raise_stage_error(self._stage.factory, event.reply)
-        self._failed_opens = self._failed_opens + 1 if event.end is not None else 0
-        outside = event.end is not None and event.end.from_outside
-        if self._failed_opens >= (
-            max(_OPEN_ATTEMPTS, self._retries) if outside else _OPEN_ATTEMPTS
-        ):
+        if event.end is None:
+            if event.reply is not None and not event.ok:
+                raise_stage_error(self._stage.factory, event.reply)
+            self._failed_opens = 0
+            return
+        self._failed_opens += 1
+        patience = self._retries if event.end.from_outside else 0
+        if self._failed_opens >= max(_OPEN_ATTEMPTS, patience):
             raise PluginError(
                 f"the stage {self._stage.factory!r} does not start: {event.reason}",
                 hint="make the stage by hand in a fresh Python to see why",
             )
 
     def _not_computed(self, event: WorkerEvent) -> None:
-        """See above.
+        """Count workers that end; any other failure is that of the job.
 
         Raises:
             ChameleonError: the builder does not know the expected outputs, takes too long, or ends
                 workers, again and again.
         """
         end, reply = event.end, event.reply
-        if end is None and reply is not None:
-            if reply["status"] == "error":
-                raise_stage_error(self._stage.factory, reply)
+        if reply is not None and reply["status"] == "error":
+            raise_stage_error(self._stage.factory, reply)
+        if reply is not None:
             raise PluginError(
                 f"candidates of {self._stage.factory!r} cannot be checked: {reply['message']}",
                 hint="its builder has to implement reference()",
@@ -143,7 +144,7 @@ class JobPreparation(Preparation):
             )
 
     def refused(self, reply: Message) -> None:
-        """See above.
+        """Fail the job, whose other candidates would fail alike.
 
         Raises:
             ChameleonError: always.

@@ -1,6 +1,6 @@
-"""What a dispatcher works with: workers that do one thing at a time, and a pool of them.
+"""What the engine works with: workers that do one thing at a time, and a pool of them.
 
-A worker is a process, an actor, or simulated: a dispatcher cannot tell which. Nothing here is
+A worker is a process, an actor, or simulated: the engine cannot tell which. Nothing here is
 done once per worker and event, so that hundreds of workers cost what one costs.
 """
 

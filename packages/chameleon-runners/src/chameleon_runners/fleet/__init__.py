@@ -1,6 +1,6 @@
 """Measuring on many devices at once, whatever the devices are.
 
-Builders export artifacts, device workers load and time them, one dispatcher keeps all of them
+Builders export artifacts, device workers load and time them, one thread keeps all of them
 busy and tells a bad candidate from a bad device.
 """
 

@@ -30,7 +30,6 @@ class FleetJobRun:
 
     Attributes:
         job: the job.
-        key: identity of its builder.
         open: how many of its candidates have no result yet.
         results: what was not handed out yet.
     """
@@ -46,20 +45,13 @@ class FleetJobRun:
         self._again: deque[FleetCandidateRun] = deque()
         self._parked: list[FleetCandidateRun] = []
         self._running: dict[DeviceState, FleetCandidateRun] = {}
-        preparation = context.preparation(job)
-        self.key = preparation.key
         self._builds = BuildPhase(
-            preparation,
+            context.preparation(job),
             pending=deque(context.candidate(config, next(numbers)) for config in job.configs),
             context=context,
             built=self._built.append,
             failed=self._finish,
         )
-
-    @property
-    def prepared(self) -> bool:
-        """Whether the expected outputs are known."""
-        return self._context.reference.ready
 
     @property
     def running(self) -> bool:
@@ -88,7 +80,7 @@ class FleetJobRun:
 
     def assign(self) -> None:
         """Give free devices work: first what others failed on."""
-        if not self.prepared:
+        if not self._context.reference.ready:
             return
         for _ in range(min(_LOOK_AHEAD, len(self._again))):
             candidate = self._again.popleft()

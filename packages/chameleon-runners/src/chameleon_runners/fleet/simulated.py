@@ -1,6 +1,6 @@
 """A fleet that is not there: workers whose answers come from a function, on a simulated clock.
 
-The dispatcher, the verdicts and the pool of devices are those of real fleets; only the workers
+The engine, the verdicts and the pool of devices are those of real fleets; only the workers
 differ. So the cost of scheduling hundreds of devices, and policies against devices that fail, can
 be seen without any.
 """

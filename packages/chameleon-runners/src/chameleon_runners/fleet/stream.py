@@ -103,14 +103,10 @@ class FleetStream(MeasureStream):
             run.assign()
         room = self._options.build_ahead * max(1, self._devices.hopeful)
         room -= sum(run.waiting + run.building for run in self._runs)
-        preparing: set[str] = set()
         for run in self._runs:
-            # Of jobs of one task the first has the expected outputs computed for all.
-            if run.prepared or run.key not in preparing:
-                before = run.building
-                run.employ(max(0, before + room))
-                room -= run.building - before
-            preparing.add(run.key)
+            before = run.building
+            run.employ(max(0, before + room))
+            room -= run.building - before
 
     def _arrival(self, *, whatever: bool = False) -> Arrival | None:
         """The next result, of the oldest job that has one.

@@ -1,0 +1,65 @@
+"""While a kernel is timed nobody else works: not to build, not to start, not even in the back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import attrs
+import pytest
+from chameleon_core.stages import Contender, MeasureJob
+from chameleon_runners.engine.process_pool import ProcessPool
+from chameleon_runners.local.runner import LocalRunner
+from chameleon_runners.testing.faults import Fault, config
+
+from ..conftest import TASK, fault_space, job  # noqa: TID252 - tests are no package
+
+FAULTS = [Fault.NONE, Fault.NONE, Fault.SEGFAULTS, Fault.BUILD_SEGFAULTS, Fault.NONE, Fault.NONE]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts commands; fails where a kernel is to be timed beside anything else."""
+    counted: Counter[str] = Counter()
+    submit = ProcessPool.submit
+
+    def watched(pool: ProcessPool, worker: Any, then: Any, message: Any, timeout: float) -> None:
+        counted[message["command"]] += 1
+        if message["command"] in {"measure", "repeat"}:
+            others = [other for other in pool.workers if other is not worker]
+            assert [other.work for other in others if other.work is not None] == []
+            assert all(other.paused for other in others)
+        submit(pool, worker, then, message, timeout)
+
+    monkeypatch.setattr(ProcessPool, "submit", watched)
+    return counted
+
+
+def test_in_a_batch(runner: LocalRunner, asked: Counter[str]):
+    configs = [config(fault, number) for number in range(3) for fault in FAULTS]
+    assert len(list(runner.measure(job(configs)))) == len(configs)
+    assert asked["build"] >= len(configs)
+    assert asked["measure"] >= 2 * len(configs) // 3
+    assert asked["repeat"] > 0
+
+
+def test_of_several_tasks(runner: LocalRunner, asked: Counter[str]):
+    with runner.stream() as stream:
+        for number, fault in enumerate(FAULTS):
+            task = attrs.evolve(TASK, name=f"op{number}", arguments={"n": number})
+            stream.submit(MeasureJob(task=task, space=fault_space(), configs=[config(fault)]))
+        found = []
+        while stream.busy:
+            found.append(stream.poll())
+    assert len([one for one in found if one is not None]) == len(FAULTS)
+    assert asked["measure"] >= len(FAULTS) - 1
+
+
+def test_in_a_comparison(runner: LocalRunner, asked: Counter[str]):
+    contenders = [
+        Contender(name=str(number), stage=fault_space(), config=config(Fault.NONE, number))
+        for number in range(3)
+    ]
+    assert all(m.ok for m in runner.compare(TASK, contenders))
+    assert asked["measure"] == len(contenders)
+    assert asked["repeat"] >= len(contenders)
