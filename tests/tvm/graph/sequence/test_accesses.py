@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from chameleon_tvm.graph.network_pipeline import PLAIN
-from chameleon_tvm.graph.sequence.accesses import table_axis, takes_strides
+from chameleon_tvm.graph.sequence.accesses import count_lookups, table_axis, takes_strides
 from chameleon_tvm.quick_tvm import te, tirx
 from chameleon_tvm.spaces.template import emit
 
@@ -103,3 +103,18 @@ def test_an_index_past_the_end_of_its_axis_is_not_looked_up():
 def test_functions_that_are_no_loops_yet_look_nothing_up():
     function = _copying(1, lambda row, number: [row, number])
     assert table_axis(function, 0, SHAPE, 1) is None
+
+
+def test_loops_look_up_once_what_they_read_alike():
+    source, target = emit.buffer("source", (3, WIDTH)), emit.buffer("target", (ROWS, WIDTH))
+
+    def copied(row: Any, number: Any) -> Any:
+        value = sum(emit.load(source, [image, number]) for image in range(3))
+        return emit.store(target, [row, number], value)
+
+    def body(row: Any) -> Any:
+        return emit.loop("number", WIDTH, lambda number: copied(row, number))
+
+    function = emit.function([source, target], emit.parallel("row", ROWS, body))
+    assert count_lookups(function, 0, 1) == ROWS * WIDTH
+    assert count_lookups(function, 0, 0) == 3 * ROWS * WIDTH

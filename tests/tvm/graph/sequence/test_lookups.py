@@ -71,6 +71,8 @@ def test_a_stage_of_units_moves_nothing(deliver: Any, channels: int, batch: int)
     module = module_of(build, ((batch, 8, 6, 7), "float32"))
     network = deliver(module, layout="NHWC", guesses=True)
     assert _moves(network) == []
+    looked_up = [call for call in network.made.executable.sequence.calls if call.lookups]
+    assert len(looked_up) == 5, "the first convolution of each unit, and the last one"
     _check(network, module, _image(batch, 8, 6, 7))
 
 
@@ -99,6 +101,18 @@ def test_callers_own_what_they_pass_and_get(deliver: Any):
         for seed in (0, 1):
             x = np.random.default_rng(seed).standard_normal((2, 4, 5, 5), np.float32)
             _check(network, module, x)
+
+
+def test_what_would_be_looked_up_too_often_is_moved(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        return _conv(emit, _shuffle(emit, _conv(emit, x, 16), 2), 512)
+
+    module = module_of(build, ((1, 8, 6, 6), "float32"))
+    network = deliver(module, layout="NHWC", guesses=True)
+    assert sum("shuffle" in name for name in network.kernels) == 1
+    assert "_of_some_of_" not in "".join(network.kernels)
+    assert not any(call.lookups for call in network.made.executable.sequence.calls)
+    _check(network, module, _image(1, 8, 6, 6))
 
 
 def test_untuned_networks_shuffle_with_a_kernel(deliver: Any):
@@ -175,7 +189,7 @@ def _built(program: list[tuple[Any, ...]]) -> Any:
 
 
 @settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -80,7 +80,7 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
     """
     if not axes:
         return function
-    lookups: dict[Buffer, tuple[int | None, Buffer]] = {}
+    lookups: dict[Buffer, tuple[Any, Buffer]] = {}
     tables = []
     for position, axis in axes.items():
         parameter = function.params[position]
