@@ -104,6 +104,19 @@ def test_rows_are_one_parallel_loop() -> None:
     assert apart.count("T.parallel") > 1
 
 
+def test_columns_of_a_product_are_added_up_together() -> None:
+    x, y = te.placeholder((16, 24), name="x"), te.placeholder((24, 64), name="y")
+    k = te.reduce_axis((0, 24), name="k")
+    out = te.compute((16, 64), lambda i, c: te.sum(x[i, k] * y[k, c], axis=k), name="out")
+    function = loops_of(scheduled(te.create_prim_func([x, y, out]), LoopPlan(), 8))
+    assert "T.Broadcast(x" in function.script()
+    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
+    arrays = [RNG.standard_normal(shape).astype(np.float32) for shape in ((16, 24), (24, 64))]
+    found = tvm.runtime.tensor(np.zeros((16, 64), np.float32))
+    kernel["main"](*map(tvm.runtime.tensor, arrays), found)
+    np.testing.assert_allclose(found.numpy(), arrays[0] @ arrays[1], rtol=1e-4, atol=1e-5)
+
+
 def test_threads_are_for_those_who_have_enough_to_do() -> None:
     assert not default_plan(_softmax(4, 8)).threads
     assert default_plan(_softmax(512, 512)).threads

@@ -193,6 +193,7 @@ def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     taken of, so that numbers are drawn between its own.
     """
     least, most = example.min(initial=0), example.max(initial=0)
+    made: NDArray[Any]
     if not np.issubdtype(example.dtype, np.floating):
         made = rng.integers(int(least), int(most), example.shape, endpoint=True)
     elif least < 0 or not np.isfinite(most) or most == example.min(initial=most):

@@ -198,7 +198,8 @@ class _Examination:
             self.steps.begin("link")
             manifest = package.manifest_of(module, found, none, self.target, self.threads)
             package.write_package(folder, made.executable, manifest)
-        return made.functions
+        functions: Mapping[str, Any] = made.functions
+        return functions
 
     def _runs_here(self) -> bool:
         package = importlib.import_module("chameleon_tvm.graph.package")

@@ -173,6 +173,12 @@ def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     )
 
 
+def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """``sort``; TVM's is stable always."""
+    del stable
+    return torch.sort(x, dim, descending)
+
+
 def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
     apart = (one.unsqueeze(-2) - two.unsqueeze(-3)).abs()
     if p == 2.0:  # noqa: PLR2004 - Euclid's
@@ -226,9 +232,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
     _ATEN.scatter_reduce.two: _scattered,
     _ATEN.kthvalue.default: _of_rank,
-    _ATEN.sort.stable: lambda x, stable=None, dim=-1, descending=False: torch.sort(
-        x, dim, descending
-    ),
+    _ATEN.sort.stable: _in_order,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.var_mean.correction: _variance_and_mean,
     _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001

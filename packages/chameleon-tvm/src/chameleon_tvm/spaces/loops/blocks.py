@@ -112,15 +112,23 @@ def other_axis(block: Any) -> int | None:
 
 
 def contiguous(block: Any, reduced: Sequence[int]) -> bool:
-    """Whether what a reduction reads has neighbours along a reduced axis."""
+    """Whether all that a reduction reads anew for its terms are neighbours along a reduced axis.
+
+    Of the products of a matrix with another one, whose rows are added up, one factor is none.
+    """
     variables = [block.iter_vars[place].var for place in reduced]
-    lasts = [region.region[-1].min for region in block.reads if len(region.region)]
-    return any(
-        variable.same_as(used)
-        for last in lasts
-        for used in tirx.analysis.undefined_vars(last)
-        for variable in variables
-    )
+    varying = [
+        region
+        for region in block.reads
+        if any(_occurs(variables, part.min) for part in region.region)
+    ]
+    lasts = [region.region[-1].min for region in varying]
+    return bool(lasts) and all(_occurs(variables, last) for last in lasts)
+
+
+def _occurs(variables: Sequence[Any], index: Any) -> bool:
+    used = tirx.analysis.undefined_vars(index)
+    return any(variable.same_as(one) for one in used for variable in variables)
 
 
 def size(schedule: Schedule, block: Any) -> int:
