@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chameleon_core.cli.main import run as command_line
+from chameleon_cli.main import run as command_line
 
 pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.loop.delivery import guesses_of
+from chameleon_core.loop.end.delivery import guesses_of
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_tvm.graph.chains import chains_of

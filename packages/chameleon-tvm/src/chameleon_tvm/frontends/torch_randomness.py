@@ -51,8 +51,8 @@ def without_chance(program: Any) -> Any:
     for node in program.graph.nodes:
         if node.op == "call_function" and _draws(node):
             raise ConfigError(
-                f"{location_of(node).sentence} draws random numbers, so that the network gives other "
-                "answers each time and none can be checked",
+                f"{location_of(node).sentence} draws random numbers, so that the network gives "
+                "other answers each time and none can be checked",
                 hint="Make them an input of the network, or leave them out.",
             )
     return program

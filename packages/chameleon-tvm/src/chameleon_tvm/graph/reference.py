@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 class Reference:
-    """What the first of the frameworks that run a network answers; asked in a thread until ``wait`` is called.
+    """What a network's first framework answers; asked in a thread until ``wait`` is called.
 
     TVM compiles in the meantime: both leave Python's lock to others while they compute.
 
