@@ -43,11 +43,11 @@ def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("network")
     pipeline = {
-        "model": {"onnx": {"file": tiny.options.file, "compare": False}},
+        "model": {"onnx": {"file": tiny.options.file, "compare": False, "in_place": False}},
         "target": "native",
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},
-        "budget": {"measurements": 12, "batch_size": 2, "scope": "network"},
+        "budget": {"measurements": 8, "batch_size": 2, "scope": "network"},
         "output": str(folder / "run"),
     }
     (folder / "p.yaml").write_text(json.dumps(pipeline))

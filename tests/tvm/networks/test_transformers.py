@@ -51,9 +51,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "network", ["resnet", *(pytest.param(name, marks=pytest.mark.long) for name in ("vit", "bert"))]
-)
+# `tests/tvm/lowering` has a smaller network of the same library among the fast tests.
+@pytest.mark.long
+@pytest.mark.parametrize("network", ["resnet", "vit", "bert"])
 def test_it_is_delivered_and_verified(network: str, file: Path, tmp_path: Path):
     frontend = TorchFrontend(TorchOptions(source=f"{file}:{network}", compare=False))
     target = TVMTargets(NoOptions()).resolve("native")
