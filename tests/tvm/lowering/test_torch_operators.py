@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 
 from chameleon_tvm.frontends.torch_programs import torch_module  # noqa: E402 - needs torch
 
-from .idiom_cases import IDIOMS  # noqa: E402
 from .networks import wrong  # noqa: E402
 from .torch_cases import FAMILIES, REFUSED  # noqa: E402
 from .torch_networks import Cases  # noqa: E402
@@ -23,7 +22,7 @@ _AT_ONCE = 13
 
 def _batches() -> list[Any]:
     batches = []
-    for family, cases in {**FAMILIES, "idioms": IDIOMS}.items():
+    for family, cases in FAMILIES.items():
         names = list(cases)
         for start in range(0, len(names), _AT_ONCE):
             chosen = {name: cases[name] for name in names[start : start + _AT_ONCE]}

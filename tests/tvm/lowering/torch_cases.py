@@ -7,6 +7,7 @@ from torch.nn import functional as F  # noqa: N812 - as everywhere
 
 from .torch_arithmetic import ELEMENTWISE, PRODUCTS, REDUCTIONS
 from .torch_complex import COMPLEX
+from .torch_idioms import IDIOMS
 from .torch_images import IMAGES
 from .torch_indexing import INDEXING, MOVES
 from .torch_layers import CONVOLUTIONS, NORMALISATIONS
@@ -24,6 +25,7 @@ FAMILIES: dict[str, Cases] = {
     "sequences": SEQUENCES,
     "products": PRODUCTS,
     "complex": COMPLEX,
+    "idioms": IDIOMS,
 }
 
 REFUSED: Cases = {

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everywhere
 
-from .torch_cases import Case, Of, ids, r
+from .torch_networks import Case, Of, ids, r
 
 
 class LeftInTraining(nn.Module):
