@@ -10,12 +10,18 @@ from typing import Any
 import attrs
 
 from chameleon_core.pipeline.jsonable import to_json
-from chameleon_core.pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.nodes import (
+    Collecting,
+    Mark,
+    Node,
+    PipelineError,
+    Problem,
+    first_field,
+)
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
 from chameleon_core.pipeline.stage_reader import StageReader
-from chameleon_core.pipeline.structure import first_field
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean

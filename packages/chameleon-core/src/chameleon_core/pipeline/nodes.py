@@ -195,3 +195,20 @@ def node_of(
     raise PipelineError(
         [Problem(mark=mark, message=f"{value!r} is no value that a pipeline can hold")]
     )
+
+
+def first_field(node: Node, kind: type) -> Node:
+    """The section of an options class: a value that is no mapping is its first option's.
+
+    Where options are required, the first of these is meant: the others alone would not do.
+    """
+    if node.is_mapping:
+        return node
+    if node.value is None:
+        return Node(value={}, mark=node.mark)
+    fields = [field for field in attrs.fields(kind) if field.init]
+    required = [field for field in fields if field.default is attrs.NOTHING]
+    if not fields:
+        return node
+    alias = (required or fields)[0].alias
+    return Node(value={alias: Item(key_mark=node.mark, node=node)}, mark=node.mark)

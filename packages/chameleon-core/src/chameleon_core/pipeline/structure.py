@@ -24,7 +24,7 @@ from cattrs import BaseConverter, StructureHandlerNotFoundError
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
-from chameleon_core.pipeline.nodes import Collecting, Item, Node, PipelineError, Problem
+from chameleon_core.pipeline.nodes import Collecting, Node, PipelineError, Problem, first_field
 from chameleon_core.pipeline.paths import absolute, missing_sources
 from chameleon_core.pipeline.scalars import NAMES, Scalars
 from chameleon_core.words import did_you_mean, listing, with_hint
@@ -282,23 +282,6 @@ class Structurer(Scalars):
                 with self._inside(field.alias):
                     problems += self._failed(given.mark, _words(error)).problems
         return problems
-
-
-def first_field(node: Node, kind: type) -> Node:
-    """The section of an options class: a value that is no mapping is its first option's.
-
-    Where options are required, the first of these is meant: the others alone would not do.
-    """
-    if node.is_mapping:
-        return node
-    if node.value is None:
-        return Node(value={}, mark=node.mark)
-    fields = [field for field in attrs.fields(kind) if field.init]
-    required = [field for field in fields if field.default is attrs.NOTHING]
-    if not fields:
-        return node
-    alias = (required or fields)[0].alias
-    return Node(value={alias: Item(key_mark=node.mark, node=node)}, mark=node.mark)
 
 
 def _is_mapping(kind: Any) -> bool:
