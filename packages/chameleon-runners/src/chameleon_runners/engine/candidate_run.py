@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import attrs
@@ -51,7 +52,7 @@ class CandidateRun:
     @property
     def fastest(self) -> float:
         """Its fastest repeat in seconds."""
-        return min(*self.repeats, *self.again, float("inf"), float("inf"))
+        return min((*self.repeats, *self.again), default=math.inf)
 
     @property
     def repeat_seconds(self) -> float:
