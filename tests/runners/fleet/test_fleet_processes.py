@@ -251,6 +251,7 @@ def test_workers_killed_between_two_batches_are_replaced(make: Make, tmp_path: P
 
 
 _CHILD = """
+    import signal
     import sys
     from pathlib import Path
     from chameleon_core.stages import MeasureJob, StageRef
@@ -262,6 +263,8 @@ _CHILD = """
     task = Task(name="faults", operator="fault", arguments={}, target="none", flop=1.0)
     space = StageRef(factory="chameleon_runners.testing.faults:FaultSpace", options={})
     configs = [config(Fault.NONE), config(Fault.HANGS), config(Fault.HANGS, 1)]
+    # A shell without job control starts what runs in its background with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     device_refs = [fault_device_ref(name, Path(sys.argv[1])) for name in "ab"]
     options = FleetOptions(run_timeout=100.0, run_floor=100.0, workers=1)
     with FleetRunner(options, lambda: device_refs, kind="fake") as runner:
