@@ -11,21 +11,8 @@ import attrs
 import pytest
 from chameleon_core.errors import ConfigError
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-SMALL = """
-title: small
-target: native
-budget: {measurements: 8, wall_time: 10s}
-large: {gflop: 10, wall_time: 30s}
-deadline: 1m
-seen: [one]
-cases:
-  - {name: one, network: "some:one", source: written here, family: cnn, task: images, gflop: 1}
-  - {name: two, network: "some:two", source: written here, family: cnn, task: images, gflop: 20,
-     held_out: true}
-  - {name: one_onnx, network: "some:one", form: onnx, source: written here, family: cnn,
-     task: images, gflop: 1}
-"""
+from .conftest import BENCHMARKS, SMALL, ended
+
 RESULT = {
     "seconds": 30.0,
     "network": {
@@ -39,11 +26,6 @@ RESULT = {
 
 
 ORIGIN = {"commit": "abc", "processor": "Some CPU", "cores": 2, "packages": {"torch": "2"}}
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
 @pytest.fixture(name="plans")
@@ -61,21 +43,9 @@ def _tables():
     return importlib.import_module("corpus_table")
 
 
-@pytest.fixture(name="file")
-def _file(tmp_path):
-    file = tmp_path / "corpus.yaml"
-    file.write_text(SMALL, encoding="utf-8")
-    return file
-
-
 @pytest.fixture(name="bench")
 def _bench(plans, runs, file, tmp_path):
     return runs.Bench(plan=plans.read_plan(file), folder=tmp_path / "out", code="code")
-
-
-def ended(code=0, out="", err=""):
-    process = importlib.import_module("corpus_process")
-    return process.Ended(code=code, seconds=12.0, out=out, err=err)
 
 
 # The plan
@@ -392,17 +362,6 @@ def test_a_network_that_nothing_else_ran_has_no_ratio(tables):
 # The command
 
 
-@pytest.fixture(name="command")
-def _command(monkeypatch, file, tmp_path):
-    corpus = importlib.import_module("corpus")
-    monkeypatch.setattr(corpus, "code_of", lambda _: "code")
-
-    def command(*words):
-        return corpus.main(["--plan", str(file), "--out", str(tmp_path / "out"), *words])
-
-    return command
-
-
 def test_the_command_runs_each_once_and_prints_the_table(command, commands, capsys):
     assert command("--all") == 0
     first = capsys.readouterr().out
@@ -433,83 +392,3 @@ def test_mistakes_and_empty_folders_are_sentences(command, capsys):
 def test_the_networks_are_listed(command, capsys):
     assert command("--list", "--all") == 0
     assert "two: cnn, images, torch, 20 GFLOP, written here, held out" in capsys.readouterr().out
-
-
-def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
-    checks = importlib.import_module("corpus_checks")
-    answers = iter(
-        [
-            {
-                "step": "check",
-                "seconds": {"check": 3.2},
-                "failure": {"type": "E", "message": "no\nway", "hint": "go", "refused": True},
-            },
-            {
-                "step": "deliver",
-                "seconds": {"check": 1.0, "deliver": 2.0},
-                "tasks": ["a"],
-                "network": {
-                    "failure": None,
-                    "max_relative_error": 1e-6,
-                    "kernels": [
-                        {"name": "conv", "tuned": True, "calls": 2, "seconds": 0.003},
-                        {"name": "softmax", "tuned": False, "calls": 1, "seconds": 0.001},
-                    ],
-                },
-            },
-            None,
-        ]
-    )
-
-    def fake(words, *_):
-        answer = next(answers) if "corpus_check.py" in words[1] else {}
-        if answer is None:
-            return ended(code=-9, err="Killed\n")
-        if answer:
-            Path(words[3]).write_text(json.dumps(answer), encoding="utf-8")
-        return ended()
-
-    monkeypatch.setattr(checks, "in_time", fake)
-    monkeypatch.setattr(checks, "export", lambda *_: None)
-    assert command("--check", "--all") == 1
-    page = capsys.readouterr().out
-    assert "- one: refused in step 'check', check 3 s: E: no way hint: go" in page
-    assert "two: verified, off by 1.0e-06, 1 tasks, check 1 s, deliver 2 s" in page
-    assert "- two: 4 ms, 75% in tasks; conv* x 2 75%, softmax x 1 25%" in page
-    assert "- one_onnx: fails in step 'unknown', no step: ended with status -9: Killed" in page
-    assert "1 of 3 networks are verified untuned, 1 refused before tuning, 1 fail." in page
-    assert "No network was verified or refused before tuning" in page
-
-
-def test_checks_tell_how_long_it_takes_until_a_network_is_verified_or_refused(
-    command, monkeypatch, capsys
-):
-    checks = importlib.import_module("corpus_checks")
-    steps = {"export": 4.0, "compile": 5.5}
-    answers = iter(
-        [
-            {
-                "step": "check",
-                "seconds": {"start": 1.0, "check": 29.0},
-                "failure": {"type": "E", "message": "no", "hint": None, "refused": True},
-            },
-            {
-                "step": "check",
-                "seconds": {"start": 1.0, "check": 10.0},
-                "checked": {"summary": "it compiles", "step_seconds": steps},
-            },
-        ]
-    )
-
-    def fake(words, *_):
-        if "corpus_check.py" in words[1]:
-            assert "--before-tuning" in words
-            Path(words[3]).write_text(json.dumps(next(answers)), encoding="utf-8")
-        return ended()
-
-    monkeypatch.setattr(checks, "in_time", fake)
-    assert command("--check", "--before-tuning", "--only", "one", "two") == 1
-    page = capsys.readouterr().out
-    assert "two: it compiles, start 1 s, check 10 s" in page
-    assert "after 20.5 s (median), at most 30.0 s (one); 1 of 2 after more than 20 s." in page
-    assert "| two | 11.0 | export 4.0, compile 5.5 |" in page

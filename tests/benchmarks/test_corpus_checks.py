@@ -1,0 +1,87 @@
+"""`corpus.py --check` tells what fails, which kernels take long, and how long a check takes."""
+
+import importlib
+import json
+from pathlib import Path
+
+from .conftest import ended
+
+
+def test_checks_tell_failures_and_kernels(command, monkeypatch, capsys):
+    checks = importlib.import_module("corpus_checks")
+    answers = iter(
+        [
+            {
+                "step": "check",
+                "seconds": {"check": 3.2},
+                "failure": {"type": "E", "message": "no\nway", "hint": "go", "refused": True},
+            },
+            {
+                "step": "deliver",
+                "seconds": {"check": 1.0, "deliver": 2.0},
+                "tasks": ["a"],
+                "network": {
+                    "failure": None,
+                    "max_relative_error": 1e-6,
+                    "kernels": [
+                        {"name": "conv", "tuned": True, "calls": 2, "seconds": 0.003},
+                        {"name": "softmax", "tuned": False, "calls": 1, "seconds": 0.001},
+                    ],
+                },
+            },
+            None,
+        ]
+    )
+
+    def fake(words, *_):
+        answer = next(answers) if "corpus_check.py" in words[1] else {}
+        if answer is None:
+            return ended(code=-9, err="Killed\n")
+        if answer:
+            Path(words[3]).write_text(json.dumps(answer), encoding="utf-8")
+        return ended()
+
+    monkeypatch.setattr(checks, "in_time", fake)
+    monkeypatch.setattr(checks, "export", lambda *_: None)
+    assert command("--check", "--all") == 1
+    page = capsys.readouterr().out
+    assert "- one: refused in step 'check', check 3 s: E: no way hint: go" in page
+    assert "two: verified, off by 1.0e-06, 1 tasks, check 1 s, deliver 2 s" in page
+    assert "- two: 4 ms, 75% in tasks; conv* x 2 75%, softmax x 1 25%" in page
+    assert "- one_onnx: fails in step 'unknown', no step: ended with status -9: Killed" in page
+    assert "1 of 3 networks are verified untuned, 1 refused before tuning, 1 fail." in page
+    assert "No network was verified or refused before tuning" in page
+
+
+def test_checks_tell_how_long_it_takes_until_a_network_is_verified_or_refused(
+    command, monkeypatch, capsys
+):
+    checks = importlib.import_module("corpus_checks")
+    steps = {"export": 4.0, "compile": 5.5}
+    answers = iter(
+        [
+            {
+                "step": "check",
+                "seconds": {"start": 1.0, "check": 29.0},
+                "failure": {"type": "E", "message": "no", "hint": None, "refused": True},
+            },
+            {
+                "step": "check",
+                "seconds": {"start": 1.0, "check": 10.0},
+                "checked": {"summary": "it compiles", "step_seconds": steps},
+            },
+        ]
+    )
+
+    def fake(words, *_):
+        if "corpus_check.py" in words[1]:
+            assert "--before-tuning" in words
+            Path(words[3]).write_text(json.dumps(next(answers)), encoding="utf-8")
+        return ended()
+
+    monkeypatch.setattr(checks, "in_time", fake)
+    assert command("--check", "--before-tuning", "--only", "one", "two") == 1
+    page = capsys.readouterr().out
+    assert "two: it compiles, start 1 s, check 10 s" in page
+    assert "after 20.5 s (median), at most 30.0 s (one); 1 of 2 after more than 20 s." in page
+    assert "| two | 11.0 | export 4.0, compile 5.5 |" in page
