@@ -1,0 +1,1 @@
+"""Machine instructions that templates multiply with: each its meaning, its emission, its needs."""

@@ -1,0 +1,105 @@
+"""What an instruction is to a template: its meaning, how it is emitted, and what it needs.
+
+A template is written for a kind of instruction (:class:`Dot`), not for one of them: another CPU's
+is one more small file. What a file says in ``meaning`` is all that its tests are made of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Expr = Any
+
+BFLOAT16_BITS = "uint16"
+"""The element type of buffers that hold bfloat16: TVM computes with such a type in float32."""
+
+
+class Instruction(ABC):
+    """One instruction, or the few that take the place of one.
+
+    Attributes:
+        name: as assembly language calls it, so that no two have the same.
+        summary: what it computes, in one line.
+        features: what a target has to have, by LLVM's names; empty for instructions of every CPU.
+        mnemonics: one of which the code of a function that uses it contains.
+        permission: what a process has to ask the operating system for before its threads start;
+            empty where there is nothing.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    features: ClassVar[frozenset[str]] = frozenset()
+    mnemonics: ClassVar[tuple[str, ...]]
+    permission: ClassVar[str] = ""
+
+
+class Dot(Instruction):
+    """``sums[l] += sum over k of data[k] * weights[l, k]`` in every lane ``l`` of a vector.
+
+    A group of ``depth`` neighbouring input channels is the same in all lanes, which are output
+    channels: a template broadcasts the group as one word.
+
+    Attributes:
+        data: element type of the input as the instruction reads it.
+        weights: element type of the weights as they are stored.
+        sums: element type of the sums.
+        depth: elements of a group, ``K``.
+        cost: how long one takes, in time of a multiply-add of float32 vectors of the same size.
+        temporaries: vector registers that it needs beside sums, a group and weights.
+    """
+
+    data: ClassVar[str]
+    weights: ClassVar[str]
+    sums: ClassVar[str]
+    depth: ClassVar[int]
+    cost: ClassVar[float] = 1.0
+    temporaries: ClassVar[int] = 0
+
+    @property
+    def word(self) -> str:
+        """Element type of a group as one number, which can be broadcast."""
+        if self.depth == 1:
+            return self.data
+        return f"int{8 * self.depth * np.dtype(self.data).itemsize}"
+
+    def lanes(self, vector_bytes: int) -> int:
+        """Sums in a vector register.
+
+        Args:
+            vector_bytes: size of the register.
+        """
+        return vector_bytes // np.dtype(self.sums).itemsize
+
+    @abstractmethod
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        """What it computes, as loops over arrays.
+
+        Args:
+            sums: shape (lanes,).
+            data: shape (K,).
+            weights: shape (lanes, K), as stored.
+
+        Returns:
+            The new sums, shape (lanes,).
+        """
+
+    @abstractmethod
+    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
+        """The instruction as an expression of TensorIR.
+
+        Args:
+            sums: a vector of ``lanes`` elements of type ``sums``.
+            data: a vector of ``lanes`` equal elements of type ``word``.
+            weights: a vector of ``lanes * depth`` elements of type ``weights``, a lane's own
+                ``depth`` ones next to each other.
+            lanes: of the vector.
+
+        Returns:
+            The new sums.
+        """

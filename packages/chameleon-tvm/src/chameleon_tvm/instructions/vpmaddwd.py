@@ -1,0 +1,44 @@
+"""Pairs of 16-bit integers multiplied and added up: AVX2, and every CPU since."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import Dot, Expr
+from chameleon_tvm.quick_tvm import tirx
+
+
+class Vpmaddwd(Dot):
+    """Products of 16-bit integers, exact in sums of 32 bits.
+
+    8-bit integers are widened to it: ``vpmaddubsw``, which multiplies them as they are, saturates
+    its sums of two at 16 bits (Intel 64 and IA-32 Architectures Software Developer's Manual, volume
+    2), and takes as many multiplications.
+    """
+
+    name: ClassVar[str] = "vpmaddwd"
+    summary: ClassVar[str] = "pairs of 16-bit integers, sums of 32 bits"
+    features: ClassVar[frozenset[str]] = frozenset({"avx2"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddwd",)
+    data: ClassVar[str] = "int16"
+    weights: ClassVar[str] = "int16"
+    sums: ClassVar[str] = "int32"
+    depth: ClassVar[int] = 2
+    temporaries: ClassVar[int] = 1
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        made = sums.copy()
+        for lane in range(len(sums)):
+            for k in range(self.depth):
+                made[lane] += np.int32(data[k]) * np.int32(weights[lane, k])
+        return made
+
+    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
+        pairs = tirx.reinterpret(f"int16x{2 * lanes}", data)
+        name = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+        return sums + tirx.call_llvm_pure_intrin(f"int32x{lanes}", name, pairs, weights)
