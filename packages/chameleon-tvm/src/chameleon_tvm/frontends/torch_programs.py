@@ -136,7 +136,7 @@ def _unexportable(error: Exception) -> str:
         last = lines[frames[-1] : frames[-1] + 2]
         written = f"It is about {', '.join(last)}. "
     words = str(error).lower()
-    if not any(one in words for one in ("data-dependent", "unbacked", "fake tensor", "faketensor")):
+    if not any(one in words for one in _ABOUT_VALUES):
         return (
             f"{written}Call torch.export.export(network, inputs) by hand for its whole traceback."
         )
