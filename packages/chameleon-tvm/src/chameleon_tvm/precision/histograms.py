@@ -111,7 +111,7 @@ class Histogram:
             return np.zeros(1), np.zeros(0, np.int64)
         first, last = int(found[0]), int(found[-1]) + 1
         edges = np.arange(first, last + 1) + float(self._first)
-        return edges * 2.0**self._exponent, self._counts[first:last]
+        return np.ldexp(edges, self._exponent), self._counts[first:last]
 
     def percentile(self, percent: float) -> tuple[float, float]:
         """The range that is left when a share of the values is cut off at either end.

@@ -89,7 +89,7 @@ class Affine:
         with np.errstate(over="ignore"):
             steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
         steps += np.float32(self.zero_point)
-        return np.clip(steps, 0, LEVELS).astype(np.uint8)
+        return np.asarray(np.clip(steps, 0, LEVELS), np.uint8)
 
     def real(self, values: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Real numbers of eight bits."""
