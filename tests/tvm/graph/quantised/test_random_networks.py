@@ -83,7 +83,9 @@ def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(steps=STEPS, start=PARAMETERS, seed=st.integers(0, 99), layout=st.sampled_from(["NCHW", "NHWC"]))
+@given(
+    steps=STEPS, start=PARAMETERS, seed=st.integers(0, 99), layout=st.sampled_from(["NCHW", "NHWC"])
+)
 @pytest.mark.parametrize("guesses", [False, True])
 def test_random_networks(
     deliver: Any,  # noqa: F811

@@ -178,10 +178,10 @@ class _Rewriting:
 
     def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
         """What quantised numbers stand for."""
-        made = f"{self.name}/{numbers}/real"
-        return self.writer.add(
-            "DequantizeLinear", [numbers, scale, zero], made, f"{self.name}/dequantize", axis=axis
-        )
+        # An operator may read one tensor twice.
+        name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
+        inputs = [numbers, scale, zero]
+        return self.writer.add("DequantizeLinear", inputs, f"{name}/{numbers}", name, axis=axis)
 
     def ones(self, zero: str) -> str:
         """Scales of one, as many as there are zero points."""
