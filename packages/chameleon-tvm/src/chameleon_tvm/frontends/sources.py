@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.frameworks.precision import half_type, in_float32, in_float64, rounded
 from chameleon_tvm.frameworks.running import (
     ONNXRUNTIME,
+    ONNXRUNTIME_FLOAT32,
     OPENVINO,
     TORCH,
     TORCH_COMPILE,
@@ -30,7 +31,12 @@ from chameleon_tvm.frameworks.running import (
 )
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
+from chameleon_tvm.frontends.onnx_models import (
+    onnx_inputs,
+    onnx_is_quantised,
+    onnx_meaning,
+    onnx_module,
+)
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
     example_names,
@@ -172,9 +178,11 @@ class OnnxFrontend(NetworkFrontend):
             for one in self.imported["main"].params
         ]
 
-    @property
+    @cached_property
     def frameworks(self) -> tuple[str, ...]:
-        return (ONNXRUNTIME, *installed(OPENVINO))
+        found = (ONNXRUNTIME, *installed(OPENVINO))
+        # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
+        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.file) else found
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -183,6 +191,8 @@ class OnnxFrontend(NetworkFrontend):
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
             return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
+        if name == ONNXRUNTIME_FLOAT32:
+            return onnx_session(onnx_meaning(self.options.file), threads=threads, fused=False)
         return onnx_session(self.options.file, threads=threads)
 
 

@@ -95,7 +95,7 @@ class DeliverySteps:
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
         exact = partial(self.baselines.exact, self._samples)
-        self.expected = Expected(self._samples, answers, exact)
+        self.expected = Expected(self._samples, answers, exact, tolerance=frontend.tolerance)
 
     @property
     def target(self) -> str:
