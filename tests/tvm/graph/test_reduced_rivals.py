@@ -6,10 +6,16 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.end.result import NetworkResult
 from chameleon_core.stages import Arrays
+from chameleon_tvm.frontends.sources import OnnxFrontend
+from chameleon_tvm.graph import baselines
+from chameleon_tvm.graph.delivery_steps import DeliverySteps
+from chameleon_tvm.graph.processes import framework_process
 from chameleon_tvm.graph.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
@@ -114,9 +120,34 @@ def test_buckets_are_summed_where_all_of_them_were_timed():
     assert reduced_of_all([{}, {}]) == {}, "a float32 run's result stays what it was"
 
 
-def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any, tmp_path: Path):
-    from chameleon_tvm.graph.processes import framework_process  # noqa: PLC0415
-
-    del tmp_path
+def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
     with framework_process(tiny, "onnxruntime", threads=1) as process:
         assert process.precision is None
+
+
+def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
+    tiny: Any, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("openvino")
+    frontend = OnnxFrontend(attrs.evolve(tiny.options, compare=True, in_place=False))
+    request = _request(frontend, random_calibration(frontend), *precisions_beside(["int8"]))
+
+    def latencies(steps: Any, ours: Any) -> dict[str, Any]:
+        found: dict[str, Any] = steps.baselines.latencies(ours, request.samples[0], request)
+        return found
+
+    def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
+        return {process.name: 1.0 for process in processes}
+
+    monkeypatch.setattr(DeliverySteps, "latencies", latencies)
+    monkeypatch.setattr(baselines, "median_seconds", timed)
+    result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
+    assert result is not None
+    assert result["failure"] is None
+    assert set(result["rivals"]) == {"onnxruntime", "openvino"}
+    assert result["rivals_precision"] == {}
+    reduced = result["rivals_reduced"]
+    assert {"onnxruntime int8", "openvino as it comes"} <= set(reduced)
+    assert {"openvino int8"} == {"openvino int8"} & (set(reduced) | set(result["left_out"]))
+    network = NetworkResult.from_json(result)
+    assert network.rivals_reduced == reduced
