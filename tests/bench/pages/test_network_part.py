@@ -47,3 +47,18 @@ def test_each_bucket_has_a_row(page):
     row = "<td>64</td><td>ids [1, 64]</td><td>1 ms</td><td>torch 900 µs</td><td>0.90</td>"
     assert row in shown
     assert "<td>3.2 s</td>" in shown
+
+
+def test_rivals_in_several_precisions_are_not_mixed(page):
+    found = {"asked": "int8", "precision": "int8", "seconds": 0.005, "max_relative_error": 0.013}
+    network = attrs.evolve(
+        NETWORK,
+        precision="int8",
+        max_relative_error=2e-3,
+        rivals_reduced={"onnxruntime int8": found},
+    )
+    shown = page(network)
+    like = "<td>onnxruntime int8</td><td>int8</td><td>5 ms</td><td>1.25</td><td>1.3e-02</td>"
+    other = "<td>onnxruntime</td><td>float32</td><td>3 ms</td><td>0.75</td><td>-</td>"
+    assert shown.index(like) < shown.index(other)
+    assert "the network is slower" not in shown, "onnxruntime in float32 is not its like"

@@ -14,6 +14,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
+from chameleon_tvm.frameworks.reduced import FLOAT32, NetworkForms
 from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
@@ -125,6 +126,15 @@ class NetworkFrontend(Frontend):
     @abstractmethod
     def left_out(self) -> Mapping[str, str]:
         """What else could run the network, were it installed: what is missing, by name."""
+
+    @property
+    @abstractmethod
+    def forms(self) -> NetworkForms:
+        """The network in float32 for frameworks that reduce its precision themselves."""
+
+    def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
+        """What one of ``frameworks`` computes in."""
+        return FLOAT32
 
     @abstractmethod
     def framework(self, name: str, threads: int) -> Network:

@@ -13,6 +13,7 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.frameworks.precision import half_type, in_float32, in_float64, rounded
+from chameleon_tvm.frameworks.reduced import FLOAT32, NetworkForms
 from chameleon_tvm.frameworks.running import (
     ONNXRUNTIME,
     ONNXRUNTIME_FLOAT32,
@@ -107,6 +108,15 @@ class ProgramFrontend(NetworkFrontend):
     def left_out(self) -> Mapping[str, str]:
         return left_out(*_OF_TORCH)
 
+    @property
+    def forms(self) -> NetworkForms:
+        return NetworkForms(
+            program=lambda: self.float_program, onnx=lambda: onnx_bytes(self.float_program)
+        )
+
+    def precision_of(self, name: str) -> str:
+        return self.half or FLOAT32 if name in (TORCH, TORCH_COMPILE) else FLOAT32
+
     def framework(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
             return onnx_session(onnx_bytes(self.float_program), threads=threads)
@@ -187,6 +197,10 @@ class OnnxFrontend(NetworkFrontend):
     @property
     def left_out(self) -> Mapping[str, str]:
         return left_out(OPENVINO)
+
+    @property
+    def forms(self) -> NetworkForms:
+        return NetworkForms(program=None, onnx=lambda: self.options.file, shapes=self.shapes)
 
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:

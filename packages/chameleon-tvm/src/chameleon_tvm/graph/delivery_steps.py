@@ -16,7 +16,7 @@ from chameleon_core.stages import Delivery
 
 from chameleon_tvm.frameworks.precision import ROUNDING
 from chameleon_tvm.frameworks.running import TORCH
-from chameleon_tvm.graph.baselines import Baselines, one_line
+from chameleon_tvm.graph.baselines import Baselines
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST
@@ -26,6 +26,7 @@ from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
 from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Expected, OutputCheck, compared, guilty
 from chameleon_tvm.graph.warnings_once import warnings_once
+from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend

@@ -24,6 +24,10 @@ _MODULE = "chameleon_tvm.graph.serve"
 _START_SECONDS = 300.0
 """A process may import and compile for so long: torch.compile takes minutes on a large network."""
 
+_REDUCE_SECONDS = 900.0
+"""One that quantises the network before it compiles it, with inputs to calibrate with, may take so
+long."""
+
 _RUN_SECONDS = 300.0
 """An answer may take so long."""
 
@@ -41,6 +45,10 @@ class AskedProcess:
         threads: that it computes with.
         warm_up: inputs of an inference that belongs to opening it, or None.
         wait: until it is open; otherwise ``opened`` has to be called before anything else.
+        start_seconds: that opening it may take.
+
+    Attributes:
+        precision: what it says that it computes in, once it is open; None where it does not.
     """
 
     def __init__(
@@ -52,8 +60,11 @@ class AskedProcess:
         threads: int,
         warm_up: Arrays | None = None,
         wait: bool = True,
+        start_seconds: float = _START_SECONDS,
     ) -> None:
         self.name = name
+        self.precision: str | None = None
+        self._start_seconds = start_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
         self._child = network_child(module, threads)
         self._conversation = Conversation(self._child)
@@ -73,7 +84,7 @@ class AskedProcess:
             ChameleonError: it cannot be opened, died or hung; it is closed then.
         """
         try:
-            self._answer(_START_SECONDS)
+            self.precision = self._answer(self._start_seconds).get("precision")
         except BaseException:
             self.close()
             raise
@@ -150,6 +161,7 @@ class NetworkProcess(AskedProcess):
         threads: that it computes with.
         warm_up: inputs of an inference that belongs to opening it, or None.
         wait: until it is open; otherwise ``opened`` has to be called before anything else.
+        start_seconds: that opening it may take.
 
     Attributes:
         compiled_ahead: whether its first run is like any other, with nothing left to compile.
@@ -163,9 +175,18 @@ class NetworkProcess(AskedProcess):
         threads: int,
         warm_up: Arrays | None = None,
         wait: bool = True,
+        start_seconds: float = _START_SECONDS,
     ) -> None:
         self.compiled_ahead = request["role"] == "delivered"
-        super().__init__(name, request, module=_MODULE, threads=threads, warm_up=warm_up, wait=wait)
+        super().__init__(
+            name,
+            request,
+            module=_MODULE,
+            threads=threads,
+            warm_up=warm_up,
+            wait=wait,
+            start_seconds=start_seconds,
+        )
 
     def outputs(self, inputs: Arrays) -> Arrays:
         """Run the network once.
@@ -247,6 +268,37 @@ def framework_process(
     """
     request = {"role": "framework", "name": name, **frontend_request(frontend)}
     return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
+
+
+def reduced_process(
+    frontend: NetworkFrontend,
+    name: str,
+    calibration: tuple[Path, int],
+    *,
+    threads: int,
+    warm_up: Arrays,
+) -> NetworkProcess:
+    """A process in which something else runs a network in reduced precision.
+
+    Args:
+        frontend: the network.
+        name: of a ``frameworks.reduced.Reduced``.
+        calibration: a file with the inputs of some inferences, one after the other, and their
+            number.
+        threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it.
+    """
+    file, batches = calibration
+    request = {
+        "role": "reduced",
+        "name": name,
+        "calibration": str(file),
+        "batches": batches,
+        **frontend_request(frontend),
+    }
+    return NetworkProcess(
+        name, request, threads=threads, warm_up=warm_up, start_seconds=_REDUCE_SECONDS
+    )
 
 
 def frontend_request(frontend: NetworkFrontend) -> dict[str, Any]:

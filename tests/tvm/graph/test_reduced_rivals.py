@@ -1,0 +1,153 @@
+"""Networks in reduced precision in processes of their own, each with its error."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.stages import Arrays
+from chameleon_tvm.frontends.sources import OnnxFrontend
+from chameleon_tvm.graph import baselines
+from chameleon_tvm.graph.delivery_steps import DeliverySteps
+from chameleon_tvm.graph.processes import framework_process
+from chameleon_tvm.graph.reduced_rivals import (
+    ReducedRequest,
+    ReducedRivals,
+    max_relative_error,
+    precisions_beside,
+    random_calibration,
+    reduced_of_all,
+)
+
+
+def _request(frontend: Any, calibration: list[Arrays], *precisions: str) -> ReducedRequest:
+    samples = [frontend.samples(np.random.default_rng(0))]
+    run = frontend.framework(frontend.frameworks[0], 1)
+    return ReducedRequest(
+        precisions=precisions,
+        calibration=calibration,
+        samples=samples,
+        expected=[run(inputs) for inputs in samples],
+    )
+
+
+def test_each_has_its_precision_and_its_error(tiny: Any):
+    pytest.importorskip("openvino")
+    request = _request(tiny, random_calibration(tiny), "int8", "as-it-comes")
+    with contextlib.ExitStack() as stack:
+        rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
+        opened = rivals.opened()
+        names = {process.name for process in opened}
+        assert {"onnxruntime int8", "openvino as it comes"} <= names
+        assert names | set(rivals.left_out) == names | {"openvino int8"}
+        # One that failed while it was timed has no seconds.
+        seconds = dict.fromkeys(names, 2.0) | {"openvino as it comes": None}
+        results = rivals.results(seconds)
+    assert rivals.left_out["openvino as it comes"] == "it failed while it was timed"
+    int8 = results["onnxruntime int8"]
+    assert (int8["asked"], int8["precision"], int8["seconds"]) == ("int8", "int8", 2.0)
+    assert 1e-4 < int8["max_relative_error"] < 0.2
+
+
+def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
+    wrong = [[np.zeros((1, 5, 8, 8), np.float32)]]
+    request = _request(tiny, wrong, "int8")
+    with contextlib.ExitStack() as stack:
+        rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
+        assert rivals.opened() == []
+        assert rivals.results({}) == {}
+    assert "onnxruntime int8 failed" in rivals.left_out["onnxruntime int8"]
+    assert "\n" not in rivals.left_out["onnxruntime int8"]
+
+
+def test_calibration_is_not_what_answers_are_checked_on(tiny: Any):
+    samples = tiny.samples(np.random.default_rng(0))
+    for inputs in random_calibration(tiny):
+        assert not np.array_equal(inputs[0], samples[0])
+        assert inputs[0].shape == samples[0].shape
+
+
+@pytest.mark.parametrize("precision", [("float32",), ()])
+def test_float32_is_compared_with_nothing_new(precision: tuple[str, ...]):
+    assert precisions_beside(precision) == ()
+
+
+def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
+    assert precisions_beside(["int8", "float32", "int8"]) == ("int8", "as-it-comes")
+
+
+@pytest.mark.parametrize(
+    ("got", "said"),
+    [
+        ([np.full(3, np.nan, np.float32)], "not finite"),
+        ([np.ones(4, np.float32)], "shapes"),
+    ],
+)
+def test_what_gives_no_numbers_has_no_error(got: Arrays, said: str):
+    expected = [[np.ones(3, np.float32)]]
+    with pytest.raises(ChameleonError, match=said):
+        max_relative_error(lambda _: got, [[]], expected)
+
+
+def test_the_error_is_the_largest_of_all_samples():
+    answers = iter([[np.array([1.0, 2.0])], [np.array([1.5, 2.0])]])
+    expected = [[np.array([1.0, 2.0])], [np.array([1.0, 2.0])]]
+    assert max_relative_error(lambda _: next(answers), [[], []], expected) == 0.25
+
+
+def test_buckets_are_summed_where_all_of_them_were_timed():
+    def one(seconds: float, error: float) -> dict[str, Any]:
+        return {
+            "asked": "int8",
+            "precision": "int8",
+            "seconds": seconds,
+            "max_relative_error": error,
+        }
+
+    first = {"a": one(1.0, 0.1), "b": one(1.0, 0.1)}
+    second = {"a": one(2.0, 0.3)}
+    results = [
+        {"rivals_reduced": first, "rivals_precision": {}},
+        {"rivals_reduced": second, "rivals_precision": {}},
+    ]
+    assert reduced_of_all(results)["rivals_reduced"] == {"a": one(3.0, 0.3)}
+    assert reduced_of_all([{}, {}]) == {}, "a float32 run's result stays what it was"
+
+
+def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
+    with framework_process(tiny, "onnxruntime", threads=1) as process:
+        assert process.precision is None
+
+
+def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
+    tiny: Any, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("openvino")
+    frontend = OnnxFrontend(attrs.evolve(tiny.options, compare=True, in_place=False))
+    request = _request(frontend, random_calibration(frontend), *precisions_beside(["int8"]))
+
+    def latencies(steps: Any, ours: Any) -> dict[str, Any]:
+        found: dict[str, Any] = steps.baselines.latencies(ours, request.samples[0], request)
+        return found
+
+    def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
+        return {process.name: 1.0 for process in processes}
+
+    monkeypatch.setattr(DeliverySteps, "latencies", latencies)
+    monkeypatch.setattr(baselines, "median_seconds", timed)
+    result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
+    assert result is not None
+    assert result["failure"] is None
+    assert set(result["rivals"]) == {"onnxruntime", "openvino"}
+    assert result["rivals_precision"] == {}
+    reduced = result["rivals_reduced"]
+    assert {"onnxruntime int8", "openvino as it comes"} <= set(reduced)
+    assert {"openvino int8"} == {"openvino int8"} & (set(reduced) | set(result["left_out"]))
+    network = NetworkResult.from_json(result)
+    assert network.rivals_reduced == reduced
