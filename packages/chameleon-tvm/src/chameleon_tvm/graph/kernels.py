@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.errors import ConfigError
 from chameleon_core.stages import SpaceProvider, Winner
 from chameleon_core.task import Task
 from numpy.typing import NDArray
@@ -17,13 +16,10 @@ from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators.spec import OperatorSpec
+from chameleon_tvm.operators.spec import OUTPUT_DTYPES, FusedSpec, OperatorSpec
 from chameleon_tvm.quick_tvm import tirx
 
 log = structlog.get_logger()
-
-OUTPUTS = ("float32", "uint8")
-"""Types that the output of one operator may have, whatever it is computed in."""
 
 
 def _next_guess(winner: Winner) -> Winner | None:
@@ -36,13 +32,10 @@ def _next_guess(winner: Winner) -> Winner | None:
 
 def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
     """The same operator with each other type that its output may have."""
-    own = getattr(spec, "output_dtype", None)
-    for kind in () if own is None else OUTPUTS:
-        if kind != own:
-            try:
+    if isinstance(spec, FusedSpec) and spec.quantized:
+        for kind in OUTPUT_DTYPES:
+            if kind != spec.output_dtype:
                 yield attrs.evolve(spec, output_dtype=kind)
-            except ConfigError:
-                continue
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -119,7 +119,6 @@ class _TypedDelivery:
 
     def chosen(self, result: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
         """The folder of what is to be delivered, and what there is to say about it."""
-        front = self._front.points
         wanted = self._wanted()
         made = self._holding(wanted)
         candidates = [] if made is None else [made]
@@ -130,13 +129,11 @@ class _TypedDelivery:
             candidates += [beside] if beside.problem is None else []
         best, seconds = self._fastest(candidates)
         taken = {} if best is None else best.point.types
-        rows = [
-            one.to_json(self._chains, delivered=one.types == taken)
-            for one in self._rows(front, best)
-        ]
-        for one in self._rows(front, best):
+        points = self._told_of(best)
+        rows = [one.to_json(self._chains, delivered=one.types == taken) for one in points]
+        for one in points:
             log.info("precision_point", point=one.line(self._chains))
-        told = self._summary(best, made, seconds)
+        told = self._summary(best, seconds)
         log.info("precision_chosen", why=told)
         said = {
             "precision": in_words(taken, self._chains),
@@ -149,10 +146,10 @@ class _TypedDelivery:
         self._write_manifest(folder, best, said)
         return folder, found
 
-    def _rows(self, front: Sequence[Point], best: Candidate | None) -> list[Point]:
-        """The points that are told of: those of the front, and what is delivered."""
-        points = list(front)
-        if best is not None and all(one.types != best.point.types for one in front):
+    def _told_of(self, best: Candidate | None) -> list[Point]:
+        """The points that are told of: those of the front, of one type, and what is delivered."""
+        points = [*self._front.points, *self._front.dominated]
+        if best is not None and all(one.types != best.point.types for one in points):
             points.append(best.point)
         return sorted(points, key=lambda one: (-one.seconds, one.error))
 
@@ -163,7 +160,7 @@ class _TypedDelivery:
         within = self._front.within(self._bound)
         if self._drops is None:
             return within
-        # By falling seconds; all before the last one that holds are taken to hold as well.
+        # By falling seconds, float32 first; all before one that holds are taken to hold as well.
         points = [one for one in self._front.points if one.error <= self._bound]
         low, high = 0, len(points) - 1
         while low < high:
@@ -171,7 +168,7 @@ class _TypedDelivery:
             types = points[middle].types
             holds = self._problem_of_metric(partial(self._simulation.outputs, types=types)) is None
             low, high = (middle, high) if holds else (low, middle - 1)
-        return points[low] if points else self._front.points[0]
+        return points[low]
 
     def _holding(self, point: Point) -> Candidate | None:
         """The point compiled; where it does not hold the bounds, one with fewer reduced operators.
@@ -261,24 +258,21 @@ class _TypedDelivery:
         }
         return named.get(name), told
 
-    def _summary(
-        self, best: Candidate | None, made: Candidate | None, seconds: Mapping[str, float]
-    ) -> str:
+    def _summary(self, best: Candidate | None, seconds: Mapping[str, float]) -> str:
         """What was chosen and why, as a sentence."""
         bound = self._bounds()
         others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
         if best is not None:
-            counts = ", ".join(
-                f"{count} operators in {kind}"
-                for kind, count in best.point.counted(self._chains).items()
-            )
-            return f"{counts}; error {best.error:.1e}{bound and f', {bound}'} ({others})"
-        if made is not None:
+            counted = best.point.counted(self._chains).items()
+            counts = ", ".join(f"{count} in {kind}" for kind, count in counted)
+            operators = f"of {self._chains} operators {counts}"
+            return f"{operators}; error {best.error:.1e}{bound and f', {bound}'} ({others})"
+        if seconds:
             return f"{FLOAT32}, since nothing else is faster ({others})"
-        kinds = " or ".join(self._settled.types)
-        if all(not one.types for one in self._front.points):
-            return f"{FLOAT32}, since no operator is faster in {kinds} as measured"
-        return f"{FLOAT32}, since nothing else holds the bound: {bound or 'finite outputs'}"
+        if len(self._front.points) == 1:
+            kinds = " or ".join(self._settled.types)
+            return f"{FLOAT32}, since the operators are no faster in {kinds} as measured"
+        return f"{FLOAT32}, since nothing faster holds the bound: {bound or 'finite outputs'}"
 
     def _bounds(self) -> str:
         """The bounds in words; empty where there are none."""

@@ -81,7 +81,9 @@ class Front:
         rate: bytes that converting a tensor reads or writes in a second.
 
     Attributes:
-        points: by falling seconds, float32 first.
+        float32: the point that has no types.
+        points: of the front, by falling seconds, float32 first.
+        dominated: networks in one type that are no faster than a point with a smaller error.
     """
 
     def __init__(
@@ -101,16 +103,13 @@ class Front:
             _alone(networks, self._kinds, errors)[self._order],
             tensors_of(networks.network, self._kinds, rate),
         )
-        found = spread(self._choice.front(), POINTS)
-        uniform = [self._choice.uniform(place) for place in range(1, len(self._kinds))]
-        rows = {one.types: one for one in (*found, *uniform)}
-        made = [self._point(row) for row in rows]
-        self.points = sorted(made, key=lambda one: (-one.seconds, one.error))
-
-    @property
-    def unbounded(self) -> Point:
-        """The fastest point, whatever its error."""
-        return self.points[-1]
+        self.points = [self._point(one.types) for one in spread(self._choice.front(), POINTS)]
+        self.float32 = self.points[0]
+        self._uniform = [
+            self._point(self._choice.uniform(place).types) for place in range(1, len(self._kinds))
+        ]
+        known = [one.types for one in self.points]
+        self.dominated = [one for one in self._uniform if one.types not in known]
 
     def within(self, bound: float) -> Point:
         """The fastest point within a bound; others of its kind are tried where errors add up.
@@ -118,9 +117,10 @@ class Front:
         From the fastest point on that is over the bound, operators go back to float32 until it
         holds: what comes of that may be faster than any point of the front that holds it.
         """
-        holding = [one for one in self.points if one.error <= bound]
-        best = min(holding, key=lambda one: one.seconds, default=self.points[0])
-        over = [one for one in self.points if one.error > bound and one.seconds < best.seconds]
+        found = [*self.points, *self.dominated]
+        holding = [one for one in found if one.error <= bound]
+        best = min(holding, key=lambda one: one.seconds, default=self.float32)
+        over = [one for one in found if one.error > bound and one.seconds < best.seconds]
         if over:
             eased = self.eased(min(over, key=lambda one: one.error), bound)
             best = min((best, eased), key=lambda one: one.seconds)
@@ -138,14 +138,15 @@ class Front:
             eased = self._point(types)
             if eased.error <= bound:
                 return eased
-        return self._point((0,) * len(self._order))
+        return self.float32
 
     def uniform(self, bound: float) -> Point | None:
-        """The fastest point of one type within a bound, beside float32; None where none holds."""
-        found = [
-            self._point(self._choice.uniform(place).types) for place in range(1, len(self._kinds))
+        """The fastest point of one type within a bound; None where none is faster than float32."""
+        holding = [
+            one
+            for one in self._uniform
+            if one.error <= bound and one.seconds < self.float32.seconds
         ]
-        holding = [one for one in found if one.types and one.error <= bound]
         return min(holding, key=lambda one: one.seconds, default=None)
 
     def _row(self, types: Types) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.pipeline.precision import Precision
@@ -16,7 +17,7 @@ from chameleon_system.cores import usable_cores
 
 from chameleon_tvm.graph.operators import specs_of
 from chameleon_tvm.graph.owners import owners
-from chameleon_tvm.precision.batches import batches_of
+from chameleon_tvm.precision.batches import KEPT, batches_of
 from chameleon_tvm.precision.eligibility import INT8
 from chameleon_tvm.precision.errors import Simulation
 from chameleon_tvm.precision.metrics import metric_of, scored
@@ -52,7 +53,7 @@ class SettledPrecision:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Types beside float32 that chains may have; until it is settled all that were asked for."""
+        """Types of chains beside float32; all that were asked for until they are settled."""
         return self.precision.types if self._types is None else self._types
 
     @property
@@ -87,7 +88,7 @@ class SettledPrecision:
         if INT8 in self.types or self.precision.metric is not None:
             self._calibrate(target)
         for sentence in self.told:
-            log.warning("precision", told=sentence)
+            log.warning("type_left_out", why=sentence)
         return self.to_json()
 
     def _calibrate(self, target: str) -> None:
@@ -97,7 +98,7 @@ class SettledPrecision:
             if INT8 in self.types:
                 batches = batches_of(self._frontend, precision.calibrate)
                 self._ranges = simulation.calibrated(batches)
-                self.told += (batches.summary,)
+                log.info("precision_calibrated", how=batches.summary)
             if precision.metric is not None:
                 metric = metric_of(precision.metric)
                 score = scored(metric, precision.metric, partial(simulation.outputs, types={}))
@@ -119,6 +120,8 @@ class SettledPrecision:
 
     def kept_batches(self) -> list[Arrays]:
         """Inputs that ranges are not from."""
+        if self.precision.calibrate is None:
+            return [self._frontend.samples(np.random.default_rng(seed)) for seed in range(KEPT)]
         batches = batches_of(self._frontend, self.precision.calibrate)
         for _ in batches:
             pass
