@@ -127,8 +127,8 @@ def test_depthwise(layout, channels, sizes, types):
 @pytest.mark.parametrize(
     "spec",
     [
-        Conv1dSpec(input=[1, 20, 30], filters=16, kernel=5, padding=2, layout="NWC", **INT8),
-        Conv3dSpec(input=[1, 6, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
+        Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **INT8),
+        Conv3dSpec(input=[1, 5, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
         DepthwiseConv3dSpec(input=[1, 16, 4, 7, 7], kernel=3, padding=1, layout="NDHWC", **INT8),
         Conv2dSpec(
             input=[1, 3, 33, 33], filters=64, kernel=7, stride=2, padding=3, layout="NHWC", **INT8

@@ -32,6 +32,8 @@ from chameleon_tvm.spaces.template.geometry import (
     block_diagonal,
     groups_per_vector,
     pack_weights,
+    row_runs,
+    rows_as_channels,
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
@@ -180,6 +182,10 @@ class ConvolutionTemplate(Template):
         self.with_direct = DIRECT in options.algorithms
         self.winograd: tuple[str, ...] = ()
         self._transformed: dict[int, tuple[Array, Array]] = {}
+        self.staging = row_runs(geometry, dot.depth)
+        if self.staging is not None:
+            run = filled(geometry.ic * geometry.kernel[1], dot.depth)
+            self.geometry = attrs.evolve(geometry, ic=run, kernel=(geometry.kernel[0], 1))
         if self.arithmetic == FLOAT32 and winograd_applies(self.geometry):
             self.winograd = allowed_algorithms(options, self.geometry.ic)
 
@@ -191,7 +197,8 @@ class ConvolutionTemplate(Template):
 
     def _direct_space(self) -> DesignSpace:
         g, channels = self.geometry, self.spec.input[1] // self.geometry.groups
-        blocks = channel_blocks(g.ic, channels, self.arithmetic.dot.depth)
+        depth = self.arithmetic.dot.depth
+        blocks = (g.ic,) if self.staging is not None else channel_blocks(g.ic, channels, depth)
         size = channel_block(g.layout)
         if size and self.arithmetic.as_they_are:
             # A block of the loop lies within a block of the layout, so that it is contiguous.
@@ -216,6 +223,7 @@ class ConvolutionTemplate(Template):
                 self.spec,
                 arithmetic=self.arithmetic,
                 channels=self.spec.input[1],
+                staging=self.staging,
             )
         return emit.with_shapes(made.function(), parameter_shapes(self.spec))
 
@@ -223,6 +231,8 @@ class ConvolutionTemplate(Template):
         weights, *bias = constants
         weights = block_diagonal(weights, self.spec.group_count, self._together)
         if not _is_winograd(values):
+            if self.staging is not None:
+                weights = rows_as_channels(weights)
             packed = [weights, *bias]
             return pack_constants(packed, self.geometry, tile_of(values), self.arithmetic)
         tile = winograd_tile_of(values)
