@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,17 +17,23 @@ class Vpmaddwd(Dot):
 
     8-bit integers are widened to it: ``vpmaddubsw``, which multiplies them as they are, saturates
     its sums of two at 16 bits (Intel 64 and IA-32 Architectures Software Developer's Manual, volume
-    2), and takes as many multiplications.
+    2), and takes as many multiplications. LLVM makes it and the addition one ``vpdpwssd`` where the
+    CPU has VNNI.
     """
 
     name: ClassVar[str] = "vpmaddwd"
     summary: ClassVar[str] = "pairs of 16-bit integers, sums of 32 bits"
+    architecture: ClassVar[str] = "x86_64"
     features: ClassVar[frozenset[str]] = frozenset({"avx2"})
-    mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddwd",)
+    mnemonics: ClassVar[tuple[str, ...]] = ("vpmaddwd", "vpdpwssd")
     data: ClassVar[str] = "int16"
     weights: ClassVar[str] = "int16"
     sums: ClassVar[str] = "int32"
     depth: ClassVar[int] = 2
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
+        32: frozenset(),
+        64: frozenset({"avx512bw"}),
+    }
     temporaries: ClassVar[int] = 1
 
     def meaning(
