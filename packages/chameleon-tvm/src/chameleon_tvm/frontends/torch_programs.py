@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import warnings
 from collections.abc import Mapping
@@ -186,6 +187,9 @@ def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
 
 def _loaded(file: str) -> Any:
     torch = _torch()
+    # Torch knows the steps of a quantised program once this is imported.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
     try:
         program = torch.export.load(file)
     except Exception as error:
