@@ -52,27 +52,25 @@ def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
     """A network of some steps, each of which is quantised; it returns all their results."""
     rng = np.random.default_rng(len(steps))
     found = [(start.pair(emit, x), start)]
-    for kind, wanted, activation in steps:
-        x, known = found[-1]
+    for kind, parameters, activation in steps:
+        x, wanted = found[-1]
         channels = shape_of(x)[1]
         if kind in {"conv", "depthwise", "residual"}:
             groups = channels if kind == "depthwise" else 1
             filters = 12 if kind == "conv" else channels
-            x = convolution(emit, x, filters, 3, known.scale, rng=rng, groups=groups, padding=1)
+            x = convolution(emit, x, filters, 3, wanted.scale, rng=rng, groups=groups, padding=1)
             others = [one for one, _ in found if shape_of(one) == shape_of(x)]
             if kind == "residual" and others:
                 x = emit(op.add(x, others[0]))
-            x = activated(emit, x, activation)
+            x, wanted = activated(emit, x, activation), parameters
+        elif kind == "pool":
+            x = emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1, 1, 1)))
+        elif kind == "concat":
+            x = emit(op.concat([x, x], axis=1))
+        elif kind == "slice":
+            x = emit(op.strided_slice(x, [1], [0], [max(1, channels // 2)]))
         else:
-            wanted = known
-            if kind == "pool":
-                x = emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1, 1, 1)))
-            elif kind == "concat":
-                x = emit(op.concat([x, x], axis=1))
-            elif kind == "slice":
-                x = emit(op.strided_slice(x, [1], [0], [max(1, channels // 2)]))
-            else:
-                x = activated(emit, x, activation)
+            x = activated(emit, x, activation)
         found.append((wanted.pair(emit, x), wanted))
     last, known = found[-1]
     flat = emit(op.reshape(last, [1, -1]))

@@ -1,8 +1,8 @@
 """Quantised operators of ONNX, written with those of real numbers between quantised tensors.
 
 ``QLinearConv`` is by its definition what ``DequantizeLinear``, ``Conv`` and ``QuantizeLinear`` are
-together, and ``ConvInteger`` a ``Conv`` of numbers whose scale is one. So there is one form in which
-quantised networks are read, compiled and checked, the one that the standard recommends for exchange.
+together, and ``ConvInteger`` a ``Conv`` of numbers whose scale is one. So there is one form in
+which quantised networks are read, compiled and checked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from chameleon_tvm.words import first_line
 PAIR = ("QuantizeLinear", "DequantizeLinear")
 _PER_CHANNEL_SINCE = 13
 """The version of the standard from which these two take a scale for each channel."""
-_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
-"""Of operators that are rewritten: the standard's, and those that onnxruntime's quantiser writes."""
+ONNXRUNTIME_DOMAIN = "com.microsoft"
+"""The domain of operators that are onnxruntime's own."""
+_DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
+"""Of operators that are rewritten: the standard's, and what onnxruntime's quantiser writes."""
 
 
 def is_quantised_model(model: Any) -> bool:

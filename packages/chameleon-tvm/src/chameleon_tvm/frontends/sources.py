@@ -102,7 +102,8 @@ class ProgramFrontend(NetworkFrontend):
 
     @property
     def exact(self) -> str | None:
-        return TORCH_FLOAT64
+        # Steps of quantisation are of float32.
+        return None if self.quantised else TORCH_FLOAT64
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -183,9 +184,13 @@ class OnnxFrontend(NetworkFrontend):
         return onnx_inputs(self.options.file)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
+        shapes = ([int(e) for e in one.ty.shape] for one in self.imported["main"].params)
+        kinds = (np.dtype(str(one.ty.dtype)) for one in self.imported["main"].params)
         return [
-            _like(np.zeros([int(e) for e in one.ty.shape], str(one.ty.dtype)), rng)
-            for one in self.imported["main"].params
+            _any_of(kind, shape, rng)
+            if self.quantised and kind.name in {"uint8", "int8"}
+            else _like(np.zeros(shape, kind), rng)
+            for shape, kind in zip(shapes, kinds, strict=True)
         ]
 
     @cached_property
@@ -208,6 +213,12 @@ class OnnxFrontend(NetworkFrontend):
         if name == ONNXRUNTIME_FLOAT32:
             return onnx_session(onnx_meaning(self.options.file), threads=threads, fused=False)
         return onnx_session(self.options.file, threads=threads)
+
+
+def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
+    """Random numbers of a whole type, as quantised ones are."""
+    limits = np.iinfo(kind)
+    return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
 def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:

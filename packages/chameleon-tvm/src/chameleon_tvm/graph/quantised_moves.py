@@ -6,6 +6,7 @@ the maximum and quantises again with equal parameters, the numbers are those tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -27,7 +28,7 @@ _MOVES = frozenset(
     }
 )
 """Operators of one tensor whose every result is one of its numbers."""
-_CONCAT, _RELU, _CLIP = "relax.concat", "relax.nn.relu", "relax.clip"
+_BOUNDS = frozenset({"relax.maximum", "relax.minimum"})
 
 
 def with_small_moves(module: Any) -> Any:
@@ -59,6 +60,13 @@ class _Mover(relax.PyExprMutator):
         """For variables what they were quantised to."""
         self._clipped: dict[Any, tuple[Step, Any, Any]] = {}
         """For what was clipped the step before, and the bounds."""
+        self._rewrites: dict[str, Callable[[Any], Any | None]] = {
+            **dict.fromkeys(_MOVES, self._moved),
+            **dict.fromkeys(_BOUNDS, self._limited),
+            "relax.concat": self._concatenated,
+            "relax.nn.relu": self._positive,
+            "relax.clip": self._clip,
+        }
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
@@ -75,17 +83,13 @@ class _Mover(relax.PyExprMutator):
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
             return None
         name = str(value.op.name)
-        if name == DEQUANTIZE:
-            step = step_of(value, DEQUANTIZE)
-            return None if step is None else self._dequantized(step)
-        if name == QUANTIZE:
-            step = step_of(value, QUANTIZE)
-            return None if step is None else self._quantized(step)
-        if name in {_RELU, _CLIP}:
-            return self._bounded(value, name)
-        if name in _MOVES:
-            return self._moved(value)
-        return self._concatenated(value) if name == _CONCAT else None
+        rewrite = self._rewrites.get(name)
+        if name not in {QUANTIZE, DEQUANTIZE}:
+            return None if rewrite is None else rewrite(value)
+        step = step_of(value, name)
+        if step is None:
+            return None
+        return self._quantized(step) if name == QUANTIZE else self._dequantized(step)
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -111,6 +115,8 @@ class _Mover(relax.PyExprMutator):
         return made
 
     def _quantized_anew(self, step: Step) -> Any:
+        if isinstance(step.source, tvm.ir.GenericConst):
+            return self.builder_.emit(relax.const(step.quantised(array_of(step.source))))
         if step.dtype == "int8" and step.whole:
             shifted = attrs.evolve(step, zero_point=step.zero_point + _SHIFT, dtype="uint8")
             unsigned = self._quantized(shifted)
@@ -177,14 +183,27 @@ class _Mover(relax.PyExprMutator):
         made = self.builder_.emit(relax.op.concat(parts, axis=axis))
         return self._dequantized(attrs.evolve(first, source=made))
 
-    def _bounded(self, call: Any, name: str) -> Any | None:
-        """A bound at zero on quantised numbers; of other bounds it is noted what they are."""
-        step = self._made.get(call.args[0])
-        if step is None or not step.whole or not isinstance(step.source, relax.Var):
+    def _limited(self, call: Any) -> Any | None:
+        """A bound of quantised numbers, as torch has of fewer than their type has."""
+        unsigned, bound = self._unsigned.get(call.args[0]), call.args[1]
+        if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
-        if name == _RELU:
-            bounded = self._between(step.source, step.zero_point[0], None)
-            return self._dequantized(attrs.evolve(step, source=bounded))
+        shifted = relax.const((array_of(bound).astype(np.int32) + _SHIFT).astype(np.uint8))
+        return self._signed(relax.Call(call.op, [unsigned, shifted], call.attrs, call.ty_args))
+
+    def _positive(self, call: Any) -> Any | None:
+        """A ReLU of quantised numbers."""
+        step = self._made.get(call.args[0])
+        if step is None or not _is_computed(step):
+            return None
+        bounded = self._between(step.source, step.zero_point[0], None)
+        return self._dequantized(attrs.evolve(step, source=bounded))
+
+    def _clip(self, call: Any) -> Any | None:
+        """Other bounds, of which it is noted what they are: those of the type may be nearer."""
+        step = self._made.get(call.args[0])
+        if step is None or not _is_computed(step):
+            return None
         made = self.builder_.emit(call)
         low, high = (float(one.value) for one in call.args[1:])
         self._clipped[made] = step, low, high
@@ -212,6 +231,10 @@ class _Mover(relax.PyExprMutator):
 def _in_int8(emit: Any, unsigned: Any) -> Any:
     wide = emit(relax.op.astype(unsigned, "int32"))
     return relax.op.astype(emit(relax.op.subtract(wide, relax.const(_SHIFT, "int32"))), "int8")
+
+
+def _is_computed(step: Step) -> bool:
+    return step.whole and isinstance(step.source, relax.Var)
 
 
 def _alike(first: Step, other: Step | None) -> bool:

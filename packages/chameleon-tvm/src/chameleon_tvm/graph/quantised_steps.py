@@ -50,19 +50,24 @@ class Step:
         )
 
     def quantised(self, values: NDArray[Any]) -> NDArray[Any]:
-        """What numbers become, of a whole tensor; halves are rounded to the even neighbour."""
+        """What numbers become; halves are rounded to the even neighbour."""
         limits = np.iinfo(self.dtype)
-        numbers = np.rint(np.asarray(values, np.float32) / self.scale[0]) + self.zero_point[0]
+        scale, zero_point = self._along(values)
+        numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
         found: NDArray[Any] = np.clip(numbers, limits.min, limits.max).astype(self.dtype)
         return found
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
         """What quantised numbers stand for."""
+        scale, zero_point = self._along(numbers)
+        return (numbers.astype(np.int64) - zero_point).astype(np.float32) * scale
+
+    def _along(self, numbers: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scale and zero point in a shape that is broadcast to an array."""
         shape = [1] * numbers.ndim
         if not self.whole:
             shape[self.axis] = len(self.scale)
-        shifted = numbers.astype(np.int64) - self.zero_point.reshape(shape)
-        return shifted.astype(np.float32) * self.scale.reshape(shape)
+        return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
     def dequantize(self, numbers: Any) -> Any:
         """The call that gives real numbers for quantised ones of these parameters."""
