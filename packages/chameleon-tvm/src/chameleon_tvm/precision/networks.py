@@ -8,6 +8,9 @@ from typing import Any
 import attrs
 
 from chameleon_tvm.graph.chains import Chain, chains_of
+from chameleon_tvm.graph.owners import signatures_of
+from chameleon_tvm.graph.quantised_moves import with_small_moves
+from chameleon_tvm.graph.relaxed import relax
 from chameleon_tvm.graph.warnings_once import warnings_once
 from chameleon_tvm.precision.eligibility import FLOAT32, eligible
 from chameleon_tvm.precision.ranges import Affine
@@ -69,6 +72,8 @@ class TypedNetworks:
         """
         with warnings_once():
             module = with_types(self.module, self.chains, types, self._ranges)
+            # What moves or selects numbers does so in eight bits, which brings kernels together.
+            module = relax.transform.CanonicalizeBindings()(with_small_moves(module))
             found = chains_of(module)
         return TypedNetwork(module=module, chains=found, places=_places(self.chains, found))
 
@@ -95,15 +100,15 @@ def is_reduced(here: Chain, before: Chain) -> bool:
 
 
 def _places(before: Sequence[Chain], now: Sequence[Chain]) -> tuple[int | None, ...]:
-    """Which chain has taken the place of which: the next one that has a variable of its name."""
+    """Which chain has taken the place of which: types change no order, and seldom how many."""
     if len(before) == len(now):
-        return tuple(range(len(now)))  # types change no order
+        return tuple(range(len(now)))
     found: list[int | None] = []
-    names = [{str(member.name) for member in chain.members} for chain in now]
+    names = [signatures_of(chain.spec) for chain in now]
     start = 0
     for chain in before:
-        own = {str(member.name) for member in chain.members}
-        here = next((place for place in range(start, len(now)) if names[place] & own), None)
+        own = signatures_of(chain.spec)
+        here = next((place for place in range(start, len(now)) if names[place] == own), None)
         found.append(here)
         start = start if here is None else here + 1
     return tuple(found)
