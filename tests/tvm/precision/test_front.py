@@ -10,11 +10,13 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core.pipeline import Precision
+from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.precision.edges import order_of, tensors_of
-from chameleon_tvm.precision.networks import TypedNetworks
+from chameleon_tvm.precision.networks import TypedNetwork, TypedNetworks
 from chameleon_tvm.precision.points import Front, Point, in_words
+from chameleon_tvm.targets import TVMTargets
 
 EACH = 1e-3
 """Error of every chain in int8, alone."""
@@ -42,9 +44,6 @@ def networks(tiny: Any) -> TypedNetworks:
 
 @pytest.fixture(scope="module")
 def target() -> str:
-    from chameleon_core.plugins import NoOptions
-    from chameleon_tvm.targets import TVMTargets
-
     return TVMTargets(NoOptions()).resolve("native")
 
 
@@ -70,12 +69,15 @@ def front(networks: TypedNetworks, target: str) -> Any:
     return made
 
 
+def _kinds(made: TypedNetwork) -> list[str]:
+    """The type of what computes each chain."""
+    return [made.chain(place).spec.dtype for place in range(4)]  # type: ignore[union-attr]
+
+
 def test_every_chain_of_the_network_is_computed_in_eight_bits(networks: TypedNetworks) -> None:
     assert networks.able("int8") == (0, 1, 2, 3)
-    made = networks.uniform("int8")
-    assert [getattr(made.chain(place).spec, "dtype") for place in range(4)] == ["int8"] * 4  # type: ignore[union-attr]
-    mixed = networks.of({1: "int8"})
-    assert [getattr(one.spec, "dtype") for one in mixed.chains].count("int8") == 1
+    assert _kinds(networks.uniform("int8")) == ["int8"] * 4
+    assert _kinds(networks.of({1: "int8"})) == ["float32", "int8", "float32", "float32"]
 
 
 def test_the_front_goes_from_float32_to_the_fastest(front: Any) -> None:
