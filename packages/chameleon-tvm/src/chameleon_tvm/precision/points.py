@@ -103,11 +103,13 @@ class Front:
             _alone(networks, self._kinds, errors)[self._order],
             tensors_of(networks.network, self._kinds, rate),
         )
-        self.points = [self._point(one.types) for one in spread(self._choice.front(), POINTS)]
-        self.float32 = self.points[0]
+        predicted = [self._point(one.types) for one in spread(self._choice.front(), POINTS)]
+        self.float32 = predicted[0]
         self._uniform = [
             self._point(self._choice.uniform(place).types) for place in range(1, len(self._kinds))
         ]
+        self._all = [*predicted, *self._uniform]
+        self.points = _undominated(self._all)
         known = [one.types for one in self.points]
         self.dominated = [one for one in self._uniform if one.types not in known]
 
@@ -117,10 +119,9 @@ class Front:
         From the fastest point on that is over the bound, operators go back to float32 until it
         holds: what comes of that may be faster than any point of the front that holds it.
         """
-        found = [*self.points, *self.dominated]
-        holding = [one for one in found if one.error <= bound]
+        holding = [one for one in self._all if one.error <= bound]
         best = min(holding, key=lambda one: one.seconds, default=self.float32)
-        over = [one for one in found if one.error > bound and one.seconds < best.seconds]
+        over = [one for one in self._all if one.error > bound and one.seconds < best.seconds]
         if over:
             eased = self.eased(min(over, key=lambda one: one.error), bound)
             best = min((best, eased), key=lambda one: one.seconds)
@@ -161,6 +162,15 @@ class Front:
             seconds=self._choice.assignment(row).seconds,
             error=self._errors.error_of(types) if types else 0.0,
         )
+
+
+def _undominated(points: Sequence[Point]) -> list[Point]:
+    """The points that no other one dominates as simulated, by falling seconds."""
+    found: list[Point] = []
+    for one in sorted(points, key=lambda point: (point.error, point.seconds)):
+        if not found or one.seconds < found[-1].seconds:
+            found.append(one)
+    return found
 
 
 def _seconds(networks: TypedNetworks, kinds: Sequence[str], kernels: Kernels) -> Floats:
