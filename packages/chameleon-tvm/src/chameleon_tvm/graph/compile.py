@@ -110,9 +110,10 @@ def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[t
 def _placeholder(chain: Chain) -> ChainKernel:
     """A kernel that computes nothing, for looking at what is around it."""
     # They get the shapes of what they are put at, some of which is not in the graph yet.
-    buffers = [
-        tirx.decl_buffer([1], "float32", f"x{place}") for place in range(len(chain.inputs) + 1)
-    ]
+    # What is not in the graph yet has no type; such chains are of float32.
+    types = [getattr(one, "ty", None) for one in (*chain.inputs, chain.last)]
+    kinds = ["float32" if one is None else str(one.dtype) for one in types]
+    buffers = [tirx.decl_buffer([1], kind, f"x{place}") for place, kind in enumerate(kinds)]
     function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
     return ChainKernel(
         task="placeholder",
