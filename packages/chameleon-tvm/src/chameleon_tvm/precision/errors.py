@@ -12,6 +12,7 @@ from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.processes import AskedProcess, frontend_request
 from chameleon_tvm.graph.serve import read_arrays
+from chameleon_tvm.precision.correction import Means
 from chameleon_tvm.precision.eligibility import eligible
 from chameleon_tvm.precision.ranges import Affine
 from chameleon_tvm.precision.reads import Network
@@ -42,10 +43,13 @@ class Simulation(AskedProcess):
 
     Attributes:
         ranges: of tensors by name, when it has been calibrated.
+        means: of channels of what chains read, by name, with which ``with_types`` corrects biases;
+            none where that made the error no less.
         method: that found the ranges.
 
     Raises:
-        ChameleonError: the process ended, or has another network.
+        ConfigError: the process reads another network.
+        ChameleonError: it ended.
     """
 
     def __init__(
@@ -56,20 +60,15 @@ class Simulation(AskedProcess):
         target: str,
         threads: int,
     ) -> None:
-        request = {"role": "simulated", "target": target, **frontend_request(frontend)}
+        names = list(Network(module, chains).names.values())
+        request = {"target": target, "names": names, **frontend_request(frontend)}
         super().__init__("the simulated network", request, module=_MODULE, threads=threads)
         self._chains = chains
         self.ranges: dict[str, Affine] = {}
+        self.means: Means = {}
         self.method = ""
         self._samples = 0
-        told = self._ask({"do": "describe"})
-        self._places = frozenset(told["places"])
-        if told["names"] != list(Network(module, chains).names.values()):
-            self.close()
-            raise ChameleonError(
-                "another process reads the network differently from this one",
-                hint="A network has to be the same whenever it is made: seed what is random in it.",
-            )
+        self._places = frozenset(self._ask({"do": "describe"})["places"])
 
     def calibrated(self, batches: Iterable[Arrays]) -> Mapping[str, Affine]:
         """Ranges of the tensors that chains read in int8.
@@ -82,7 +81,9 @@ class Simulation(AskedProcess):
         """
         for batch in batches:
             self._ask({"do": "observe", "inputs": self._written(batch)})
-        told = self._ask({"do": "calibrate"})
+        made = self._file("means")
+        told = self._ask({"do": "calibrate", "means": str(made)})
+        self.means = dict(zip(told["means"], read_arrays(made), strict=True))
         self.method = told["method"]
         self.ranges = {
             name: Affine(scale=scale, zero_point=zero)
@@ -91,11 +92,12 @@ class Simulation(AskedProcess):
         log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=told["errors"])
         return self.ranges
 
-    def recall(self, ranges: Mapping[str, Affine]) -> None:
-        """Take ranges that were found before instead of calibrating."""
-        self.ranges = dict(ranges)
+    def recall(self, ranges: Mapping[str, Affine], means: Means) -> None:
+        """Take ranges and means that were found before instead of calibrating."""
+        self.ranges, self.means = dict(ranges), dict(means)
         told = {name: [one.scale, one.zero_point] for name, one in ranges.items()}
-        self._ask({"do": "recall", "ranges": told})
+        inputs = self._written(list(means.values()))
+        self._ask({"do": "recall", "ranges": told, "names": list(means), "inputs": inputs})
 
     def sample(self, samples: Iterable[Arrays]) -> None:
         """Add inputs that errors are measured on."""

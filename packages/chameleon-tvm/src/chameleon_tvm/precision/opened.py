@@ -54,12 +54,10 @@ class OpenedNetwork:
     Attributes:
         executable: of Relax's virtual machine; ``main`` takes the inputs, then all constants.
         placed: places of the chains whose kernels are in it, in the order of their constants.
-        constants: how many each of those has.
     """
 
     executable: Any
     placed: tuple[int, ...]
-    constants: tuple[int, ...]
 
 
 def opened(
@@ -98,9 +96,7 @@ def opened(
         variable = placed.get_global_var("main")
         opener.builder_.update_func(variable, opener.with_parameters(placed["main"]))
         executable = interpreted(fused(opener.builder_.get()), target, TunedLoops.of(()))
-    return OpenedNetwork(
-        executable=executable, placed=tuple(order), constants=tuple(opener.constants)
-    )
+    return OpenedNetwork(executable=executable, placed=tuple(order))
 
 
 @relax.expr_functor.mutator
@@ -117,7 +113,6 @@ class _Opener(relax.PyExprMutator):
         self._order = iter(order)
         self._function = function
         self._parameters: list[Any] = []
-        self.constants: list[int] = []
 
     def with_parameters(self, function: Any) -> Any:
         """A function with further parameters for the constants of its kernels."""
@@ -136,7 +131,6 @@ class _Opener(relax.PyExprMutator):
             super().visit_var_binding_(binding)
             return
         place = next(self._order)
-        before = len(self._parameters)
         number = 0
         arguments = []
         for argument in call.args[1].fields:
@@ -145,7 +139,6 @@ class _Opener(relax.PyExprMutator):
             else:
                 arguments.append(self._read(self.visit_expr(argument), place, number))
                 number += 1
-        self.constants.append(len(self._parameters) - before)
         made = relax.call_tir(call.args[0], arguments, call.ty_args[0])
         inner = isinstance(binding.var, relax.DataflowVar)
         emit = self.builder_.emit if inner else self.builder_.emit_output

@@ -9,17 +9,18 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.precision.eligibility import FLOAT32, INT8
+from chameleon_tvm.precision.correction import Means, constants_in
+from chameleon_tvm.precision.eligibility import FLOAT32
 from chameleon_tvm.precision.opened import guessed_kernels, opened
 from chameleon_tvm.precision.ranges import LEVELS, Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
 from chameleon_tvm.precision.rounding import rounded
-from chameleon_tvm.precision.weights import quantized_weights
 
 log = structlog.get_logger()
 
@@ -55,12 +56,22 @@ class SimulatedNetwork:
         tvm.register_global_func(name, self._read)
         found = opened(module, chains, self._kernels, target, name)
         self.places = found.placed
-        self._counts = dict(zip(found.placed, found.constants, strict=True))
         self._machine = relax.VirtualMachine(found.executable, tvm.cpu())
         self._constants: dict[tuple[int, str], list[Any]] = {}
-        self._biases: dict[int, NDArray[Any]] = {}
+        self._means: Means = {}
         self._forms: dict[tuple[int, int], Form] = {}
         self._observer: Observer | None = None
+        self._raised: ChameleonError | None = None
+
+    @property
+    def means(self) -> Means:
+        """Of channels of what chains read, by name: biases are corrected with them."""
+        return self._means
+
+    @means.setter
+    def means(self, means: Means) -> None:
+        self._means = means
+        self._constants = {key: made for key, made in self._constants.items() if key[1] == FLOAT32}
 
     def outputs(
         self,
@@ -77,16 +88,27 @@ class SimulatedNetwork:
             ranges: of tensors that are read in int8, by name.
             observer: gets what chains read before it is rounded: a chain's place, the number of
                 its input, and an array that is only there until it returns.
+
+        Raises:
+            ChameleonError: the observer raised it.
         """
-        given = {place: kind for place, kind in (types or {}).items() if kind != FLOAT32}
-        self._forms = self._forms_of(Reads(self.network, given, ranges or {}))
+        reduced = {place: kind for place, kind in (types or {}).items() if kind != FLOAT32}
+        self._forms = self._forms_of(Reads(self.network, reduced, ranges or {}))
         self._observer = observer
         constants = [
             tensor
             for place in self.places
-            for tensor in self._packed(place, given.get(place, FLOAT32))
+            for tensor in self._packed(place, reduced.get(place, FLOAT32))
         ]
-        found = self._machine["main"](*(tvm.runtime.tensor(one) for one in inputs), *constants)
+        tensors = [tvm.runtime.tensor(one) for one in inputs]
+        try:
+            found = self._machine["main"](*tensors, *constants)
+        except RuntimeError:
+            # On its way through TVM an error becomes another one.
+            raised, self._raised = self._raised, None
+            if raised is None:
+                raise
+            raise raised from None
         return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
 
     def _forms_of(self, reads: Reads) -> dict[tuple[int, int], Form]:
@@ -107,19 +129,20 @@ class SimulatedNetwork:
         """What stands in front of a kernel: it writes what the kernel is to read."""
         values, written = np.from_dlpack(source), np.from_dlpack(out)
         if self._observer is not None:
-            self._observer(place, number, values)
+            try:
+                self._observer(place, number, values)
+            except ChameleonError as error:
+                self._raised = error
+                raise
         _round(values, self._forms.get((place, number)), written)
 
     def _packed(self, place: int, kind: str) -> list[Any]:
         """A chain's constants in a type, as its kernel wants them."""
         if (place, kind) not in self._constants:
             chain = self._chains[place]
-            constants = list(chain.constants)
-            if constants and kind == INT8:
-                constants[0] = quantized_weights(constants[0]).real
-            elif constants and kind != FLOAT32:
-                constants[0] = rounded(constants[0], kind)
-            kernel = self._kernels.of(attrs.evolve(chain, constants=tuple(constants)))
+            mean = self._means.get(self.network.names.get(chain.inputs[0], ""))
+            constants = constants_in(chain, kind, mean)
+            kernel = self._kernels.of(attrs.evolve(chain, constants=constants))
             assert kernel is not None  # noqa: S101 - it was placed
             packed = [one for one in kernel.arguments if one is not None]
             self._constants[place, kind] = [tvm.runtime.tensor(one) for one in packed]

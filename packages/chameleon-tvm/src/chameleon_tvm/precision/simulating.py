@@ -9,7 +9,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 
@@ -21,14 +21,24 @@ class Server:
     """Answers requests about one network.
 
     Args:
-        request: the frontend, as ``processes.frontend_request`` describes it, and a ``target``.
+        request: the frontend, as ``processes.frontend_request`` describes it, a ``target``, and
+            ``names`` of the variables in the network that the parent has.
+
+    Raises:
+        ConfigError: the network is another one here.
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
         simulated = importlib.import_module("chameleon_tvm.precision.simulated")
         self._observing = importlib.import_module("chameleon_tvm.precision.observing")
         self._affine = importlib.import_module("chameleon_tvm.precision.ranges").Affine
+        reads = importlib.import_module("chameleon_tvm.precision.reads")
         module, chains = requested_frontend(request).prepared
+        if list(reads.Network(module, chains).names.values()) != request["names"]:
+            raise ConfigError(
+                "another process reads the network differently from this one",
+                hint="A network has to be the same whenever it is made: seed what is random in it.",
+            )
         self._simulated = simulated.SimulatedNetwork(module, chains, request["target"])
         self._calibrator = self._observing.Calibrator(self._simulated)
         self._ranges: dict[str, Any] = {}
@@ -39,24 +49,30 @@ class Server:
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
     def _describe(self, _: dict[str, Any]) -> dict[str, Any]:
-        names = list(self._simulated.network.names.values())
-        return {"names": names, "places": list(self._simulated.places)}
+        return {"places": list(self._simulated.places)}
 
     def _observe(self, request: dict[str, Any]) -> dict[str, Any]:
         self._calibrator.observe(_inputs(request))
         return {}
 
-    def _calibrate(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _calibrate(self, request: dict[str, Any]) -> dict[str, Any]:
         found = self._calibrator.calibration()
         self._ranges = dict(found.ranges)
+        write_arrays(Path(request["means"]), list(found.means.values()))
         ranges = {name: [one.scale, one.zero_point] for name, one in found.ranges.items()}
-        return {"ranges": ranges, "method": found.method, "errors": dict(found.errors)}
+        return {
+            "ranges": ranges,
+            "method": found.method,
+            "errors": dict(found.errors),
+            "means": list(found.means),
+        }
 
     def _recall(self, request: dict[str, Any]) -> dict[str, Any]:
         self._ranges = {
             name: self._affine(scale=scale, zero_point=zero)
             for name, (scale, zero) in request["ranges"].items()
         }
+        self._simulated.means = dict(zip(request["names"], _inputs(request), strict=True))
         return {}
 
     def _sample(self, request: dict[str, Any]) -> dict[str, Any]:

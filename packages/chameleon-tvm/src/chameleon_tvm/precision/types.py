@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+import attrs
 import numpy as np
 from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.operators.specs import DenseSpec
+from chameleon_tvm.operators.layouts import is_channels_last
+from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
+from chameleon_tvm.precision.correction import Means, constants_in
 from chameleon_tvm.precision.eligibility import FLOAT32, INT8, eligible
 from chameleon_tvm.precision.ranges import Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
@@ -25,6 +30,7 @@ def with_types(
     chains: Sequence[Chain],
     types: Mapping[int, str],
     ranges: Mapping[str, Affine],
+    means: Means = MappingProxyType({}),
 ) -> Any:
     """A network some of whose chains read rounded tensors and have rounded weights.
 
@@ -38,6 +44,8 @@ def with_types(
         chains: its chains.
         types: of chains, by place; ``float32`` leaves one as it is, as no entry does.
         ranges: of tensors by name, as ``calibrated`` returns them.
+        means: of channels of tensors, by name, as ``Simulation`` has them: biases of chains that
+            read one of these are corrected for what rounding their weights shifts.
 
     Raises:
         ConfigError: a chain cannot have its type, or a tensor has no range.
@@ -55,32 +63,53 @@ def with_types(
     if not reduced:
         return module
     network = Network(module, chains)
-    typed = _Typed(module, network, reduced, Reads(network, reduced, ranges))
+    reads = Reads(network, reduced, ranges)
+    typed = _Typed(module, reads, _constants(network, reduced, means))
     variable = module.get_global_var("main")
     typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
     return typed.builder_.get()
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class _Constant:
+    """What takes the place of a constant operand.
+
+    Attributes:
+        chain: whose constant it is.
+        kind: of weights.
+        bias: one number per output channel; None where weights are replaced.
+    """
+
+    chain: Chain
+    kind: str = FLOAT32
+    bias: NDArray[Any] | None = None
+
+
+def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict[Any, _Constant]:
+    """New constants by the variable of the binding that reads them."""
+    found: dict[Any, _Constant] = {}
+    for place, kind in types.items():
+        chain = network.chains[place]
+        own = [one for one in network.bindings if network.chain_at.get(one.var) == place]
+        # The first member with a constant multiplies by weights; a move in front of it has none.
+        reading = [one.var for one in own if any(map(_is_constant, one.value.args))]
+        found[reading[0]] = _Constant(chain=chain, kind=kind)
+        mean = means.get(network.names[network.data(place)])
+        if mean is not None and isinstance(chain.spec, FusedSpec) and chain.spec.bias:
+            _, bias = constants_in(chain, kind, mean)
+            found[reading[1]] = _Constant(chain=chain, bias=bias)
+    return found
+
+
 @relax.expr_functor.mutator
 class _Typed(relax.PyExprMutator):
-    """Puts pairs in front of what reads them, and rounded weights in the places of weights."""
+    """Puts pairs in front of what reads them, and other constants in the places of constants."""
 
-    def __init__(
-        self, module: Any, network: Network, types: Mapping[int, str], reads: Reads
-    ) -> None:
+    def __init__(self, module: Any, reads: Reads, constants: Mapping[Any, _Constant]) -> None:
         super().__init__(module)
         self._reads = reads.of
         self._pairs: dict[tuple[Any, Form], Any] = {}
-        # The first member with weights multiplies them; a move in front of it has none.
-        self._products: dict[Any, tuple[Chain, str]] = {}
-        for place, kind in types.items():
-            chain = network.chains[place]
-            product = next(
-                binding.var
-                for binding in network.bindings
-                if network.chain_at.get(binding.var) == place and _has_weights(binding.value)
-            )
-            self._products[product] = chain, kind
+        self._constants = constants
 
     def visit_dataflow_block_(self, block: Any) -> Any:
         # A block's variables cannot be read in another one.
@@ -89,15 +118,18 @@ class _Typed(relax.PyExprMutator):
 
     def visit_var_binding_(self, binding: Any) -> None:
         forms = self._reads.get(binding.var, {})
-        product = self._products.get(binding.var)
-        if not forms and product is None:
+        constant = self._constants.get(binding.var)
+        if not forms and constant is None:
             super().visit_var_binding_(binding)
             return
         value = self._with_pairs(binding.value, forms)
-        if product is not None:
-            chain, kind = product
-            weights = self._weights(array_of(value.args[1]), chain, kind)
-            value = relax.Call(value.op, [value.args[0], weights], value.attrs, value.ty_args)
+        if constant is not None:
+            rank = len(shape_of(binding.var))
+            arguments = [
+                self._constant(one, constant, rank) if _is_constant(one) else one
+                for one in value.args
+            ]
+            value = relax.Call(value.op, arguments, value.attrs, value.ty_args)
         inner = isinstance(binding.var, relax.DataflowVar)
         name = str(binding.var.name)
         emit = self.builder_.emit if inner else self.builder_.emit_output
@@ -129,11 +161,19 @@ class _Typed(relax.PyExprMutator):
             self._pairs[variable, form] = made
         return self._pairs[variable, form]
 
-    def _weights(self, weights: NDArray[Any], chain: Chain, kind: str) -> Any:
-        if kind != INT8:
-            return relax.const(rounded(weights, kind), FLOAT32)
+    def _constant(self, operand: Any, constant: _Constant, rank: int) -> Any:
+        """A constant operand of a tensor of some rank, replaced."""
+        spec = constant.chain.spec
+        if constant.bias is not None:
+            first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
+            axis = 1 if first else rank - 1
+            shape = [-1 if place == axis else 1 for place in range(rank)]
+            return relax.const(constant.bias.reshape(shape), FLOAT32)
+        weights = array_of(operand)
+        if constant.kind != INT8:
+            return relax.const(rounded(weights, constant.kind), FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
-        axis = weights.ndim - 1 if isinstance(chain.spec, DenseSpec) else 0
+        axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         found = quantized_weights(np.moveaxis(weights, axis, 0))
         values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
         return self.builder_.emit(
@@ -147,9 +187,5 @@ class _Typed(relax.PyExprMutator):
         )
 
 
-def _has_weights(value: Any) -> bool:
-    return (
-        isinstance(value, relax.Call)
-        and isinstance(value.op, tvm.ir.Op)
-        and (str(value.op.name) == "relax.matmul" or ".conv" in str(value.op.name))
-    )
+def _is_constant(argument: Any) -> bool:
+    return isinstance(argument, tvm.ir.GenericConst)
