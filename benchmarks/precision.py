@@ -3,10 +3,11 @@
     python benchmarks/precision.py
     python benchmarks/precision.py --networks resnet50 --ours resnet50=runs/int8 --json figures.json
 
-Everything has a process of its own and the same threads; turns are interleaved. All that have to be
-calibrated get the same random inputs, and errors are those of other random inputs: the largest
-difference to torch's outputs in float32 over the largest of those. The built-in networks have random
-weights, so that their errors are no measure of accuracy. Prints a table in Markdown for each network.
+Everything has a process of its own and the same threads; turns are interleaved. All that have to
+be calibrated get the same random inputs, and errors are those of other random inputs: the largest
+difference to torch's outputs in float32 over the largest of those. The built-in networks have
+random weights, so that their errors are no measure of accuracy. Prints a table in Markdown for
+each network.
 """
 
 from __future__ import annotations
