@@ -82,6 +82,7 @@ def command(
             asked = Compared(
                 frontend=network,
                 ours={OURS: delivered},
+                bucket=bucket,
                 names=names,
                 precisions=precisions,
                 threads=threads,

@@ -104,7 +104,7 @@ class ReducedRivals:
         for name in self._chosen:
             if name in self.left_out:
                 continue
-            log.info("reduced_network_opened", by=name)
+            log.info("opening_reduced_network", by=name)
             try:
                 self._open(name)
             except ChameleonError as error:

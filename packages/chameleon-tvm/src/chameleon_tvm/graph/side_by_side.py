@@ -55,6 +55,7 @@ class Compared:
     Attributes:
         frontend: the network.
         ours: folders of delivered networks, by what they are called.
+        bucket: of shapes, in which they are timed; empty where there is one shape.
         names: of its frameworks.
         precisions: beside float32, in which frameworks run it, too; errors are measured then.
         threads: that all compute with.
@@ -63,6 +64,7 @@ class Compared:
 
     frontend: NetworkFrontend
     ours: Mapping[str, Path]
+    bucket: str = ""
     names: Sequence[str]
     precisions: Sequence[str] = ()
     threads: int
@@ -115,8 +117,12 @@ def side_by_side(asked: Compared) -> SideBySide:
 
 
 def precision_of(folder: Path) -> str:
-    """What the delivered network of a folder computes in, in words."""
-    return str(read_manifest(folder).get("precision") or FLOAT32)
+    """What the delivered network of a folder computes in, in words.
+
+    Args:
+        folder: the network's, or that of one of its buckets.
+    """
+    return str(read_manifest(folder).get("precision", {}).get("precision", FLOAT32))
 
 
 def _opened(
@@ -158,7 +164,10 @@ def _with_errors(
     for process in processes:
         name = process.name
         folder = asked.ours.get(name)
-        precision = asked.frontend.precision_of(name) if folder is None else precision_of(folder)
+        if folder is None:
+            precision = asked.frontend.precision_of(name)
+        else:
+            precision = precision_of(folder / asked.bucket)
         try:
             error = max_relative_error(process.outputs, samples, expected)
         except ChameleonError as problem:
