@@ -66,6 +66,8 @@ def network_lines(network: NetworkResult) -> list[str]:
     if network.delivered_seconds is not None:
         error = f"verified after {network.delivered_seconds:.1f} s, {error}"
     before = [f"layout: {network.layout['summary']}"] if network.layout else []
+    if network.precision_summary:
+        before.append(f"precision: {network.precision_summary}")
     before += unmeasured_lines(network)
     if network.latency_seconds is None:
         return [*before, f"network: {error}, in {network.folder}"]
@@ -147,6 +149,22 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     ]
 
 
+FRONT_HEADER = ("operators in", "seconds", "error", "")
+
+
+def front_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``."""
+    return [
+        (
+            ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
+            duration(one["seconds"]),
+            f"{one['error']:.1e}",
+            "delivered" if one["delivered"] else "",
+        )
+        for one in network.front
+    ]
+
+
 BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 
 
@@ -182,6 +200,9 @@ def print_network(network: NetworkResult) -> None:
     if network.buckets:
         sys.stdout.write("\n")
         print_table(BUCKET_HEADER, bucket_rows(network))
+    if network.front:
+        sys.stdout.write("\n")
+        print_table(FRONT_HEADER, front_rows(network))
     if rivals := rival_table(network):
         sys.stdout.write("\n")
         print_table(RIVAL_HEADER, rivals)

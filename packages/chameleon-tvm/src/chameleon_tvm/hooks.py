@@ -14,7 +14,12 @@ from chameleon_core.plugins import (
 )
 
 from chameleon_tvm.baselines.records import BASELINES
-from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_tvm.frontends.network_options import (
+    REDUCED,
+    BuiltinOptions,
+    OnnxOptions,
+    TorchOptions,
+)
 from chameleon_tvm.frontends.options import OperatorsOptions
 from chameleon_tvm.operators.records import OPERATORS
 from chameleon_tvm.rivals.options import MetaScheduleOptions
@@ -56,18 +61,21 @@ FRONTENDS = (
         summary="The operators of a network written here, with random weights",
         factory="chameleon_tvm.frontends.bucketed:builtin",
         options=BuiltinOptions,
+        precisions=REDUCED,
     ),
     PluginRecord(
         name="torch",
         summary="The operators of a PyTorch module, or of a saved torch.export program",
         factory="chameleon_tvm.frontends.bucketed:torch",
         options=TorchOptions,
+        precisions=REDUCED,
     ),
     PluginRecord(
         name="onnx",
         summary="The operators of a network in an ONNX file",
         factory="chameleon_tvm.frontends.bucketed:onnx",
         options=OnnxOptions,
+        precisions=REDUCED,
     ),
 )
 

@@ -33,6 +33,8 @@ def network_part(record: RunRecord) -> dict[str, Any]:
         "error": network.max_relative_error,
         "delivered_seconds": network.delivered_seconds,
         "layout": network.layout,
+        "precision": network.precision_summary,
+        "front": _front(network) if network.front else None,
         "remarks": [*unmeasured_lines(network), *left_out_lines(network)],
         "buckets": _buckets(record) if network.buckets else None,
         "against": None if latency is None else _against(record, latency),
@@ -40,6 +42,22 @@ def network_part(record: RunRecord) -> dict[str, Any]:
         "tuned_share": tuned / total if total else 0.0,
         "kernels": _kernels(record, total) if network.kernels else None,
     }
+
+
+def _front(network: NetworkResult) -> Table:
+    """The types that there were to choose among: their error against their seconds."""
+    whole = max(one["seconds"] for one in network.front)
+    rows = [
+        (
+            ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
+            in_seconds(one["seconds"]),
+            bar({"operators": one["seconds"]}, whole),
+            f"{one['error']:.1e}",
+            "delivered" if one["delivered"] else "",
+        )
+        for one in network.front
+    ]
+    return Table(header=("operators in", "seconds", "", "error", ""), rows=rows)
 
 
 def _buckets(record: RunRecord) -> Table:

@@ -26,6 +26,8 @@ class PluginRecord:
         api_version: the contract version it was written for.
         operators: of a space provider, the kinds of operators (``Task.operator``) that it alone
             knows; a provider that chooses among others, such as ``auto``, leaves them to it.
+        precisions: of a frontend, the types beside float32 that it can have a network computed in,
+            as a pipeline's ``precision`` names them; see ``Frontend.compute_in``.
     """
 
     name: str
@@ -34,6 +36,7 @@ class PluginRecord:
     options: type
     api_version: int = API_VERSION
     operators: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

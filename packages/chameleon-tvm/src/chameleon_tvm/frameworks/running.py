@@ -23,6 +23,9 @@ TORCH_FLOAT32 = "torch float32"
 TORCH_FLOAT64 = "torch float64"
 """Torch, with a network of float32 in float64."""
 
+ONNXRUNTIME_FLOAT32 = "onnxruntime float32"
+"""Onnxruntime, with what a quantised network computes between quantised tensors in float32."""
+
 _NEEDS = {
     ONNXRUNTIME: ("onnxruntime", "onnxscript"),
     OPENVINO: ("openvino",),
@@ -114,16 +117,19 @@ def onnx_bytes(program: Any) -> bytes:
     return made
 
 
-def onnx_session(file: str | bytes, *, threads: int) -> Network:
+def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Network:
     """An ONNX file run by onnxruntime on the CPU.
 
     Args:
         file: the file, or its content.
         threads: it computes with.
+        fused: whether several nodes may become one kernel, rather than each be computed by itself.
     """
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
+    if not fused:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
 

@@ -18,12 +18,19 @@ from chameleon_tvm.frameworks.reduced import FLOAT32, NetworkForms
 from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
+from chameleon_tvm.graph.verify import QUANTISED_TOLERANCE, TOLERANCE
 from chameleon_tvm.shapes import buckets_of
 from chameleon_tvm.source_location import SourceLocation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chameleon_core.pipeline import Precision
+
     from chameleon_tvm.graph.chains import Chain
+    from chameleon_tvm.graph.delivery_steps import DeliverySteps
     from chameleon_tvm.operators.specs import OperatorSpec
+    from chameleon_tvm.precision.settled import SettledPrecision
 
 log = structlog.get_logger()
 
@@ -49,6 +56,12 @@ class NetworkFrontend(Frontend):
         self._checked: dict[str, Any] | None = None
         self._loops: list[dict[str, Any]] = []
         self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
+        self._precision: SettledPrecision | None = None
+
+    def compute_in(self, precision: Precision) -> None:
+        from chameleon_tvm.precision.settled import SettledPrecision  # noqa: PLC0415 - needs TVM
+
+        self._precision = SettledPrecision(self, precision)
 
     @abstractmethod
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
@@ -78,6 +91,18 @@ class NetworkFrontend(Frontend):
         Such a network is compiled in float32 and has inputs and outputs in float32.
         """
         return None
+
+    @cached_property
+    def quantised(self) -> bool:
+        """Whether it comes quantised: what it is compared with means the same then."""
+        from chameleon_tvm.graph.quantised_steps import is_quantised  # noqa: PLC0415 - needs TVM
+
+        return is_quantised(self.imported)
+
+    @property
+    def tolerance(self) -> float:
+        """Largest accepted |difference| over the largest |expected| of its outputs."""
+        return QUANTISED_TOLERANCE if self.quantised else TOLERANCE
 
     @abstractmethod
     def input_names(self) -> list[str]:
@@ -180,16 +205,21 @@ class NetworkFrontend(Frontend):
         return self._checked
 
     def settle(self, trials: Trials) -> dict[str, Any] | None:
-        if self.options.layout != AUTO:
+        auto = self.options.layout == AUTO
+        if not auto and self._precision is None:
             return None
-        choice = self._chosen(trials)
-        log.info("layout_chosen", layout=choice.layout, why=choice.summary)
-        self.choice = choice
+        if auto:
+            choice = self._chosen(trials)
+            log.info("layout_chosen", layout=choice.layout, why=choice.summary)
+            self.choice = choice
+        if self._precision is not None:
+            self._precision.settle(trials.target)
         return self.settled()
 
     def settled(self) -> dict[str, Any]:
         """What ``recall`` of another object of the same options needs."""
-        return {**self.choice.to_json(), "loops": self._loops}
+        found = {**self.choice.to_json(), "loops": self._loops}
+        return found if self._precision is None else {**found, "types": self._precision.to_json()}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
@@ -216,6 +246,8 @@ class NetworkFrontend(Frontend):
     def recall(self, settled: Mapping[str, Any]) -> None:
         self.choice = LayoutChoice.from_json(settled)
         self._loops = settled.get("loops", [])
+        if self._precision is not None and "types" in settled:
+            self._precision.recall(settled["types"])
 
     def tasks(self, target: str) -> list[Task]:
         from chameleon_tvm.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
@@ -245,11 +277,16 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.compile import fused_functions  # noqa: PLC0415 - needs TVM
         from chameleon_tvm.graph.loop_tasks import loop_tasks  # noqa: PLC0415
 
-        products = [spec.task(spec.name, target) for spec in self._specs()]
-        if not self._loops:
-            return products
-        functions = fused_functions(*self.prepared, target)
-        return [*products, *loop_tasks(self._loops, functions, target)]
+        specs = self._specs()
+        found = [spec.task(spec.name, target) for spec in specs]
+        if self._loops:
+            functions = fused_functions(*self.prepared, target)
+            found += loop_tasks(self._loops, functions, target)
+        if self._precision is not None:
+            known = {task.key for task in found}
+            others = self._precision.alternatives(specs, target)
+            found += [task for task in others if task.key not in known]
+        return found
 
     def _specs(self) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
@@ -263,3 +300,22 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.deliver import delivered  # noqa: PLC0415 - needs TVM
 
         return delivered(self, delivery)
+
+    def in_types(
+        self, steps: DeliverySteps, staged: Path, result: dict[str, Any]
+    ) -> tuple[Path, dict[str, Any]]:
+        """Take types for the network's operators where the pipeline has some and they are faster.
+
+        Args:
+            steps: the network's delivery.
+            staged: the folder that it is in, verified in the types that it has anyway.
+            result: what there is to say about it.
+
+        Returns:
+            The folder of what is to be delivered, and what there is to say about that.
+        """
+        if self._precision is None:
+            return staged, result
+        from chameleon_tvm.precision.delivery import in_types  # noqa: PLC0415 - needs TVM
+
+        return in_types(steps, self._precision, staged, result)

@@ -16,6 +16,7 @@ from chameleon_tvm.frameworks.precision import half_type, in_float32, in_float64
 from chameleon_tvm.frameworks.reduced import FLOAT32, NetworkForms
 from chameleon_tvm.frameworks.running import (
     ONNXRUNTIME,
+    ONNXRUNTIME_FLOAT32,
     OPENVINO,
     TORCH,
     TORCH_COMPILE,
@@ -31,7 +32,12 @@ from chameleon_tvm.frameworks.running import (
 )
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
+from chameleon_tvm.frontends.onnx_models import (
+    onnx_inputs,
+    onnx_is_quantised,
+    onnx_meaning,
+    onnx_module,
+)
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
     example_names,
@@ -182,9 +188,11 @@ class OnnxFrontend(NetworkFrontend):
             for one in self.imported["main"].params
         ]
 
-    @property
+    @cached_property
     def frameworks(self) -> tuple[str, ...]:
-        return (ONNXRUNTIME, *installed(OPENVINO))
+        found = (ONNXRUNTIME, *installed(OPENVINO))
+        # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
+        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.file) else found
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -197,6 +205,8 @@ class OnnxFrontend(NetworkFrontend):
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
             return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
+        if name == ONNXRUNTIME_FLOAT32:
+            return onnx_session(onnx_meaning(self.options.file), threads=threads, fused=False)
         return onnx_session(self.options.file, threads=threads)
 
 

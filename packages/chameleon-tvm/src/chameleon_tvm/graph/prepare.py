@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from chameleon_core.errors import ConfigError
@@ -12,6 +13,10 @@ from chameleon_tvm.graph.lowering import lowered
 from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.pads import with_folded_pads
+from chameleon_tvm.graph.quantised_constants import with_real_constants
+from chameleon_tvm.graph.quantised_layouts import with_steps_passed
+from chameleon_tvm.graph.quantised_moves import with_small_moves
+from chameleon_tvm.graph.quantised_steps import is_quantised
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.squeezing import with_positive_axes
 from chameleon_tvm.graph.transposed import without_transposed
@@ -48,10 +53,12 @@ def prepared(module: Any, layout: str) -> Any:
     for parameter in module["main"].params:
         _check_shape(parameter)
     passes = relax.transform
+    small = [with_small_moves, passes.CanonicalizeBindings()] if is_quantised(module) else []
     try:
         folded = _sequence(
             module,
             lowered,
+            *(_integers(passes) if small else []),
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
@@ -71,9 +78,10 @@ def prepared(module: Any, layout: str) -> Any:
             folded = _sequence(
                 folded,
                 with_positive_axes,
-                passes.ConvertLayout(layouts),
+                partial(with_steps_passed, change=passes.ConvertLayout(layouts)),
                 passes.Normalize(),
                 fold_constants,
+                *small,
             )
         return _sequence(
             folded,
@@ -82,6 +90,7 @@ def prepared(module: Any, layout: str) -> Any:
             passes.CanonicalizeBindings(),
             without_moves,
             passes.CanonicalizeBindings(),
+            *small,
             passes.DeadCodeElimination(),
         )
     except tvm.error.InternalError as error:
@@ -89,6 +98,12 @@ def prepared(module: Any, layout: str) -> Any:
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
             hint="Try `layout: NCHW` in the model's section.",
         ) from error
+
+
+def _integers(passes: Any) -> list[Any]:
+    """Passes that leave quantised constants to products of integers alone."""
+    simplified = passes.CanonicalizeBindings(), fold_constants
+    return [*simplified, with_small_moves, *simplified, with_real_constants, *simplified]
 
 
 def operators_in(module: Any) -> set[str]:

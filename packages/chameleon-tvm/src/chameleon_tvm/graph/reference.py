@@ -85,7 +85,9 @@ class Reference:
                 hint="A delivered network remembers nothing. Make what this one keeps from call to "
                 "call, as in a buffer, one of its inputs and one of its outputs.",
             )
-        self.expected = Expected([self.inputs], [answers], self._exact)
+        self.expected = Expected(
+            [self.inputs], [answers], self._exact, tolerance=self._frontend.tolerance
+        )
 
     def _answers(self) -> tuple[Any, Arrays]:
         run = self._frontend.framework(self.name, self._threads)

@@ -26,6 +26,10 @@ ROUNDINGS = 16
 """A framework's own answers in half precision may be off by so many roundings of one number:
 several times what networks of fifty layers were seen to lose there."""
 
+QUANTISED_TOLERANCE = ROUNDINGS * 0.5 / 255
+"""The same of quantised networks, of uint8: what is nearly half-way between two numbers is rounded
+to one or the other with the order that sums of float32 are added up in, and differs by a step."""
+
 SAMPLES = 3
 """Random inputs that are compared."""
 
@@ -134,6 +138,7 @@ class Expected:
         samples: inputs.
         answers: the framework's in float32, for each sample.
         exact: the same in float64, asked for where it matters; None where nothing can.
+        tolerance: what is accepted at least.
     """
 
     def __init__(
@@ -141,16 +146,20 @@ class Expected:
         samples: Sequence[Arrays],
         answers: Sequence[Arrays],
         exact: Callable[[], Sequence[Arrays] | None],
+        *,
+        tolerance: float = TOLERANCE,
     ) -> None:
         self._samples = samples
         self._answers = answers
         self._exact = exact
+        self._tolerance = tolerance
         self.conditioning: Conditioning | None = None
 
     @property
     def tolerance(self) -> float:
         """What is accepted, as far as it is known by now."""
-        return TOLERANCE if self.conditioning is None else self.conditioning.tolerance
+        known = self._tolerance if self.conditioning is None else self.conditioning.tolerance
+        return max(self._tolerance, known)
 
     def verdict(self, run: Run) -> OutputCheck:
         """Compare a network's outputs; where they are off by little, with regard to rounding.

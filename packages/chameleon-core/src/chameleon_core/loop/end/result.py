@@ -165,6 +165,10 @@ class NetworkResult:
         rivals_precision: what those of them compute in that do not in float32, by name; known
             where there are ``rivals_reduced``.
         precision: what it computes in, in words.
+        precision_summary: why in that, as a sentence; empty where there was nothing to choose.
+        front: the types that there were to choose among, a row each, by falling ``seconds`` (of
+            the operators as measured alone): ``types``, how many operators are in each,
+            ``error`` of the outputs as simulated, and whether that is ``delivered``.
         rivals_reduced: whatever else runs it in reduced precision or in the one it takes by
             itself, by name: ``asked``, the precision that was asked of it, ``precision``, what it
             computes in as it says, ``seconds``, and ``max_relative_error`` against float32.
@@ -193,6 +197,8 @@ class NetworkResult:
     rivals: Mapping[str, float] = attrs.field(factory=dict)
     rivals_precision: Mapping[str, str] = attrs.field(factory=dict)
     precision: str = FLOAT32
+    precision_summary: str = ""
+    front: Sequence[Mapping[str, Any]] = ()
     rivals_reduced: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     max_relative_error: float | None = None
     delivered_seconds: float | None = None
@@ -225,12 +231,13 @@ class NetworkResult:
         values = {**attrs.asdict(self), "kernels": [dict(kernel) for kernel in self.kernels]}
         values["unmeasured"] = [dict(one) for one in self.unmeasured]
         values["buckets"] = [dict(one) for one in self.buckets]
+        values["front"] = [dict(one) for one in self.front]
         values["ratio"] = self.ratio
         if self.precision == FLOAT32:
             del values["precision"]
         optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
         optional |= {"unmeasured", "left_out", "ratio", "buckets", "rivals_reduced"}
-        optional |= {"rivals_precision"}
+        optional |= {"rivals_precision", "precision_summary", "front"}
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod
