@@ -17,6 +17,7 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from chameleon_tvm.frontends.sources import BuiltinFrontend
 from chameleon_tvm.graph.latency import ROUNDS
 from chameleon_tvm.graph.package import MANIFEST
 from chameleon_tvm.graph.side_by_side import Compared, SideBySide, side_by_side
+from chameleon_tvm.precision.comparing import reduced_request
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v2")
 HEADER = ("batch 1", "precision", "median", "least", "turns", "times the best", "error")
@@ -72,7 +74,7 @@ def main() -> None:
             frontend=frontend,
             ours=labelled(given[name]),
             names=frontend.frameworks,
-            precisions=words.precisions,
+            reduced=partial(reduced_request, frontend, words.precisions, None),
             threads=figures["threads"],
             rounds=words.rounds,
         )

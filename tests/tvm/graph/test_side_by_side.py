@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_tvm.graph import side_by_side as module
 from chameleon_tvm.graph.package import write_manifest
 from chameleon_tvm.graph.side_by_side import Compared, precision_of, side_by_side
+from chameleon_tvm.precision.comparing import reduced_request
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.M
         frontend=tiny,
         ours={},
         names=("openvino",),
-        precisions=("as-it-comes",),
+        reduced=partial(reduced_request, tiny, ("as-it-comes",), None),
         threads=1,
         rounds=2,
     )
