@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.loop.end.result import NetworkResult
 from chameleon_core.stages import Arrays
 from chameleon_tvm.frontends.sources import OnnxFrontend
 from chameleon_tvm.graph import baselines
-from chameleon_tvm.graph.delivery_steps import DeliverySteps
 from chameleon_tvm.graph.processes import framework_process
 from chameleon_tvm.graph.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
     max_relative_error,
     precisions_beside,
-    random_calibration,
     reduced_of_all,
 )
+from chameleon_tvm.precision.comparing import reduced_request
+
+
+def _random(frontend: Any) -> list[Arrays]:
+    rng = np.random.default_rng(1)
+    return [frontend.samples(rng) for _ in range(8)]
 
 
 def _request(frontend: Any, calibration: list[Arrays], *precisions: str) -> ReducedRequest:
@@ -39,7 +44,7 @@ def _request(frontend: Any, calibration: list[Arrays], *precisions: str) -> Redu
 
 def test_each_has_its_precision_and_its_error(tiny: Any):
     pytest.importorskip("openvino")
-    request = _request(tiny, random_calibration(tiny), "int8", "as-it-comes")
+    request = _request(tiny, _random(tiny), "int8", "as-it-comes")
     with contextlib.ExitStack() as stack:
         rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
         opened = rivals.opened()
@@ -52,7 +57,7 @@ def test_each_has_its_precision_and_its_error(tiny: Any):
     assert rivals.left_out["openvino as it comes"] == "it failed while it was timed"
     int8 = results["onnxruntime int8"]
     assert (int8["asked"], int8["precision"], int8["seconds"]) == ("int8", "int8", 2.0)
-    assert 1e-4 < int8["max_relative_error"] < 0.2
+    assert 1e-4 < int8["max_relative_error"] < 0.5
 
 
 def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
@@ -64,13 +69,6 @@ def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
         assert rivals.results({}) == {}
     assert "onnxruntime int8 failed" in rivals.left_out["onnxruntime int8"]
     assert "\n" not in rivals.left_out["onnxruntime int8"]
-
-
-def test_calibration_is_not_what_answers_are_checked_on(tiny: Any):
-    samples = tiny.samples(np.random.default_rng(0))
-    for inputs in random_calibration(tiny):
-        assert not np.array_equal(inputs[0], samples[0])
-        assert inputs[0].shape == samples[0].shape
 
 
 @pytest.mark.parametrize("precision", [("float32",), ()])
@@ -125,25 +123,41 @@ def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
         assert process.precision is None
 
 
-def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
-    tiny: Any, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    pytest.importorskip("openvino")
-    frontend = OnnxFrontend(attrs.evolve(tiny.options, compare=True, in_place=False))
-    request = _request(frontend, random_calibration(frontend), *precisions_beside(["int8"]))
+Deliver = Callable[[OnnxFrontend], dict[str, Any]]
 
-    def latencies(steps: Any, ours: Any) -> dict[str, Any]:
-        found: dict[str, Any] = steps.baselines.latencies(ours, request.samples[0], request)
-        return found
+
+@pytest.fixture
+def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
+    """Delivers a network without timing anything."""
 
     def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
         return {process.name: 1.0 for process in processes}
 
-    monkeypatch.setattr(DeliverySteps, "latencies", latencies)
+    def made(frontend: OnnxFrontend) -> dict[str, Any]:
+        result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
+        assert result is not None
+        assert result["failure"] is None
+        return result
+
     monkeypatch.setattr(baselines, "median_seconds", timed)
-    result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
-    assert result is not None
-    assert result["failure"] is None
+    return made
+
+
+@pytest.fixture
+def compared(tiny: Any) -> OnnxFrontend:
+    """The network with a comparison at the end of its delivery."""
+    pytest.importorskip("openvino")
+    return OnnxFrontend(attrs.evolve(tiny.options, compare=True, in_place=False))
+
+
+def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
+    compared: OnnxFrontend, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+):
+    def request(run: Any) -> ReducedRequest:
+        return reduced_request(compared, precisions_beside(["int8"]), None, run)
+
+    monkeypatch.setattr(compared, "reduced_request", request)
+    result = deliver(compared)
     assert set(result["rivals"]) == {"onnxruntime", "openvino"}
     assert result["rivals_precision"] == {}
     reduced = result["rivals_reduced"]
@@ -151,3 +165,20 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
     assert {"openvino int8"} == {"openvino int8"} & (set(reduced) | set(result["left_out"]))
     network = NetworkResult.from_json(result)
     assert network.rivals_reduced == reduced
+
+
+def test_a_delivery_stays_where_its_request_fails(
+    compared: OnnxFrontend, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+):
+    def request(_: Any) -> ReducedRequest:
+        raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
+
+    monkeypatch.setattr(compared, "reduced_request", request)
+    result = deliver(compared)
+    assert "rivals_reduced" not in result
+    told = result["left_out"]["what is in reduced precision"]
+    assert told == "calibrate: data.py:batches yields no batch"
+
+
+def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxFrontend):
+    assert compared.reduced_request(lambda inputs: inputs) is None

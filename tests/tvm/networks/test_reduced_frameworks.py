@@ -111,7 +111,7 @@ def test_onnxruntime_computes_in_int8(network: str, source: BuiltinFrontend, tin
     given = [frontend.samples(rng) for _ in range(2)]
     made = reduced_named("onnxruntime int8").made(frontend.forms, given, threads=1)
     assert made.precision == INT8
-    assert 1e-4 < _error(frontend, made, frontend.samples(rng)) < 0.2
+    assert 1e-4 < _error(frontend, made, frontend.samples(rng)) < 0.5
 
 
 def test_openvino_computes_in_int8(

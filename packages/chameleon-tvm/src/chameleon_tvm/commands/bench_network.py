@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from chameleon_tvm.frameworks.reduced import AS_IT_COMES, PRECISIONS
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
+    from chameleon_tvm.graph.reduced_rivals import ReducedRequest
     from chameleon_tvm.graph.side_by_side import SideBySide
+    from chameleon_tvm.graph.verify import Run
 
 OURS = "network"
 _FAILED = "it does not run here; the log above says why"
@@ -38,9 +41,19 @@ _FAILED = "it does not run here; the log above says why"
     type=click.Choice(PRECISIONS),
     help="Compare with those in this precision, too, and show all errors; may be repeated.",
 )
+@click.option(
+    "--calibrate",
+    metavar="FILE:FUNCTION",
+    help="What yields inputs to calibrate with; the run's own, or random ones, if none.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
-    folder: Path, rounds: int, rivals: str | None, precisions: tuple[str, ...], as_json: bool
+    folder: Path,
+    rounds: int,
+    rivals: str | None,
+    precisions: tuple[str, ...],
+    calibrate: str | None,
+    as_json: bool,
 ) -> None:
     """Time the delivered network of folder RUN against torch, onnxruntime and others.
 
@@ -49,8 +62,8 @@ def command(
     buckets of shapes is timed in each.
 
     With --precision others run it in int8, bfloat16 or float16, too, each quantised by its own
-    means and calibrated with the same random inputs, or as they come. Every error is the largest
-    difference to the framework's answers in float32, over the largest of those.
+    means and calibrated with the same inputs, or as they come. Every error is the largest
+    difference to the framework's answers in float32, over the largest of those, on other inputs.
     """
     from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
     from chameleon_core.errors import RunFolderError  # noqa: PLC0415
@@ -82,8 +95,9 @@ def command(
             asked = Compared(
                 frontend=network,
                 ours={OURS: delivered},
+                bucket=bucket,
                 names=names,
-                precisions=precisions,
+                reduced=_reduced(network, precisions, calibrate) if precisions else None,
                 threads=threads,
                 rounds=rounds,
             )
@@ -114,6 +128,14 @@ def _check(names: tuple[str, ...], frontend: NetworkFrontend) -> None:
             f"{', '.join(unknown)} cannot run this network here",
             hint=f"There are: {', '.join(frontend.frameworks)}.",
         )
+
+
+def _reduced(
+    network: NetworkFrontend, precisions: Sequence[str], calibrate: str | None
+) -> Callable[[Run], ReducedRequest]:
+    from chameleon_tvm.precision.comparing import reduced_request  # noqa: PLC0415 - needs TVM
+
+    return partial(reduced_request, network, precisions, calibrate or network.calibrate)
 
 
 def _summary(found: SideBySide) -> dict[str, Any]:

@@ -14,10 +14,9 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
-from chameleon_tvm.frameworks.reduced import FLOAT32, NetworkForms
-from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
+from chameleon_tvm.frontends.runnable import Runnable
 from chameleon_tvm.graph.verify import QUANTISED_TOLERANCE, TOLERANCE
 from chameleon_tvm.shapes import buckets_of
 from chameleon_tvm.source_location import SourceLocation
@@ -29,13 +28,15 @@ if TYPE_CHECKING:
 
     from chameleon_tvm.graph.chains import Chain
     from chameleon_tvm.graph.delivery_steps import DeliverySteps
+    from chameleon_tvm.graph.reduced_rivals import ReducedRequest
+    from chameleon_tvm.graph.verify import Run
     from chameleon_tvm.operators.specs import OperatorSpec
     from chameleon_tvm.precision.settled import SettledPrecision
 
 log = structlog.get_logger()
 
 
-class NetworkFrontend(Frontend):
+class NetworkFrontend(Runnable, Frontend):
     """One task per distinct fused convolution and matrix product of a network.
 
     Args:
@@ -113,37 +114,30 @@ class NetworkFrontend(Frontend):
         """Random inputs, one array each."""
 
     @property
-    @abstractmethod
-    def frameworks(self) -> tuple[str, ...]:
-        """What else can run the network here; the first one is the reference."""
+    def types(self) -> tuple[str, ...]:
+        """Types beside float32 that its operators may have, as the pipeline says."""
+        return () if self._precision is None else self._precision.types
 
     @property
-    def exact(self) -> str | None:
-        """What ``framework`` can run the network with in float64, where something can."""
-        return None
+    def calibrate(self) -> str | None:
+        """Where inputs to calibrate with are from, as the pipeline says; None for random ones."""
+        return None if self._precision is None else self._precision.precision.calibrate
 
-    @property
-    @abstractmethod
-    def left_out(self) -> Mapping[str, str]:
-        """What else could run the network, were it installed: what is missing, by name."""
-
-    @property
-    @abstractmethod
-    def forms(self) -> NetworkForms:
-        """The network in float32 for frameworks that reduce its precision themselves."""
-
-    def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
-        """What one of ``frameworks`` computes in."""
-        return FLOAT32
-
-    @abstractmethod
-    def framework(self, name: str, threads: int) -> Network:
-        """The network run by something else.
+    def reduced_request(self, run: Run) -> ReducedRequest | None:
+        """How it is compared with others in its types; None where the pipeline names none.
 
         Args:
-            name: one of ``frameworks``, or ``exact``.
-            threads: it computes with.
+            run: the reference in float32.
+
+        Raises:
+            ChameleonError: inputs to calibrate with cannot be had, or the reference fails.
         """
+        if not self.types:
+            return None
+        from chameleon_tvm.graph.reduced_rivals import precisions_beside  # noqa: PLC0415
+        from chameleon_tvm.precision.comparing import reduced_request  # noqa: PLC0415
+
+        return reduced_request(self, precisions_beside(self.types), self.calibrate, run)
 
     @cached_property
     def _read(self) -> tuple[Any, dict[str, SourceLocation]]:

@@ -275,7 +275,13 @@ class DeliverySteps:
 
     def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
         """Seconds of the network and of its baselines; see ``Baselines.latencies``."""
-        return self.baselines.latencies(ours, self._samples[0])
+        try:
+            reduced = self._frontend.reduced_request(self.baselines.reference.outputs)
+        except ChameleonError as error:
+            log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
+            self.baselines.left_out["what is in reduced precision"] = one_line(error)
+            reduced = None
+        return self.baselines.latencies(ours, self._samples[0], reduced)
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
         """Where the time goes; nothing where that cannot be found out."""

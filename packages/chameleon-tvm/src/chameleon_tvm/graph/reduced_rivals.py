@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-BATCHES = 8
-"""Random inputs that frameworks are calibrated with where nobody gives any."""
-
 
 @attrs.frozen(kw_only=True)
 class ReducedRequest:
@@ -35,7 +32,8 @@ class ReducedRequest:
 
     Attributes:
         precisions: each one of ``frameworks.reduced.PRECISIONS``.
-        calibration: inputs of some inferences, the same for all that have to be calibrated.
+        calibration: inputs of some inferences, the same for all that have to be calibrated; none
+            where nothing has to.
         samples: inputs whose outputs errors are measured on.
         expected: the outputs in float32 for each of them.
     """
@@ -54,12 +52,6 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     """
     reduced = tuple(one for one in dict.fromkeys(types) if one != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
-
-
-def random_calibration(frontend: NetworkFrontend) -> list[Arrays]:
-    """Random inputs to calibrate with, others than those that answers are checked on."""
-    rng = np.random.default_rng(1)
-    return [frontend.samples(rng) for _ in range(BATCHES)]
 
 
 class ReducedRivals:
@@ -104,7 +96,7 @@ class ReducedRivals:
         for name in self._chosen:
             if name in self.left_out:
                 continue
-            log.info("reduced_network_opened", by=name)
+            log.info("opening_reduced_network", by=name)
             try:
                 self._open(name)
             except ChameleonError as error:

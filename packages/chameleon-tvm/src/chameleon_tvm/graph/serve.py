@@ -48,9 +48,11 @@ def framework_network(request: dict[str, Any]) -> Network:
 def reduced_network(request: dict[str, Any]) -> ReducedNetwork:
     """The network of a frontend run by something else in the precision that its name says."""
     chosen = reduced_named(request["name"])
-    inputs = read_arrays(Path(request["calibration"]))
-    each = len(inputs) // request["batches"]
-    calibration = [inputs[first : first + each] for first in range(0, len(inputs), each)]
+    calibration: list[Arrays] = []
+    if chosen.calibrated:
+        inputs = read_arrays(Path(request["calibration"]))
+        each = len(inputs) // request["batches"]
+        calibration = [inputs[first : first + each] for first in range(0, len(inputs), each)]
     forms = requested_frontend(request).forms
     return chosen.made(forms, calibration, threads=request["threads"])
 

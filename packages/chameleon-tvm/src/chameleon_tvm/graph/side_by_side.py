@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.rivals import FLOAT32
-from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.latency import Rounds, turn_seconds
 from chameleon_tvm.graph.package import read_manifest
@@ -21,9 +20,8 @@ from chameleon_tvm.graph.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
     max_relative_error,
-    random_calibration,
 )
-from chameleon_tvm.graph.verify import SAMPLES
+from chameleon_tvm.graph.verify import Run
 from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
@@ -55,16 +53,19 @@ class Compared:
     Attributes:
         frontend: the network.
         ours: folders of delivered networks, by what they are called.
+        bucket: of shapes, in which they are timed; empty where there is one shape.
         names: of its frameworks.
-        precisions: beside float32, in which frameworks run it, too; errors are measured then.
+        reduced: gives the precisions beside float32, in which frameworks run it, too, for the
+            reference; errors are measured then. None for float32 alone.
         threads: that all compute with.
         rounds: turns of each.
     """
 
     frontend: NetworkFrontend
     ours: Mapping[str, Path]
+    bucket: str = ""
     names: Sequence[str]
-    precisions: Sequence[str] = ()
+    reduced: Callable[[Run], ReducedRequest] | None = None
     threads: int
     rounds: int
 
@@ -81,7 +82,7 @@ def side_by_side(asked: Compared) -> SideBySide:
     """
     left_out: dict[str, str] = {}
     about: dict[str, dict[str, Any]] = {}
-    rng = np.random.default_rng(0)
+    inputs = asked.frontend.samples(np.random.default_rng(0))
     with contextlib.ExitStack() as stack:
         processes = [
             stack.enter_context(delivered_process(name, folder, threads=asked.threads))
@@ -90,22 +91,16 @@ def side_by_side(asked: Compared) -> SideBySide:
         for name in asked.names:
             found = _opened(asked, name, stack, left_out)
             processes += [] if found is None else [found]
-        samples = [asked.frontend.samples(rng) for _ in range(SAMPLES if asked.precisions else 1)]
-        if asked.precisions:
-            expected = _expected(asked, processes, samples)
-            about, processes = _with_errors(asked, processes, samples, expected, left_out)
-            request = ReducedRequest(
-                precisions=asked.precisions,
-                calibration=random_calibration(asked.frontend),
-                samples=samples,
-                expected=expected,
-            )
+        if asked.reduced is not None:
+            with _reference(asked, processes) as reference:
+                request = asked.reduced(reference.outputs)
+            about, processes = _with_errors(asked, processes, request, left_out)
             rivals = ReducedRivals(asked.frontend, request, threads=asked.threads, stack=stack)
             opened = rivals.opened()
             processes += opened
             about |= {process.name: rivals.about(process) for process in opened}
             left_out |= rivals.left_out
-        times = turn_seconds(processes, samples[0], threads=asked.threads, rounds=asked.rounds)
+        times = turn_seconds(processes, inputs, threads=asked.threads, rounds=asked.rounds)
     failed = {name: "it failed while it was timed" for name, one in times.items() if not one}
     return SideBySide(
         times=times,
@@ -115,8 +110,12 @@ def side_by_side(asked: Compared) -> SideBySide:
 
 
 def precision_of(folder: Path) -> str:
-    """What the delivered network of a folder computes in, in words."""
-    return str(read_manifest(folder).get("precision") or FLOAT32)
+    """What the delivered network of a folder computes in, in words.
+
+    Args:
+        folder: the network's, or that of one of its buckets.
+    """
+    return str(read_manifest(folder).get("precision", {}).get("precision", FLOAT32))
 
 
 def _opened(
@@ -131,25 +130,21 @@ def _opened(
     return stack.enter_context(made)
 
 
-def _expected(
-    asked: Compared, processes: Sequence[NetworkProcess], samples: Sequence[Arrays]
-) -> list[Arrays]:
-    """The reference's outputs in float32; it is opened where it is not among those timed."""
+def _reference(
+    asked: Compared, processes: Sequence[NetworkProcess]
+) -> contextlib.AbstractContextManager[NetworkProcess]:
+    """The reference in float32; it is opened for now where it is not among those timed."""
     name = asked.frontend.frameworks[0]
-    with contextlib.ExitStack() as stack:
-        reference = next((one for one in processes if one.name == name), None)
-        if reference is None:
-            reference = stack.enter_context(
-                framework_process(asked.frontend, name, threads=asked.threads)
-            )
-        return [reference.outputs(inputs) for inputs in samples]
+    timed = next((one for one in processes if one.name == name), None)
+    if timed is not None:
+        return contextlib.nullcontext(timed)
+    return framework_process(asked.frontend, name, threads=asked.threads)
 
 
 def _with_errors(
     asked: Compared,
     processes: Sequence[NetworkProcess],
-    samples: Sequence[Arrays],
-    expected: Sequence[Arrays],
+    request: ReducedRequest,
     left_out: dict[str, str],
 ) -> tuple[dict[str, dict[str, Any]], list[NetworkProcess]]:
     """Precision and error of each that is in float32, or ours; and those that give numbers."""
@@ -158,9 +153,12 @@ def _with_errors(
     for process in processes:
         name = process.name
         folder = asked.ours.get(name)
-        precision = asked.frontend.precision_of(name) if folder is None else precision_of(folder)
+        if folder is None:
+            precision = asked.frontend.precision_of(name)
+        else:
+            precision = precision_of(folder / asked.bucket)
         try:
-            error = max_relative_error(process.outputs, samples, expected)
+            error = max_relative_error(process.outputs, request.samples, request.expected)
         except ChameleonError as problem:
             log.warning("network_not_compared", network=name, problem=str(problem))
             left_out[name] = one_line(problem)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.pipeline.precision import Precision
@@ -17,7 +16,8 @@ from chameleon_system.cores import usable_cores
 
 from chameleon_tvm.graph.operators import specs_of
 from chameleon_tvm.graph.owners import owners
-from chameleon_tvm.precision.batches import KEPT, batches_of
+from chameleon_tvm.precision.batches import batches_of
+from chameleon_tvm.precision.comparing import kept_inputs
 from chameleon_tvm.precision.eligibility import INT8
 from chameleon_tvm.precision.errors import Simulation
 from chameleon_tvm.precision.metrics import metric_of, scored
@@ -120,12 +120,7 @@ class SettledPrecision:
 
     def kept_batches(self) -> list[Arrays]:
         """Inputs that ranges are not from."""
-        if self.precision.calibrate is None:
-            return [self._frontend.samples(np.random.default_rng(seed)) for seed in range(KEPT)]
-        batches = batches_of(self._frontend, self.precision.calibrate)
-        for _ in batches:
-            pass
-        return batches.kept
+        return kept_inputs(self._frontend, self.precision.calibrate)
 
     def _settle_types(self) -> None:
         """Leave out the types that no operator of the network can have."""
