@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import Dot
-from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
-from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
+from chameleon_tvm.instructions.choosing import dots_of
+from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
+from chameleon_tvm.instructions.multiply_add import MultiplyAdd
 from chameleon_tvm.operators.quantized import Quantisation
 from chameleon_tvm.operators.spec import FusedSpec
-from chameleon_tvm.quick_tvm import codegen, tirx
+from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.emit import Expr
-from chameleon_tvm.targets import tvm_target
 
 _SHIFTS = {"uint8": 0, "int8": 128}
 """What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
@@ -104,16 +104,18 @@ FLOAT32 = Arithmetic()
 """That of operators of float32."""
 
 
-def arithmetic_of(spec: FusedSpec, target: str) -> Arithmetic:
+def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
     """What an operator is computed with whose sums run over channels.
 
     Args:
         spec: the operator.
         target: the canonical target.
+        skipping: whether products in the padding are left out even of a copied input, so that
+            zero has to be zero.
     """
     if not spec.quantized:
         return FLOAT32
-    return Arithmetic(dot=_integer_dot(target), data="uint8")
+    return Arithmetic(dot=_integer_dot(target, skipping=skipping), data="uint8")
 
 
 def lanewise(spec: FusedSpec) -> Arithmetic:
@@ -131,11 +133,11 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     return Arithmetic(dot=dot, data="uint8")
 
 
-def _integer_dot(target: str) -> Dot:
-    resolved = tvm_target(target)
-    has = codegen.target_has_features
-    dots: list[Dot] = [Vpmaddwd()]
-    for dot in dots:
-        if all(bool(has(feature, resolved)) for feature in dot.features):
-            return dot
-    return IntegerMultiplyAdd()
+def _integer_dot(target: str, *, skipping: bool) -> Dot:
+    """The fastest for bytes; signed ones are data that are shifted while they are copied."""
+    dots = [dot for data in _SHIFTS for dot in dots_of(target, data=data, weights="int8")]
+    if skipping:
+        dots = [dot for dot in dots if dot.data not in _SHIFTS]
+    if not dots:
+        return IntegerMultiplyAdd()
+    return min(dots, key=lambda dot: dot.cost / dot.depth)
