@@ -8,6 +8,7 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.affine import with_folded_scales
+from chameleon_tvm.graph.computed_zero_points import with_known_zero_points
 from chameleon_tvm.graph.constants import fold_constants
 from chameleon_tvm.graph.lowering import lowered
 from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
@@ -103,7 +104,14 @@ def prepared(module: Any, layout: str) -> Any:
 def _integers(passes: Any) -> list[Any]:
     """Passes that leave quantised constants to products of integers alone."""
     simplified = passes.CanonicalizeBindings(), fold_constants
-    return [*simplified, with_small_moves, *simplified, with_real_constants, *simplified]
+    return [
+        *simplified,
+        with_small_moves,
+        with_known_zero_points,
+        *simplified,
+        with_real_constants,
+        *simplified,
+    ]
 
 
 def operators_in(module: Any) -> set[str]:
