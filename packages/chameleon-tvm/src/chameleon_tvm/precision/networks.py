@@ -10,8 +10,6 @@ import attrs
 
 from chameleon_tvm.graph.chains import Chain, chains_of
 from chameleon_tvm.graph.owners import signatures_of
-from chameleon_tvm.graph.quantised_moves import with_small_moves
-from chameleon_tvm.graph.relaxed import relax
 from chameleon_tvm.graph.warnings_once import warnings_once
 from chameleon_tvm.precision.correction import Means
 from chameleon_tvm.precision.eligibility import FLOAT32, eligible
@@ -80,8 +78,6 @@ class TypedNetworks:
         """
         with warnings_once():
             module = with_types(self.module, self.chains, types, self._ranges, self._means)
-            # What moves or selects numbers does so in eight bits, which brings kernels together.
-            module = relax.transform.CanonicalizeBindings()(with_small_moves(module))
             found = chains_of(module)
         return TypedNetwork(module=module, chains=found, places=_places(self.chains, found))
 
