@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from chameleon_tvm.graph.owners import owners
 from chameleon_tvm.precision.batches import batches_of
 from chameleon_tvm.precision.comparing import kept_inputs
 from chameleon_tvm.precision.correction import Means
-from chameleon_tvm.precision.eligibility import INT8
+from chameleon_tvm.precision.eligibility import INT8, eligible
 from chameleon_tvm.precision.errors import Simulation
 from chameleon_tvm.precision.metrics import metric_of, scored
 from chameleon_tvm.precision.networks import TypedNetworks
@@ -132,7 +133,8 @@ class SettledPrecision:
         found = tuple(kind for kind, places in able.items() if places)
         if not found:
             raise ConfigError(
-                f"no operator of the network can be computed in {' or '.join(able)} on this target",
+                f"no operator of the network can be computed in {' or '.join(able)} on this target"
+                f"{self._reason(next(iter(able)))}",
                 hint="Leave 'precision' out of the pipeline, or name another type.",
             )
         self.told = tuple(
@@ -141,6 +143,11 @@ class SettledPrecision:
             if kind not in found
         )
         self._types = found
+
+    def _reason(self, kind: str) -> str:
+        """The most frequent reason for which operators cannot have a type, behind a colon."""
+        reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
+        return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> dict[str, Any]:
         """What another object of the same options recalls."""
