@@ -11,7 +11,7 @@ from chameleon_cli.main import run as command_line
 from chameleon_core.run_folder import read_store
 
 BOUND = 0.5
-MEASUREMENTS = 8
+MEASUREMENTS = 5
 
 
 def _pipeline(tiny: Any, folder: Path, **more: Any) -> Path:

@@ -289,7 +289,9 @@ class Tuning:
 
 
 def _alike(one: TaskRun, other: TaskRun) -> bool:
-    """Whether a configuration means the same to both tasks."""
+    """Whether a configuration means the same to both tasks, and both spend one allowance."""
+    if bool(one.task.alternative_of) != bool(other.task.alternative_of):
+        return False
     return one.task.operator == other.task.operator and one.space.knobs == other.space.knobs
 
 
