@@ -16,6 +16,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.precision import delivery as delivering
+from chameleon_tvm.precision import settled as settling
 from chameleon_tvm.targets import TVMTargets
 
 
@@ -194,11 +195,20 @@ def test_a_type_that_no_operator_can_have_is_refused_or_left_out(tiny: Any, tria
     assert "float16" in kept["types"]["told"][0]
 
 
-def test_targets_and_networks_without_reduced_precision_are_refused(tiny: Any, trials: Any) -> None:
+def test_targets_and_networks_without_reduced_precision_are_refused(
+    tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(type="int8"))
     cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):
         frontend.settle(type(trials)(cuda))
+
+    def lacking(_: str) -> None:
+        raise TargetError("this CPU lacks amx-tile")
+
+    monkeypatch.setattr(settling, "check_target", lacking)
+    with pytest.raises(TargetError, match=r"found by running the network: this CPU lacks"):
+        frontend.settle(trials)
     with pytest.raises(ConfigError, match="a network for several shapes is not computed in int8"):
         BucketedFrontend.compute_in(None, Precision(type="int8"))  # type: ignore[arg-type]

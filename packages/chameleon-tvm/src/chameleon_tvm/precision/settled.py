@@ -18,6 +18,7 @@ from chameleon_system.cores import usable_cores
 
 from chameleon_tvm.graph.operators import specs_of
 from chameleon_tvm.graph.owners import owners
+from chameleon_tvm.graph.package import check_target
 from chameleon_tvm.precision.batches import batches_of
 from chameleon_tvm.precision.comparing import kept_inputs
 from chameleon_tvm.precision.correction import Means
@@ -88,6 +89,13 @@ class SettledPrecision:
                 f"is {tvm_target(target).kind.name!r}",
                 hint="Leave 'precision' out of the pipeline, or name a CPU.",
             )
+        try:
+            check_target(target)
+        except TargetError as error:
+            raise TargetError(
+                f"ranges and errors are found by running the network: {error}",
+                hint="Run it on a machine of the target's kind, or leave 'precision' out.",
+            ) from error
         self._settle_types()
         if INT8 in self.types or self.precision.metric is not None:
             self._calibrate(target)
