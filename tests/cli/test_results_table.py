@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 
+import attrs
 import pytest
 from chameleon_cli.results_table import (
+    FRONT_HEADER,
     OPERATOR_HEADER,
     RIVAL_HEADER,
     duration,
+    front_rows,
     network_lines,
     operator_legend,
     operator_rows,
@@ -111,3 +114,21 @@ def test_rivals_in_float32_alone_stay_in_the_networks_line():
     )
     assert rival_table(network) == []
     assert "network: 4.00 ms (untuned -, torch 20.0 ms)" in network_lines(network)
+
+
+def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
+    front = [
+        {"types": {"float32": 5}, "seconds": 0.005, "error": 0.0, "delivered": False},
+        {"types": {"int8": 3, "float32": 2}, "seconds": 0.004, "error": 2e-3, "delivered": True},
+    ]
+    chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
+    network = attrs.evolve(INT8, **chosen)
+    assert front_rows(network) == [
+        ("float32 5", "5.00 ms", "0.0e+00", ""),
+        ("int8 3, float32 2", "4.00 ms", "2.0e-03", "delivered"),
+    ]
+    print_network(network)
+    printed = capsys.readouterr().out
+    assert printed.index(FRONT_HEADER[0]) < printed.index("precision: of 5 operators 3 in int8")
+    assert NetworkResult.from_json(network.to_json()) == network
+    assert {"front", "precision_summary"}.isdisjoint(NetworkResult().to_json())

@@ -62,3 +62,15 @@ def test_rivals_in_several_precisions_are_not_mixed(page):
     other = "<td>onnxruntime</td><td>float32</td><td>3 ms</td><td>0.75</td><td>-</td>"
     assert shown.index(like) < shown.index(other)
     assert "the network is slower" not in shown, "onnxruntime in float32 is not its like"
+
+
+def test_each_point_of_the_front_has_a_row(page):
+    rows = [
+        {"types": {"float32": 5}, "seconds": 0.005, "error": 0.0, "delivered": False},
+        {"types": {"int8": 5}, "seconds": 0.003, "error": 2e-3, "delivered": True},
+    ]
+    shown = page(attrs.evolve(NETWORK, front=rows, precision_summary="of 5 operators 5 in <int8>"))
+    assert "Precision: of 5 operators 5 in &lt;int8&gt;." in shown
+    assert "<td>float32 5</td><td>5 ms</td>" in shown
+    assert shown.index("<td>float32 5</td>") < shown.index("<td>int8 5</td>")
+    assert "Precision:" not in page(NETWORK)

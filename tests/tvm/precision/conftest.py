@@ -1,20 +1,35 @@
-"""A small network with a residual, and how networks of Relax are run."""
+"""What delivers small networks in types, as if operators and networks took given times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.graph.chains import Chain, chains_of
-from chameleon_tvm.graph.compile import untuned
-from chameleon_tvm.graph.prepare import prepared
-from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_core.stages import Delivery, Trials, Winner
+from chameleon_tvm.precision import delivery as delivering
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.targets import TVMTargets
 
-Build = Callable[..., Any]
+SPACE = AutoSpace(AutoOptions())
+
+
+class NoTrials(Trials):
+    """What a frontend settles with where nothing can be measured."""
+
+    seconds = 1.0
+    live = False
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
+        del task, guesses, seconds_to_beat
 
 
 @pytest.fixture(scope="session")
@@ -23,32 +38,52 @@ def target() -> str:
 
 
 @pytest.fixture(scope="session")
-def network_of() -> Callable[..., tuple[Any, list[Chain]]]:
-    """A prepared module whose main computes ``build(emit, *inputs)``, and its chains."""
+def trials(target: str) -> Trials:
+    """What a frontend settles with."""
+    return NoTrials(target)
 
-    def made(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[Chain]]:
-        inputs = [
-            relax.Var(f"x{place}", relax.TensorType(shape, "float32"))
-            for place, shape in enumerate(shapes)
-        ]
-        builder = relax.BlockBuilder()
-        with builder.function("main", inputs):
-            with builder.dataflow():
-                out = builder.emit_output(build(builder.emit, *inputs))
-            builder.emit_func_output(out)
-        module = prepared(builder.get(), "NHWC")
-        return module, chains_of(module)
 
-    return made
+def _delivered(
+    target: str,
+    given: Any,
+    settled: dict[str, Any],
+    folder: Path,
+    precision: Precision,
+    *,
+    alone: float = 0.5,
+    together: float = 0.5,
+) -> tuple[dict[str, Any], Path]:
+    """Deliver a network whose operators in int8 take another share of the time in float32.
+
+    Args:
+        target: the resolved target.
+        given: the frontend of the network.
+        settled: what ``settle`` returned.
+        folder: the delivery's.
+        precision: as a pipeline says.
+        alone: that share, of operators as measured.
+        together: the same of whole networks.
+    """
+
+    def median_seconds(processes: Any, *_: Any, **__: Any) -> Mapping[str, float]:
+        return {one.name: 1.0 if one.name == "float32" else together for one in processes}
+
+    frontend = type(given)(given.options)
+    frontend.compute_in(precision)
+    frontend.recall(settled)
+    winners = []
+    for task in frontend.tasks(target):
+        config = tuple(map(int, SPACE.design_space(task).first_guesses[0]))
+        seconds = 1e-3 * (alone if task.alternative_of else 1.0)
+        winners.append(Winner(task=task, config=config, seconds=seconds))
+    delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivering, "median_seconds", median_seconds)
+        found: dict[str, Any] = frontend.deliver(delivery)
+    return found, folder
 
 
 @pytest.fixture(scope="session")
-def ran() -> Callable[..., list[np.ndarray]]:
-    """Outputs of a module as TVM compiles it by itself."""
-
-    def run(module: Any, *inputs: np.ndarray) -> list[np.ndarray]:
-        machine = relax.VirtualMachine(untuned(module, '{"kind": "llvm"}'), tvm.cpu())
-        found = machine["main"](*(tvm.runtime.tensor(one) for one in inputs))
-        return [one.numpy() for one in (found if hasattr(found, "__len__") else [found])]
-
-    return run
+def delivered_in(target: str) -> Callable[..., tuple[dict[str, Any], Path]]:
+    """Delivers a network in types; see ``_delivered``."""
+    return partial(_delivered, target)

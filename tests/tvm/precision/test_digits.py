@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
+from chameleon_core.pipeline import Precision, load_pipeline
+from chameleon_tvm.frontends.network_options import TorchOptions
+from chameleon_tvm.frontends.sources import TorchFrontend
 from chameleon_tvm.graph.load import load
 
-pytest.importorskip("torch")
-
-MAX_DROP = 0.005
+torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
@@ -38,35 +36,25 @@ def _module(file: Path) -> Any:
 
 @pytest.mark.long
 def test_digits_are_read_as_well_as_in_float32(
-    folder: Path, capfd: pytest.CaptureFixture[str]
+    folder: Path, trials: Any, delivered_in: Any
 ) -> None:
-    words = ["run", str(folder / "digits.yaml"), "--json", "--output", str(folder / "run")]
-    small = ["budget.measurements=10", "model.torch.compare=false", "budget.batch_size=2"]
-    options = [part for one in small for part in ("--set", one)]
-    assert command_line([*words, *options]) == 0
-    result = json.loads(capfd.readouterr().out.splitlines()[-1])
-    network = result["network"]
-    assert network["precision_summary"]
-    assert [row["delivered"] for row in network["front"]].count(True) == 1
-    names = [one["name"] for one in result["operators"]]
-    assert sum(name.endswith(" int8") for name in names) * 2 == len(names)
-
     digits = _module(folder / "digits.py")
     module, _ = digits.make()
-    torch = pytest.importorskip("torch")
-    unseen = digits.HELD_OUT // 2, digits.HELD_OUT
-    before = digits.share_right(lambda one: module(torch.from_numpy(one)).detach().numpy(), *unseen)
-    assert before > 0.9, "it has learnt something that could be lost"
-    delivered = load(folder / "run" / "network")
-    assert digits.share_right(delivered, *unseen) >= before - MAX_DROP
+    precision = load_pipeline(folder / "digits.yaml").precision
+    assert isinstance(precision, Precision)
+    assert precision.max_drop == 0.005
+    options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
+    frontend = TorchFrontend(options)
+    frontend.compute_in(precision)
+    settled = frontend.settle(trials)
+    result, network = delivered_in(frontend, settled, folder / "network", precision)
+    assert result["precision"].startswith("int8"), result["precision_summary"]
+    assert "a drop of 0.005" in result["precision_summary"]
 
-    words = ["compile", str(folder / "run"), "--max-error", "1e-9", "--json"]
-    assert command_line(words) == 0
-    exact = json.loads(capfd.readouterr().out.splitlines()[-1])["network"]
-    assert "float32" in exact["precision_summary"]
-    assert exact["max_relative_error"] < 1e-4
-    pictures, _ = digits.images()
-    given = pictures[: digits.BATCH]
-    found = load(folder / "run" / "network")(given)
-    wanted = module(torch.from_numpy(given)).detach().numpy()
-    assert np.abs(found - wanted).max() < 1e-3 * np.abs(wanted).max()
+    def in_float32(images: Any) -> Any:
+        return module(torch.from_numpy(images)).detach().numpy()
+
+    unseen = digits.HELD_OUT // 2, digits.HELD_OUT
+    before = digits.share_right(in_float32, *unseen)
+    assert before > 0.9, "it has learnt something that could be lost"
+    assert digits.share_right(load(network), *unseen) >= before - precision.max_drop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,100 +13,40 @@ import pytest
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Delivery, Trials, Winner
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.precision import delivery as delivering
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.targets import TVMTargets
 
-SPACE = AutoSpace(AutoOptions())
-
-
-class NoTrials(Trials):
-    """What a frontend settles with where nothing can be measured."""
-
-    seconds = 1.0
-    live = False
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-
-    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
-        del task, guesses, seconds_to_beat
-
 
 @pytest.fixture(scope="module")
-def target() -> str:
-    return TVMTargets(NoOptions()).resolve("native")
-
-
-@pytest.fixture(scope="module")
-def settled(tiny: Any, target: str) -> dict[str, Any]:
+def settled(tiny: Any, trials: Any) -> dict[str, Any]:
     """What a frontend of the network settles on in int8; calibration takes a second."""
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(type="int8"))
-    found: dict[str, Any] = frontend.settle(NoTrials(target))
+    found: dict[str, Any] = frontend.settle(trials)
     return found
 
 
 Deliver = Callable[..., tuple[dict[str, Any], Path]]
 
 
-def _delivered(
-    given: Any,
-    target: str,
-    settled: dict[str, Any],
-    folder: Path,
-    precision: Precision,
-    *,
-    alone: float = 0.5,
-    together: float = 0.5,
-) -> tuple[dict[str, Any], Path]:
-    """Deliver a network whose operators in int8 take another share of the time in float32.
-
-    Args:
-        given: the frontend of the network.
-        target: the resolved target.
-        settled: what ``settle`` returned.
-        folder: the delivery's.
-        precision: as a pipeline says.
-        alone: that share, of operators as measured.
-        together: the same of whole networks.
-    """
-
-    def median_seconds(processes: Any, *_: Any, **__: Any) -> Mapping[str, float]:
-        return {one.name: 1.0 if one.name == "float32" else together for one in processes}
-
-    frontend = type(given)(given.options)
-    frontend.compute_in(precision)
-    frontend.recall(settled)
-    winners = []
-    for task in frontend.tasks(target):
-        config = tuple(map(int, SPACE.design_space(task).first_guesses[0]))
-        seconds = 1e-3 * (alone if task.alternative_of else 1.0)
-        winners.append(Winner(task=task, config=config, seconds=seconds))
-    delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delivering, "median_seconds", median_seconds)
-        found: dict[str, Any] = frontend.deliver(delivery)
-    return found, folder
-
-
 @pytest.fixture
-def deliver(tiny: Any, target: str, settled: dict[str, Any], tmp_path: Path) -> Deliver:
+def deliver(tiny: Any, settled: dict[str, Any], tmp_path: Path, delivered_in: Deliver) -> Deliver:
     """Delivers the network in a precision."""
-    return partial(_delivered, tiny, target, settled, tmp_path / "network")
+    return partial(delivered_in, tiny, settled, tmp_path / "network")
 
 
 @pytest.fixture(scope="module")
 def whole(
-    tiny: Any, target: str, settled: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    tiny: Any,
+    settled: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    delivered_in: Deliver,
 ) -> tuple[dict[str, Any], Path]:
     """The network delivered in int8: made once, and only to be read."""
     folder = tmp_path_factory.mktemp("whole") / "network"
-    return _delivered(tiny, target, settled, folder, Precision(type="int8", max_error=0.1))
+    return delivered_in(tiny, settled, folder, Precision(type="int8", max_error=0.1))
 
 
 def _error(folder: Path, tiny: Any) -> float:
@@ -231,34 +171,34 @@ def _worse(_: Any, __: str, run: Any) -> float:
 
 
 def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
-    tiny: Any, target: str, tmp_path: Path
+    tiny: Any, trials: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "eval.py").write_text(METRICS)
     frontend = type(tiny)(tiny.options)
     source = f"{tmp_path}/eval.py:raising"
     frontend.compute_in(Precision(search=("int8",), metric=source, max_drop=0.1))
     with pytest.raises(ConfigError, match="raising failed"):
-        frontend.settle(NoTrials(target))
+        frontend.settle(trials)
 
 
-def test_a_type_that_no_operator_can_have_is_refused_or_left_out(tiny: Any, target: str) -> None:
+def test_a_type_that_no_operator_can_have_is_refused_or_left_out(tiny: Any, trials: Any) -> None:
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(type="float16"))
     with pytest.raises(ConfigError, match="no operator of the network can be computed in float16"):
-        frontend.settle(NoTrials(target))
+        frontend.settle(trials)
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(search=("float16", "int8"), max_error=0.1))
-    kept = frontend.settle(NoTrials(target))
+    kept = frontend.settle(trials)
     assert kept is not None
     assert kept["types"]["types"] == ["int8"]
     assert "float16" in kept["types"]["told"][0]
 
 
-def test_targets_and_networks_without_reduced_precision_are_refused(tiny: Any) -> None:
+def test_targets_and_networks_without_reduced_precision_are_refused(tiny: Any, trials: Any) -> None:
     frontend = type(tiny)(tiny.options)
     frontend.compute_in(Precision(type="int8"))
     cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
     with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):
-        frontend.settle(NoTrials(cuda))
+        frontend.settle(type(trials)(cuda))
     with pytest.raises(ConfigError, match="a network for several shapes is not computed in int8"):
         BucketedFrontend.compute_in(None, Precision(type="int8"))  # type: ignore[arg-type]

@@ -128,6 +128,11 @@ def test_a_network_computes_what_its_types_say(
     ranges, names = _calibrated(module, chains, x)
     assert Reads(Network(module, chains), types, ranges).narrow == narrow
     typed = with_types(module, chains, types, ranges)
+    specs = [chain.spec for chain in chains_of(typed)]
+    small = {place for place, kind in types.items() if kind == "int8"}
+    assert {place for place, one in enumerate(specs) if one.dtype == "int8"} == small
+    outputs = {place for place, one in enumerate(specs) if one.output_dtype == "uint8"}
+    assert outputs == narrow & small
     [found] = ran(typed, x)
     expected = _Simulated(types, ranges, names).network(x, narrow=2 in narrow)
     # A number next to the middle of two may be rounded to the other one.

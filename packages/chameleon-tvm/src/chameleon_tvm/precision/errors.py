@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -92,7 +93,7 @@ class Simulation(AskedProcess):
         log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=told["errors"])
         return self.ranges
 
-    def recall(self, ranges: Mapping[str, Affine], means: Means) -> None:
+    def recall(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
         """Take ranges and means that were found before instead of calibrating."""
         self.ranges, self.means = dict(ranges), dict(means)
         told = {name: [one.scale, one.zero_point] for name, one in ranges.items()}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 
 from chameleon_tvm.graph.chains import Chain, chains_of
 from chameleon_tvm.graph.owners import signatures_of
-from chameleon_tvm.graph.quantised_moves import with_small_moves
-from chameleon_tvm.graph.relaxed import relax
 from chameleon_tvm.graph.warnings_once import warnings_once
+from chameleon_tvm.precision.correction import Means
 from chameleon_tvm.precision.eligibility import FLOAT32, eligible
 from chameleon_tvm.precision.ranges import Affine
 from chameleon_tvm.precision.reads import Network
@@ -50,10 +50,15 @@ class TypedNetworks:
         chains: its chains.
         ranges: of its tensors, by name; None for ranges that are all alike, which is enough to see
             what its operators become.
+        means: of channels of tensors, by name; see ``with_types``.
     """
 
     def __init__(
-        self, module: Any, chains: Sequence[Chain], ranges: Mapping[str, Affine] | None
+        self,
+        module: Any,
+        chains: Sequence[Chain],
+        ranges: Mapping[str, Affine] | None,
+        means: Means = MappingProxyType({}),
     ) -> None:
         self.module = module
         self.chains = chains
@@ -62,6 +67,7 @@ class TypedNetworks:
         self._ranges = (
             dict.fromkeys(self.network.names.values(), alike) if ranges is None else ranges
         )
+        self._means = means
         self._uniform: dict[str, TypedNetwork] = {}
 
     def of(self, types: Types) -> TypedNetwork:
@@ -71,9 +77,7 @@ class TypedNetworks:
             ConfigError: a chain cannot have its type, or a tensor has no range.
         """
         with warnings_once():
-            module = with_types(self.module, self.chains, types, self._ranges)
-            # What moves or selects numbers does so in eight bits, which brings kernels together.
-            module = relax.transform.CanonicalizeBindings()(with_small_moves(module))
+            module = with_types(self.module, self.chains, types, self._ranges, self._means)
             found = chains_of(module)
         return TypedNetwork(module=module, chains=found, places=_places(self.chains, found))
 

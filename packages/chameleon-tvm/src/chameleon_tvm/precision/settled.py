@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.pipeline.precision import Precision
@@ -18,7 +20,8 @@ from chameleon_tvm.graph.operators import specs_of
 from chameleon_tvm.graph.owners import owners
 from chameleon_tvm.precision.batches import batches_of
 from chameleon_tvm.precision.comparing import kept_inputs
-from chameleon_tvm.precision.eligibility import INT8
+from chameleon_tvm.precision.correction import Means
+from chameleon_tvm.precision.eligibility import INT8, eligible
 from chameleon_tvm.precision.errors import Simulation
 from chameleon_tvm.precision.metrics import metric_of, scored
 from chameleon_tvm.precision.networks import TypedNetworks
@@ -49,6 +52,7 @@ class SettledPrecision:
         self._frontend = frontend
         self._types: tuple[str, ...] | None = None
         self._ranges: Mapping[str, Affine] | None = None
+        self._means: Means = {}
         self._networks: dict[str, TypedNetworks] = {}
 
     @property
@@ -62,7 +66,7 @@ class SettledPrecision:
         layout = self._frontend.choice.layout
         if layout not in self._networks:
             module, chains = self._frontend.prepared
-            self._networks[layout] = TypedNetworks(module, chains, self._ranges)
+            self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
         return self._networks[layout]
 
     def settle(self, target: str) -> dict[str, Any]:
@@ -98,6 +102,7 @@ class SettledPrecision:
             if INT8 in self.types:
                 batches = batches_of(self._frontend, precision.calibrate)
                 self._ranges = simulation.calibrated(batches)
+                self._means = simulation.means
                 log.info("precision_calibrated", how=batches.summary)
             if precision.metric is not None:
                 metric = metric_of(precision.metric)
@@ -115,7 +120,7 @@ class SettledPrecision:
         module, chains = self._frontend.prepared
         made = Simulation(self._frontend, module, chains, target, threads)
         if self._ranges is not None:
-            made.recall(self._ranges)
+            made.recall(self._ranges, self._means)
         return made
 
     def kept_batches(self) -> list[Arrays]:
@@ -128,7 +133,8 @@ class SettledPrecision:
         found = tuple(kind for kind, places in able.items() if places)
         if not found:
             raise ConfigError(
-                f"no operator of the network can be computed in {' or '.join(able)} on this target",
+                f"no operator of the network can be computed in {' or '.join(able)} on this target"
+                f"{self._reason(next(iter(able)))}",
                 hint="Leave 'precision' out of the pipeline, or name another type.",
             )
         self.told = tuple(
@@ -138,12 +144,23 @@ class SettledPrecision:
         )
         self._types = found
 
+    def _reason(self, kind: str) -> str:
+        """The most frequent reason for which operators cannot have a type, behind a colon."""
+        reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
+        return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
+
     def to_json(self) -> dict[str, Any]:
         """What another object of the same options recalls."""
         ranges = None
         if self._ranges is not None:
             ranges = {name: [one.scale, one.zero_point] for name, one in self._ranges.items()}
-        return {"types": list(self.types), "ranges": ranges, "told": list(self.told)}
+        means = {name: one.tolist() for name, one in self._means.items()}
+        return {
+            "types": list(self.types),
+            "ranges": ranges,
+            "means": means,
+            "told": list(self.told),
+        }
 
     def recall(self, settled: Mapping[str, Any]) -> None:
         """Take over what ``settle`` of another object returned."""
@@ -153,6 +170,9 @@ class SettledPrecision:
             self._ranges = {
                 name: Affine(scale=scale, zero_point=zero)
                 for name, (scale, zero) in settled["ranges"].items()
+            }
+            self._means = {
+                name: np.array(one, np.float64) for name, one in settled["means"].items()
             }
         self._networks.clear()
 

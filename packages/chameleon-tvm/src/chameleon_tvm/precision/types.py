@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
 from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.quantised_moves import with_small_moves
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
@@ -36,7 +37,8 @@ def with_types(
 
     It takes and gives float32 still, and says by operators of Relax what is rounded: a pair of
     ``quantize`` and ``dequantize`` for int8, of two ``astype`` for other types, which all readers
-    of a tensor in that type share. Weights of int8 are dequantized constants, with a scale for each
+    of a tensor in that type share. What moves numbers between two pairs of one range moves those of
+    eight bits. Weights of int8 are dequantized constants, with a scale for each
     output channel; those of other types are float32 constants that the type has.
 
     Args:
@@ -67,7 +69,7 @@ def with_types(
     typed = _Typed(module, reads, _constants(network, reduced, means))
     variable = module.get_global_var("main")
     typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
-    return typed.builder_.get()
+    return with_small_moves(typed.builder_.get())
 
 
 @attrs.frozen(kw_only=True, eq=False)
