@@ -114,6 +114,7 @@ def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Com
     [
         (lambda _: None, ("--rivals", "tensorflow"), "tensorflow cannot run this network"),
         (lambda run: shutil.rmtree(run / "network"), (), "no network was delivered"),
+        (lambda _: None, ("--calibrate", "data.py:batches"), "--precision names none"),
         (
             lambda _: None,
             ("--rivals", "onnxruntime", "--precision", "int8", "--calibrate", "no.py:batches"),

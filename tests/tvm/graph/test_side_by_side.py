@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,17 +16,19 @@ from chameleon_tvm.precision.comparing import reduced_request
 
 
 @pytest.mark.parametrize(
-    ("manifest", "expected"),
+    ("manifest", "quantised", "expected"),
     [
-        ({}, "float32"),
-        ({"precision": {"precision": "int8, the rest float32"}}, "int8, the rest float32"),
+        ({}, False, "float32"),
+        ({}, True, "int8"),
+        ({"precision": {"precision": "int8, the rest float32"}}, False, "int8, the rest float32"),
     ],
 )
-def test_a_network_without_a_word_is_in_float32(
-    tmp_path: Path, manifest: dict[str, Any], expected: str
+def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
+    tmp_path: Path, manifest: dict[str, Any], expected: str, *, quantised: bool
 ):
     write_manifest(tmp_path, manifest)
-    assert precision_of(tmp_path) == expected
+    network: Any = SimpleNamespace(quantised=quantised)
+    assert precision_of(tmp_path, network) == expected
 
 
 def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.MonkeyPatch):

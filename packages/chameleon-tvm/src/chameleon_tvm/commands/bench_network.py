@@ -49,6 +49,7 @@ _FAILED = "it does not run here; the log above says why"
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
     folder: Path,
+    *,
     rounds: int,
     rivals: str | None,
     precisions: tuple[str, ...],
@@ -66,13 +67,18 @@ def command(
     difference to the framework's answers in float32, over the largest of those, on other inputs.
     """
     from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
-    from chameleon_core.errors import RunFolderError  # noqa: PLC0415
+    from chameleon_core.errors import ConfigError, RunFolderError  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_tvm.graph.side_by_side import Compared, side_by_side  # noqa: PLC0415
 
+    if calibrate is not None and not precisions:
+        raise ConfigError(
+            "--calibrate is for networks in reduced precision, and --precision names none",
+            hint="Add --precision int8.",
+        )
     with results_alone():
         with read_store(folder) as store:
             frontend = network_of(pipeline_of(store, folder), store)

@@ -13,7 +13,7 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.frameworks.precision import half_type, in_float32, in_float64, rounded
-from chameleon_tvm.frameworks.reduced import FLOAT32, NetworkForms
+from chameleon_tvm.frameworks.reduced import FLOAT32, INT8, NetworkForms
 from chameleon_tvm.frameworks.running import (
     ONNXRUNTIME,
     ONNXRUNTIME_FLOAT32,
@@ -206,6 +206,10 @@ class OnnxFrontend(NetworkFrontend):
     @property
     def forms(self) -> NetworkForms:
         return NetworkForms(program=None, onnx=lambda: self.options.file, shapes=self.shapes)
+
+    def precision_of(self, name: str) -> str:
+        quantised = ONNXRUNTIME_FLOAT32 in self.frameworks
+        return INT8 if quantised and name != ONNXRUNTIME_FLOAT32 else FLOAT32
 
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:

@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.end.rivals import FLOAT32
 
+from chameleon_tvm.frameworks.reduced import FLOAT32, INT8
 from chameleon_tvm.graph.latency import Rounds, turn_seconds
 from chameleon_tvm.graph.package import read_manifest
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, framework_process
@@ -109,13 +109,17 @@ def side_by_side(asked: Compared) -> SideBySide:
     )
 
 
-def precision_of(folder: Path) -> str:
+def precision_of(folder: Path, frontend: NetworkFrontend) -> str:
     """What the delivered network of a folder computes in, in words.
 
     Args:
         folder: the network's, or that of one of its buckets.
+        frontend: the network; where no types were chosen it has those that it came with.
     """
-    return str(read_manifest(folder).get("precision", {}).get("precision", FLOAT32))
+    said = read_manifest(folder).get("precision")
+    if said is not None:
+        return str(said["precision"])
+    return INT8 if frontend.quantised else FLOAT32
 
 
 def _opened(
@@ -156,7 +160,7 @@ def _with_errors(
         if folder is None:
             precision = asked.frontend.precision_of(name)
         else:
-            precision = precision_of(folder / asked.bucket)
+            precision = precision_of(folder / asked.bucket, asked.frontend)
         try:
             error = max_relative_error(process.outputs, request.samples, request.expected)
         except ChameleonError as problem:
