@@ -134,6 +134,22 @@ def test_transposed_convolutions_are_computed_in_float32():
     assert chain_of(build, 1, 4, 6, 6).spec.dtype == "float32"
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_padding_between_steps_is_the_convolutions(layout: str, kind: str):
+    data = Affine(scale=2.0**-4, zero_point=100, dtype=kind)
+
+    def build(emit: Any, x: Any) -> Any:
+        padded = emit(op.nn.pad(data.pair(emit, x), [0, 0, 0, 0, 1, 0, 2, 1]))
+        return convolution(emit, data.pair(emit, padded), 5, 3, data.scale, rng=rng())
+
+    module = prepared(module_of(build, ((1, 4, 6, 6), "float32")), layout)
+    [chain] = chains_of(module)
+    assert chain.spec.dtype == "int8"
+    assert chain.spec.padding == (1, 2, 0, 1)
+    assert set(left_over(module, [chain])) <= {"quantize", "permute_dims"}
+
+
 def test_a_tensor_is_quantised_once():
     def build(emit: Any, x: Any) -> Any:
         left = convolution(emit, DATA.pair(emit, x), 5, 1, DATA.scale, rng=rng())

@@ -107,6 +107,7 @@ def _integers(passes: Any) -> list[Any]:
     return [
         *simplified,
         with_small_moves,
+        with_folded_pads,
         with_known_zero_points,
         *simplified,
         with_real_constants,
