@@ -18,6 +18,7 @@ from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, framework_process
 from chameleon_tvm.graph.reduced_rivals import ReducedRequest, ReducedRivals, rivals_precision
 from chameleon_tvm.graph.uncompilable import no_kernels
+from chameleon_tvm.graph.verify import nudged
 from chameleon_tvm.graph.warnings_once import warnings_once
 from chameleon_tvm.words import one_line
 
@@ -85,9 +86,13 @@ class Baselines:
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
         """The reference's answers in float64; None where nothing can give them.
 
+        Of a quantised network, its answers for nudged samples.
+
         Args:
             samples: inputs.
         """
+        if self._frontend.quantised:
+            return [self.reference.outputs(nudged(inputs)) for inputs in samples]
         name = self._frontend.exact
         if name is None or self.reference.name not in self._frontend.frameworks:
             return None

@@ -16,7 +16,8 @@ from chameleon_tvm.graph.quantised_steps import DEQUANTIZE, Step, is_call, step_
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 _CENTRE = 128
-"""The zero point that kernels are compiled with: numbers less it are the smallest there."""
+"""The zero point that kernels are compiled with, in the middle of uint8: sums are small with it,
+and so is what float32 rounds of them. It is also what int8 is less than uint8."""
 
 
 def with_known_zero_points(module: Any) -> Any:
@@ -51,8 +52,13 @@ class _Rewriter(relax.PyExprMutator):
     def _centred(self, call: Any, data: Any, weights: Step) -> Any:
         emit, op = self.builder_.emit, relax.op
         numbers, scale, zero = data.args
+        centre = relax.const(_CENTRE, "int32")
+        if str(numbers.ty.dtype) == "int8":
+            wide = emit(op.astype(numbers, "int32"))
+            numbers = emit(op.astype(emit(op.add(wide, centre)), "uint8"))
+            zero = emit(op.add(emit(op.astype(zero, "int32")), centre))
         sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
-        centred = emit(op.dequantize(numbers, relax.const(1.0), relax.const(_CENTRE, "int32")))
+        centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
         made = emit(relax.Call(call.op, [centred, call.args[1]], call.attrs, call.ty_args))
         apart = emit(op.reshape(emit(op.astype(zero, "float32")), []))
         apart = emit(op.subtract(apart, relax.const(float(_CENTRE))))
@@ -62,10 +68,10 @@ class _Rewriter(relax.PyExprMutator):
 
 
 def _is_computed(call: Any) -> bool:
-    """Whether numbers of uint8 are dequantised with one zero point that is no constant."""
+    """Whether 8-bit numbers are dequantised with one zero point that is no constant."""
     numbers, scale, zero = call.args
     return (
-        str(numbers.ty.dtype) == "uint8"
+        str(numbers.ty.dtype) in {"int8", "uint8"}
         and str(call.ty.dtype) == "float32"
         and not isinstance(zero, tvm.ir.GenericConst)
         and all(np.prod(shape_of(one)) == 1 for one in (scale, zero))
