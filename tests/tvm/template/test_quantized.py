@@ -1,10 +1,14 @@
 """Int8 templates: every drawn configuration computes the integers of the reference."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.spec import ACTIVATIONS
 from chameleon_tvm.operators.specs import (
@@ -15,9 +19,11 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
     DepthwiseConv3dSpec,
 )
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.targets import TVMTargets
+from chameleon_tvm.targets import TVMTargets, tvm_target
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -127,8 +133,8 @@ def test_depthwise(layout, channels, sizes, types):
 @pytest.mark.parametrize(
     "spec",
     [
-        Conv1dSpec(input=[1, 20, 30], filters=16, kernel=5, padding=2, layout="NWC", **INT8),
-        Conv3dSpec(input=[1, 6, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
+        Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **INT8),
+        Conv3dSpec(input=[1, 5, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
         DepthwiseConv3dSpec(input=[1, 16, 4, 7, 7], kernel=3, padding=1, layout="NDHWC", **INT8),
         Conv2dSpec(
             input=[1, 3, 33, 33], filters=64, kernel=7, stride=2, padding=3, layout="NHWC", **INT8
@@ -214,3 +220,91 @@ def test_both_output_types_have_the_same_knobs():
         for output in ("float32", "uint8")
     ]
     assert made[0].fingerprint == made[1].fingerprint
+
+
+class Bytes(Dot):
+    """What VNNI and ARM's dot products compute, on any CPU: bytes by signed bytes."""
+
+    name = "bytes"
+    summary = "groups of four bytes"
+    mnemonics = ("pmulld",)
+    data = "uint8"
+    weights = "int8"
+    sums = "int32"
+    depth = 4
+    vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
+    signed = False
+
+    def meaning(self, sums, data, weights):
+        return sums + weights.astype(np.int32) @ data.astype(np.int32)
+
+    def emit(self, sums, data, weights, lanes):
+        words = tirx.reinterpret(f"int32x{lanes}", weights)
+
+        def byte(vector, place, *, signed):
+            top = vector << tirx.Broadcast(tirx.IntImm("int32", 24 - 8 * place), lanes)
+            shifted = top >> tirx.Broadcast(tirx.IntImm("int32", 24), lanes)
+            return shifted if signed else shifted & tirx.Broadcast(tirx.IntImm("int32", 255), lanes)
+
+        for place in range(self.depth):
+            left = byte(data, place, signed=self.signed)
+            sums += left * byte(words, place, signed=True)
+        return sums
+
+
+class SignedBytes(Bytes):
+    name = "signed-bytes"
+    data = "int8"
+    signed = True
+
+
+@pytest.mark.parametrize("dot", [Bytes, SignedBytes])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **INT8),
+        Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, stride=2, layout="NCHW8c", **INT8),
+        Conv2dSpec(input=[1, 3, 19, 19], filters=24, kernel=7, padding=3, stride=2, **INT8),
+        Conv2dSpec(input=[1, 6, 9, 9], filters=48, kernel=3, padding=1, groups=2, **INT8),
+        Conv2dSpec(input=[1, 5, 9, 9], filters=9, kernel=2, padding=2, dilation=2, **INT8),
+        Conv3dSpec(input=[1, 8, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
+        DenseSpec(input=[3, 64], units=20, **INT8),
+        DenseSpec(input=[3, 33], units=20, dtype="int8"),
+    ],
+    ids=lambda spec: f"{spec.kind}-{spec.sizes}",
+)
+def test_bytes_are_multiplied_as_they_are(dot, spec, monkeypatch):
+    """The zero point is in the padding and in the bias then."""
+    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [dot()])
+    made = template_of(spec.task("t", NATIVE))
+    # Planes in the padding are no part of a copy, so that zero has to be zero there.
+    assert isinstance(made.arithmetic.dot, dot) == (spec.kind != "conv3d")
+    check(spec, seed=3, count=4)
+
+
+def test_data_are_read_in_place_where_there_is_nothing_to_fill_up(monkeypatch):
+    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [Bytes()])
+
+    def inputs(**changes):
+        spec = Conv2dSpec(
+            **{"input": [1, 16, 9, 9], "filters": 24, "kernel": 3, "layout": "NHWC", **INT8}
+            | changes
+        )
+        space = PROVIDER.design_space(spec.task("t", NATIVE))
+        return space.knobs[space.index["input"]].options
+
+    assert inputs() == ("copy", "in_place")
+    assert inputs(layout="NCHW8c") == ("copy", "in_place")
+    for changes in ({"padding": 1}, {"input": [1, 6, 9, 9]}, {"layout": "NCHW"}):
+        assert inputs(**changes) == ("copy",)
+
+
+@pytest.mark.parametrize(("cpu", "mnemonic"), [("znver4", "vpdpbusd"), ("haswell", "vpmaddwd")])
+def test_the_code_of_other_cpus_holds_their_instruction(cpu, mnemonic):
+    target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
+    spec = Conv2dSpec(input=[1, 16, 9, 9], filters=32, kernel=3, padding=1, layout="NHWC", **INT8)
+    template = template_of(spec.task("t", target))
+    space = template.space()
+    function = template.function(space.decode(space.first_guesses[0]))
+    made = lower_function(function, tvm_target(target), plain_loops=True)
+    assert mnemonic in made.mod.inspect_source("asm")

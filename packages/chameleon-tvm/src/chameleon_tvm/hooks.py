@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from chameleon_core.plugins import (
     CommandRecord,
+    InstructionRecord,
     NoOptions,
     OperatorRecord,
     PluginRecord,
@@ -16,6 +17,7 @@ from chameleon_core.plugins import (
 from chameleon_tvm.baselines.records import BASELINES
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.operators.records import OPERATORS
 from chameleon_tvm.rivals.options import MetaScheduleOptions
 from chameleon_tvm.spaces.options import AutoOptions
@@ -97,6 +99,12 @@ def chameleon_operators() -> Iterable[OperatorRecord]:
 def chameleon_templates() -> Iterable[TemplateRecord]:
     """The hand-written schedules of this package."""
     return TEMPLATES
+
+
+@hookimpl
+def chameleon_instructions() -> Iterable[InstructionRecord]:
+    """The machine instructions that templates of this package multiply with."""
+    return INSTRUCTIONS
 
 
 @hookimpl

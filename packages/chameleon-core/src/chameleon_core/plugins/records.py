@@ -92,6 +92,30 @@ class TemplateRecord:
 
 
 @attrs.frozen(kw_only=True)
+class InstructionRecord:
+    """One machine instruction that templates multiply with.
+
+    Attributes:
+        name: as assembly language calls it, or as it is told from others of that name. Measured
+            configurations may hold it: it stays what it is.
+        summary: one line for ``chameleon plugins``.
+        factory: ``"module:Class"``, imported only for targets that may have it, and called without
+            arguments.
+        architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
+            a kind of target (``cuda``); empty where every CPU has it.
+        features: what a target has to have, by LLVM's names.
+        api_version: the contract version it was written for.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    architecture: str = ""
+    features: tuple[str, ...] = ()
+    api_version: int = API_VERSION
+
+
+@attrs.frozen(kw_only=True)
 class PresetRecord:
     """Stages under one name, written as a pipeline file would: ``preset: autotvm``.
 

@@ -17,7 +17,6 @@ from chameleon_core.task import Task
 from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
-from chameleon_tvm.graph.verify import QUANTISED_TOLERANCE, TOLERANCE
 from chameleon_tvm.shapes import buckets_of
 from chameleon_tvm.source_location import SourceLocation
 
@@ -85,11 +84,6 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.quantised_steps import is_quantised  # noqa: PLC0415 - needs TVM
 
         return is_quantised(self.imported)
-
-    @property
-    def tolerance(self) -> float:
-        """Largest accepted |difference| over the largest |expected| of its outputs."""
-        return QUANTISED_TOLERANCE if self.quantised else TOLERANCE
 
     @abstractmethod
     def input_names(self) -> list[str]:

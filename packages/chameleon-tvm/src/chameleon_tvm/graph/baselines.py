@@ -17,6 +17,7 @@ from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, framework_process
 from chameleon_tvm.graph.uncompilable import no_kernels
+from chameleon_tvm.graph.verify import nudged
 from chameleon_tvm.graph.warnings_once import warnings_once
 
 if TYPE_CHECKING:
@@ -97,9 +98,13 @@ class Baselines:
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
         """The reference's answers in float64; None where nothing can give them.
 
+        Of a quantised network, its answers for nudged samples.
+
         Args:
             samples: inputs.
         """
+        if self._frontend.quantised:
+            return [self.reference.outputs(nudged(inputs)) for inputs in samples]
         name = self._frontend.exact
         if name is None or self.reference.name not in self._frontend.frameworks:
             return None

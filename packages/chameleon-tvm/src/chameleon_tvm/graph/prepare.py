@@ -8,7 +8,9 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.affine import with_folded_scales
+from chameleon_tvm.graph.computed_zero_points import with_known_zero_points
 from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.layout_error import NEXT_STEP, LayoutError
 from chameleon_tvm.graph.lowering import lowered
 from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
@@ -25,8 +27,7 @@ _LAYOUTS = ("NHWC", "NCHW")
 """Layouts of a whole graph: channels last and first, of one and three spatial axes as well."""
 
 
-class LayoutError(ConfigError):
-    """A network cannot be converted to a layout; it may well be to another one."""
+__all__ = ["LayoutError", "operators_in", "prepared"]
 
 
 def prepared(module: Any, layout: str) -> Any:
@@ -96,14 +97,22 @@ def prepared(module: Any, layout: str) -> Any:
     except tvm.error.InternalError as error:
         raise LayoutError(
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
-            hint="Try `layout: NCHW` in the model's section.",
+            hint=NEXT_STEP,
         ) from error
 
 
 def _integers(passes: Any) -> list[Any]:
     """Passes that leave quantised constants to products of integers alone."""
     simplified = passes.CanonicalizeBindings(), fold_constants
-    return [*simplified, with_small_moves, *simplified, with_real_constants, *simplified]
+    return [
+        *simplified,
+        with_small_moves,
+        with_folded_pads,
+        with_known_zero_points,
+        *simplified,
+        with_real_constants,
+        *simplified,
+    ]
 
 
 def operators_in(module: Any) -> set[str]:

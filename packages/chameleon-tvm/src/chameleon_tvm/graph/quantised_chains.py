@@ -28,6 +28,7 @@ from chameleon_tvm.graph.matching_convolutions import (
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.quantised_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.quantized import Quantisation
 from chameleon_tvm.operators.spec import slope_of
 from chameleon_tvm.operators.specs import DenseSpec, FusedSpec
 
@@ -104,13 +105,16 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
 def _are_operands(data: Step, weights: Step) -> bool:
     """Whether data are computed in uint8 with one scale, and weights are constant."""
     return (
-        data.whole
-        and data.dtype == DATA
-        and isinstance(data.source, relax.Var)
+        _is_data(data)
         and isinstance(weights.source, tvm.ir.GenericConst)
         and bool(data.scale[0] > 0)
         and bool((weights.scale > 0).all())
     )
+
+
+def _is_data(step: Step) -> bool:
+    """Whether a tensor is in uint8 with one scale."""
+    return step.whole and step.dtype == DATA and isinstance(step.source, relax.Var)
 
 
 def _convolution(
@@ -187,43 +191,44 @@ def in_integers(
     if bias is None:
         return in_integers(alone, alone, operands, values, users)
     output, passed = _quantised_after(chain.last, users)
-    inputs = chain.inputs
     residual = None
     if spec.residual and output is not None:
-        residual = step_of(values.get(inputs[1]), DEQUANTIZE)
-        if residual is None or not residual.whole or residual.dtype != DATA:
-            output, passed = None, ()
-        else:
-            inputs = (inputs[0], residual.source)
-    homogeneous = spec.activation in _HOMOGENEOUS or slope_of(spec.activation) is not None
-    scale, residual_scale = operands.units, np.float32(residual.scale[0] if residual else 1)
-    multiplier = np.float32(1)
-    if output is not None:
-        # The order in which onnxruntime rounds the factors of ``QLinearConv``, too.
-        if homogeneous:
-            scale, residual_scale = scale / output.scale, residual_scale / output.scale[0]
-        else:
-            multiplier = np.float32(1) / output.scale[0]
-    numbers = (
-        operands.data.zero_point[0],
-        residual_scale,
-        residual.zero_point[0] if residual else 0,
-        multiplier,
-        output.zero_point[0] if output else 0,
-    )
+        residual = step_of(values.get(chain.inputs[1]), DEQUANTIZE)
+        if residual is None or not _is_data(residual):
+            # A residual has the type of the output.
+            residual, output, passed = None, None, ()
+    scale, quantisation = _parameters(operands, residual, output, spec.activation)
     return attrs.evolve(
         chain,
         spec=attrs.evolve(
             spec, dtype=WEIGHTS, bias=False, output_dtype=DATA if output else "float32"
         ),
-        inputs=inputs,
-        constants=(
-            operands.weights,
-            scale.astype(np.float32),
-            bias,
-            np.array(numbers, np.float32),
-        ),
+        inputs=(chain.inputs[0], residual.source) if residual else chain.inputs,
+        constants=(operands.weights, scale, bias, quantisation.array),
         members=(*chain.members, *passed),
+    )
+
+
+def _parameters(
+    operands: Operands, residual: Step | None, output: Step | None, activation: str
+) -> tuple[NDArray[np.float32], Quantisation]:
+    """What sums of each channel are multiplied by, and what is the same for all channels."""
+    scale = operands.units
+    residual_scale = np.float32(1) if residual is None else residual.scale[0]
+    multiplier = np.float32(1)
+    if output is not None:
+        if activation in _HOMOGENEOUS or slope_of(activation) is not None:
+            # The order in which onnxruntime rounds the factors of ``QLinearConv``, too.
+            scale = scale / output.scale
+            residual_scale = residual_scale / output.scale[0] if residual else residual_scale
+        else:
+            multiplier = multiplier / output.scale[0]
+    return scale.astype(np.float32), Quantisation(
+        data_zero_point=float(operands.data.zero_point[0]),
+        residual_scale=float(residual_scale),
+        residual_zero_point=float(residual.zero_point[0]) if residual else 0.0,
+        out_multiplier=float(multiplier),
+        out_zero_point=float(output.zero_point[0]) if output else 0.0,
     )
 
 

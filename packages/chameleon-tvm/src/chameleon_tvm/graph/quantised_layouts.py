@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from chameleon_tvm.graph.layout_error import NEXT_STEP, LayoutError
 from chameleon_tvm.graph.quantised_steps import DEQUANTIZE, QUANTIZE, Step, is_call, step_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 
@@ -22,6 +23,9 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
     Args:
         module: an ``IRModule`` whose ``main`` is the network.
         change: ``ConvertLayout``, or what else only moves data.
+
+    Raises:
+        LayoutError: a step is not in the changed module, so that it would compute something else.
     """
     hider = _Hider(module)
     variable = module.get_global_var("main")
@@ -32,6 +36,12 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
     shower = _Shower(changed, hider.steps)
     variable = changed.get_global_var("main")
     shower.builder_.update_func(variable, shower.visit_expr(changed["main"]))
+    if shower.shown != {*hider.steps}:
+        lost = len(hider.steps) - len(shower.shown)
+        raise LayoutError(
+            f"TVM lost {lost} of {len(hider.steps)} steps of quantisation when it changed layouts",
+            hint=NEXT_STEP,
+        )
     return relax.transform.DeadCodeElimination()(shower.builder_.get())
 
 
@@ -62,10 +72,11 @@ class _Hider(relax.PyExprMutator):
 
 @relax.expr_functor.mutator
 class _Shower(relax.PyExprMutator):
-    """Puts the steps back where their sums are."""
+    """Puts the steps back where their sums are; ``shown`` has the constants of those it found."""
 
     def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
         super().__init__(module)
+        self.shown: set[Any] = set()
         self._steps = steps
         self._values: dict[Any, Any] = {}
 
@@ -78,9 +89,11 @@ class _Shower(relax.PyExprMutator):
         if is_call(call, _ASTYPE):
             found = self._marked(before)
             if found is not None and found[0] == QUANTIZE:
+                self.shown.add(before.args[1])
                 return found[1].quantize(self.visit_expr(before.args[0]))
         found = self._marked(call)
         if found is not None and found[0] == DEQUANTIZE and is_call(before, _ASTYPE):
+            self.shown.add(call.args[1])
             return found[1].dequantize(self.visit_expr(before.args[0]))
         return super().visit_call_(call)
 

@@ -60,12 +60,17 @@ class _Mover(relax.PyExprMutator):
         """For variables what they were quantised to."""
         self._clipped: dict[Any, tuple[Step, Any, Any]] = {}
         """For what was clipped the step before, and the bounds."""
+        self._padded: dict[Any, Step] = {}
+        """For what was padded with zeros the step before: it is among what that step gives, too."""
+        self._real: dict[Any, Any] = {}
+        """For what was quantised of those the variable before."""
         self._rewrites: dict[str, Callable[[Any], Any | None]] = {
             **dict.fromkeys(_MOVES, self._moved),
             **dict.fromkeys(_BOUNDS, self._limited),
             "relax.concat": self._concatenated,
             "relax.nn.relu": self._positive,
             "relax.clip": self._clip,
+            "relax.nn.pad": self._pad,
         }
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -102,6 +107,9 @@ class _Mover(relax.PyExprMutator):
                 zero_point=step.zero_point + _SHIFT,
                 dtype="uint8",
             )
+        padded = self._real.get(step.source)
+        if padded is not None and self._padded[padded].same(step):
+            return padded
         made = self.builder_.emit(step.dequantize(step.source))
         self._made[made] = step
         return made
@@ -132,7 +140,10 @@ class _Mover(relax.PyExprMutator):
         known = self._made.get(step.source)
         if known is not None and known.same(step) and isinstance(known.source, relax.Var):
             return known.source
-        return self.builder_.emit(step.quantize(step.source))
+        made = self.builder_.emit(step.quantize(step.source))
+        if step.source in self._padded:
+            self._real[made] = step.source
+        return made
 
     def _in_uint8(self, source: Any) -> Any:
         """A variable of int8 with 128 added, in uint8."""
@@ -207,6 +218,16 @@ class _Mover(relax.PyExprMutator):
         made = self.builder_.emit(call)
         low, high = (float(one.value) for one in call.args[1:])
         self._clipped[made] = step, low, high
+        return made
+
+    def _pad(self, call: Any) -> Any | None:
+        """Padding with zeros, which may become part of a convolution."""
+        step = self._made.get(call.args[0])
+        constant = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
+        if step is None or not step.whole or not constant:
+            return None
+        made = self.builder_.emit(call)
+        self._padded[made] = step
         return made
 
     def _between(self, numbers: Any, low: Any, high: Any) -> Any:

@@ -12,6 +12,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.operators.bfloat16 import real
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
@@ -32,6 +33,8 @@ from chameleon_tvm.spaces.template.geometry import (
     block_diagonal,
     groups_per_vector,
     pack_weights,
+    row_runs,
+    rows_as_channels,
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
@@ -153,9 +156,11 @@ def pack_constants(
     if arithmetic.quantized:
         scale, bias, numbers = rest
         rest, alike = [scale, arithmetic.bias(bias, weights, numbers)], [numbers]
+    else:
+        rest = [real(bias) for bias in rest]
     packed = [pack_bias(one, geometry.groups, channels) for one in rest]
-    ordered = pack_weights(weights, geometry, tile, arithmetic.dot.depth)
-    return [ordered.astype(arithmetic.dot.weights, copy=False), *packed, *alike]
+    ordered = pack_weights(arithmetic.weights(weights), geometry, tile, arithmetic.dot.depth)
+    return [arithmetic.stored(ordered), *packed, *alike]
 
 
 class ConvolutionTemplate(Template):
@@ -167,9 +172,12 @@ class ConvolutionTemplate(Template):
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.info = target_info(task.target)
         self.spec = convolution_of(task)
-        self.arithmetic = arithmetic_of(self.spec, task.target)
+        # Sums are 32 bits wide, whatever is added up.
+        geometry = geometry_of(self.spec, self.info.lanes("float32"))
+        # There are no planes of zeros in a copy.
+        skipping = any(axis.padded for axis in geometry.outer)
+        self.arithmetic = arithmetic_of(self.spec, task.target, skipping=skipping)
         dot = self.arithmetic.dot
-        geometry = geometry_of(self.spec, dot.lanes(self.info.vector_bytes))
         self._together = groups_per_vector(geometry)
         self.geometry = attrs.evolve(
             geometry,
@@ -180,6 +188,11 @@ class ConvolutionTemplate(Template):
         self.with_direct = DIRECT in options.algorithms
         self.winograd: tuple[str, ...] = ()
         self._transformed: dict[int, tuple[Array, Array]] = {}
+        # What lies beyond a row is multiplied by zero, which is zero if it is a whole number.
+        self.staging = row_runs(geometry, dot.depth) if self.arithmetic.quantized else None
+        if self.staging is not None:
+            run = filled(geometry.ic * geometry.kernel[1], dot.depth)
+            self.geometry = attrs.evolve(geometry, ic=run, kernel=(geometry.kernel[0], 1))
         if self.arithmetic == FLOAT32 and winograd_applies(self.geometry):
             self.winograd = allowed_algorithms(options, self.geometry.ic)
 
@@ -191,19 +204,32 @@ class ConvolutionTemplate(Template):
 
     def _direct_space(self) -> DesignSpace:
         g, channels = self.geometry, self.spec.input[1] // self.geometry.groups
-        blocks = channel_blocks(g.ic, channels, self.arithmetic.dot.depth)
+        depth = self.arithmetic.dot.depth
+        blocks = (g.ic,) if self.staging is not None else channel_blocks(g.ic, channels, depth)
         size = channel_block(g.layout)
         if size and self.arithmetic.as_they_are:
             # A block of the loop lies within a block of the layout, so that it is contiguous.
-            blocks = tuple(d for d in divisors(g.ic) if size % d == 0)[-3:]
-        in_place = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)
+            within = [d for d in divisors(g.ic) if size % d == 0 and d % depth == 0]
+            blocks = tuple(within[-3:]) or blocks
         return ConvolutionTiling(
             g,
             self.info,
-            in_place=in_place and self.arithmetic.as_they_are,
+            in_place=self._in_place,
             channel_blocks=blocks,
             arithmetic=self.arithmetic,
         ).space()
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether the input may be read where it is."""
+        g, depth = self.geometry, self.arithmetic.dot.depth
+        size = channel_block(g.layout)
+        contiguous = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)
+        if depth > 1:
+            contiguous &= self.spec.input[1] == g.ic * g.groups and size % depth == 0
+        # What stands for zero is in the copy's padding alone.
+        skipped = not (self.arithmetic.quantized and any(g.padded))
+        return contiguous and skipped and self.arithmetic.as_they_are
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         made: WinogradConvolution | DirectConvolution
@@ -216,6 +242,7 @@ class ConvolutionTemplate(Template):
                 self.spec,
                 arithmetic=self.arithmetic,
                 channels=self.spec.input[1],
+                staging=self.staging,
             )
         return emit.with_shapes(made.function(), parameter_shapes(self.spec))
 
@@ -223,6 +250,8 @@ class ConvolutionTemplate(Template):
         weights, *bias = constants
         weights = block_diagonal(weights, self.spec.group_count, self._together)
         if not _is_winograd(values):
+            if self.staging is not None:
+                weights = rows_as_channels(weights)
             packed = [weights, *bias]
             return pack_constants(packed, self.geometry, tile_of(values), self.arithmetic)
         tile = winograd_tile_of(values)

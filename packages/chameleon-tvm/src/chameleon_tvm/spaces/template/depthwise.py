@@ -116,7 +116,7 @@ class DepthwiseTemplate(Template):
             raise TypeError(f"{task.operator} is no depthwise convolution")
         self.spec = spec
         self.arithmetic = lanewise(spec)
-        geometry = geometry_of(spec, self.arithmetic.dot.lanes(self.info.vector_bytes))
+        geometry = geometry_of(spec, self.info.lanes("float32"))
         channels = spec.output_channels
         self.geometry = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
 

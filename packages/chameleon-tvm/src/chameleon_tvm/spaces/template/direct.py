@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -36,6 +37,9 @@ class DirectConvolution:
         spec: the operator, for its epilogue; None for one that has none.
         arithmetic: what it multiplies with.
         channels: input channels of all groups, where groups are filled up with zeros.
+        staging: the convolution as its input is copied, where that is another one: taps of a row
+            and their channels, which are neighbours in the copy, may be channels of one tap in the
+            loops, more of them than the copy has (their weights are zero).
     """
 
     def __init__(
@@ -46,8 +50,10 @@ class DirectConvolution:
         *,
         arithmetic: Arithmetic = FLOAT32,
         channels: int | None = None,
+        staging: Geometry | None = None,
     ) -> None:
         self.geometry = geometry
+        self.staging = staging
         self.arithmetic = arithmetic
         self.dot = arithmetic.dot
         self.channels = channels
@@ -63,6 +69,17 @@ class DirectConvolution:
         self.weights = self._make_weights()
 
     def _make_input(self) -> Input:
+        if self.staging is not None:
+            run = self.staging.ic * self.staging.kernel[1]
+            return Input(
+                self.staging,
+                self.staging.ic,
+                rows=True,
+                lanes=self.dot.depth,
+                arithmetic=self.arithmetic,
+                zero_point=self.output.epilogue.zero_point,
+                spare=self.geometry.ic - run,
+            )
         rows = self.tile.copy or (self.one_loop and self.geometry.kernel[1] > 1)
         return Input(
             self.geometry,
@@ -84,6 +101,7 @@ class DirectConvolution:
         body = self._compute()
         if self.tile.copy:
             body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
+        body = importing(body, [self.dot])
         more = self.output.epilogue.parameters
         return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 

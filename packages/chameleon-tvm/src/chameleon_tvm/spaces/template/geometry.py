@@ -208,6 +208,27 @@ def pack_weights(
     return np.ascontiguousarray(ordered).reshape(geometry.groups * blocks, -1, block * depth)
 
 
+def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
+    """The convolution itself where its rows of taps had better be channels of one tap.
+
+    That is where ``depth`` input channels are multiplied together and do not divide those of a
+    tap: they go on with the next tap's, which are its neighbours. None elsewhere.
+    """
+    neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
+    return geometry if neighbours and geometry.ic % depth else None
+
+
+def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
+    """(O, I, outer axes, rows, columns) weights with the columns' taps as input channels.
+
+    Returns:
+        Shape (O, columns * I, outer axes, rows, 1), or without rows where there are none.
+    """
+    moved = np.moveaxis(weights, -1, 1)
+    oc, taps, ic, *rest = moved.shape
+    return moved.reshape(oc, taps * ic, *rest, 1)
+
+
 def groups_per_vector(geometry: Geometry) -> int:
     """How many groups a vector of output channels holds, where one group does not fill it.
 

@@ -34,7 +34,7 @@ def _tiling(
     return ConvolutionTiling(
         geometry,
         target_info(task.target),
-        in_place=arithmetic.as_they_are,
+        in_place=arithmetic.as_they_are and geometry.ic == inner,
         channel_blocks=channel_blocks(geometry.ic, inner, arithmetic.dot.depth),
         arithmetic=arithmetic,
     )
@@ -60,7 +60,7 @@ class DenseTemplate(Template):
             kernel=(1, 1),
             layout="NHWC",
             out_layout="NHWC",
-            lanes=dot.lanes(target_info(task.target).vector_bytes),
+            lanes=target_info(task.target).lanes("float32"),
         )
 
     def space(self) -> DesignSpace:

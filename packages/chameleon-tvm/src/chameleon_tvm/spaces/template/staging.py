@@ -31,6 +31,7 @@ class Input:
         channels: of the input, over all groups; as many as the geometry's where missing. Groups of
             fewer have one block each, filled up with zeros.
         zero_point: of the data, in float32; None where they have none.
+        spare: elements beyond the end of a row that are read, whatever they are.
 
     Attributes:
         data: the function's parameter. In NHWC with ``rows`` width and channels are one axis, so
@@ -51,6 +52,7 @@ class Input:
         arithmetic: Arithmetic = FLOAT32,
         channels: int | None = None,
         zero_point: Expr | None = None,
+        spare: int = 0,
     ) -> None:
         g = geometry
         self.geometry = g
@@ -70,7 +72,7 @@ class Input:
         self.blocks = math.ceil(g.ic * g.groups / block)
         self.staged = emit.buffer(
             "staged",
-            (g.batch, self.blocks, g.planes * height, columns * block),
+            (g.batch, self.blocks, g.planes * height, columns * block + spare),
             dtype=arithmetic.dot.data,
         )
 
