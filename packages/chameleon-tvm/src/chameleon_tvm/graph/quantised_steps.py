@@ -71,11 +71,16 @@ class Step:
 
     def dequantize(self, numbers: Any) -> Any:
         """The call that gives real numbers for quantised ones of these parameters."""
-        return relax.op.dequantize(numbers, *self._constants(), axis=self.axis)
+        return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
     def quantize(self, numbers: Any) -> Any:
         """The call that gives quantised numbers of these parameters."""
-        return relax.op.quantize(numbers, *self._constants(), axis=self.axis, out_dtype=self.dtype)
+        return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
+
+    @property
+    def _axis(self) -> int:
+        # Parameters of the whole tensor have none, and a move may leave it fewer axes.
+        return -1 if self.whole else self.axis
 
     def _constants(self) -> tuple[Any, Any]:
         shape = () if self.whole else (-1,)
