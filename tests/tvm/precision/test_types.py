@@ -180,6 +180,27 @@ def test_what_moves_numbers_is_between_pairs_of_one_range(network_of: Any, ran: 
     np.testing.assert_array_equal(before, behind)
 
 
+def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
+    def build(emit: Any, x: Any) -> Any:
+        made = emit(relax.op.nn.conv2d(x, relax.const(FILTERS[0]), padding=1))
+        pooled = emit(relax.op.nn.max_pool2d(emit(relax.op.nn.relu(made)), (2, 2), (2, 2)))
+        flat = emit(relax.op.reshape(pooled, (1, 72)))
+        return emit(relax.op.matmul(flat, relax.const(_normal(72, 5))))
+
+    module, chains = network_of(build, (1, 8, 6, 6))
+    names = Network(module, chains).names.values()
+    ranges = dict.fromkeys(names, Affine(scale=0.1, zero_point=100))
+    typed = with_types(module, chains, {0: "int8", 1: "int8"}, ranges)
+    assert [one.spec.output_dtype for one in chains_of(typed)] == ["uint8", "float32"]
+    called = [
+        str(binding.value.op.name)
+        for block in typed["main"].body.blocks
+        for binding in block.bindings
+    ]
+    assert called.count("relax.quantize") == 2
+    assert np.isfinite(ran(typed, _normal(1, 8, 6, 6))[0]).all()
+
+
 def test_what_cannot_have_a_type_says_why(network_of: Any):
     def build(emit: Any, x: Any, y: Any) -> Any:
         product = emit(relax.op.matmul(x, y))

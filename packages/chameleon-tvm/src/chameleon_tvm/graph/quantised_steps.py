@@ -79,7 +79,7 @@ class Step:
 
     @property
     def _axis(self) -> int:
-        """One that the tensor has: what moved its numbers may have left it fewer."""
+        # Parameters of the whole tensor have none, and a move may leave it fewer axes.
         return -1 if self.whole else self.axis
 
     def _constants(self) -> tuple[Any, Any]:
