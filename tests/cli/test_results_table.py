@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import io
 
+import attrs
 import pytest
 from chameleon_cli.results_table import (
+    FRONT_HEADER,
     OPERATOR_HEADER,
+    RIVAL_HEADER,
     duration,
+    front_rows,
+    network_lines,
     operator_legend,
     operator_rows,
+    print_network,
     print_table,
+    rival_table,
 )
-from chameleon_core.loop.end.result import OperatorResult, VariantResult
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult, VariantResult
 
 
 class Terminal(io.StringIO):
@@ -69,3 +76,59 @@ def test_the_legend_says_which_way_the_ratio_goes():
     assert "onednn" in operator_legend([operator("fc")])
     assert "vendor / tuned" in operator_legend([operator("fc")])
     assert not operator_legend([])
+
+
+INT8 = NetworkResult(
+    latency_seconds=0.004,
+    untuned_seconds=0.1,
+    max_relative_error=2e-3,
+    precision="int8",
+    rivals={"torch": 0.02},
+    rivals_reduced={
+        "openvino as it comes": {
+            "asked": "as-it-comes",
+            "precision": "bfloat16",
+            "seconds": 0.002,
+            "max_relative_error": 3.4e-3,
+        }
+    },
+    folder="here",
+)
+
+
+def test_each_rival_in_reduced_precision_has_its_precision_and_error(capsys):
+    assert rival_table(INT8) == [
+        ("the compiled network", "int8", "4.00 ms", "1.00", "2.0e-03"),
+        ("openvino as it comes", "bfloat16", "2.00 ms", "0.50", "3.4e-03"),
+        ("torch", "float32", "20.0 ms", "5.00", "-"),
+    ]
+    print_network(INT8)
+    printed = capsys.readouterr().out
+    assert "".join(RIVAL_HEADER).split()[0] in printed
+    assert "network, in int8: 4.00 ms (untuned 100 ms)" in printed
+
+
+def test_rivals_in_float32_alone_stay_in_the_networks_line():
+    network = NetworkResult(
+        latency_seconds=0.004, max_relative_error=2e-7, rivals={"torch": 0.02}, folder="here"
+    )
+    assert rival_table(network) == []
+    assert "network: 4.00 ms (untuned -, torch 20.0 ms)" in network_lines(network)
+
+
+def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
+    front = [
+        {"types": {"float32": 5}, "seconds": 0.005, "error": 0.0, "delivered": False},
+        {"types": {"int8": 3, "float32": 2}, "seconds": 0.004, "error": 2e-3, "delivered": True},
+    ]
+    chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
+    network = attrs.evolve(INT8, **chosen)
+    assert front_rows(network) == [
+        ("float32 5", "5.00 ms", "0.0e+00", ""),
+        ("int8 3, float32 2", "4.00 ms", "2.0e-03", "delivered"),
+    ]
+    print_network(network)
+    printed = capsys.readouterr().out
+    assert printed.index(FRONT_HEADER[0]) < printed.index("precision: of 5 operators 3 in int8")
+    assert NetworkResult.from_json(network.to_json()) == network
+    assert {"front", "precision_summary"}.isdisjoint(NetworkResult().to_json())

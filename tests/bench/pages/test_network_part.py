@@ -47,3 +47,30 @@ def test_each_bucket_has_a_row(page):
     row = "<td>64</td><td>ids [1, 64]</td><td>1 ms</td><td>torch 900 µs</td><td>0.90</td>"
     assert row in shown
     assert "<td>3.2 s</td>" in shown
+
+
+def test_rivals_in_several_precisions_are_not_mixed(page):
+    found = {"asked": "int8", "precision": "int8", "seconds": 0.005, "max_relative_error": 0.013}
+    network = attrs.evolve(
+        NETWORK,
+        precision="int8",
+        max_relative_error=2e-3,
+        rivals_reduced={"onnxruntime int8": found},
+    )
+    shown = page(network)
+    like = "<td>onnxruntime int8</td><td>int8</td><td>5 ms</td><td>1.25</td><td>1.3e-02</td>"
+    other = "<td>onnxruntime</td><td>float32</td><td>3 ms</td><td>0.75</td><td>-</td>"
+    assert shown.index(like) < shown.index(other)
+    assert "the network is slower" not in shown, "onnxruntime in float32 is not its like"
+
+
+def test_each_point_of_the_front_has_a_row(page):
+    rows = [
+        {"types": {"float32": 5}, "seconds": 0.005, "error": 0.0, "delivered": False},
+        {"types": {"int8": 5}, "seconds": 0.003, "error": 2e-3, "delivered": True},
+    ]
+    shown = page(attrs.evolve(NETWORK, front=rows, precision_summary="of 5 operators 5 in <int8>"))
+    assert "Precision: of 5 operators 5 in &lt;int8&gt;." in shown
+    assert "<td>float32 5</td><td>5 ms</td>" in shown
+    assert shown.index("<td>float32 5</td>") < shown.index("<td>int8 5</td>")
+    assert "Precision:" not in page(NETWORK)

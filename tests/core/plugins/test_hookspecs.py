@@ -16,6 +16,7 @@ from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import (
     KINDS,
     CommandRecord,
+    InstructionRecord,
     NoOptions,
     OperatorRecord,
     PluginRecord,
@@ -33,7 +34,8 @@ EXAMPLE = re.compile(r"\nExample:\n(.*?)\n\nDocumentation: (\S+)$", re.DOTALL)
 
 
 def specs(of: type) -> list[Any]:
-    return [function for name, function in vars(of).items() if name.startswith("chameleon_")]
+    found = [pair for one in reversed(of.__mro__) for pair in vars(one).items()]
+    return [function for name, function in found if name.startswith("chameleon_")]
 
 
 EVERY = specs(RegistrationHooks) + specs(EventHooks)
@@ -55,7 +57,7 @@ def example(spec: Callable[..., Any], **names: Any) -> Any:
         "Options": NoOptions,
         "GramArguments": GramArguments,
         **{one.__name__: one for one in (CommandRecord, OperatorRecord, PluginRecord)},
-        **{one.__name__: one for one in (PresetRecord, TemplateRecord)},
+        **{one.__name__: one for one in (InstructionRecord, PresetRecord, TemplateRecord)},
         **names,
     }
     exec(textwrap.dedent(code), namespace)  # noqa: S102 - our own documentation

@@ -12,6 +12,7 @@ from chameleon_core.plugins import (
     API_VERSION,
     KINDS,
     CommandRecord,
+    InstructionRecord,
     NoOptions,
     OperatorRecord,
     PluginRecord,
@@ -354,3 +355,42 @@ def test_rubbish_of_templates_is_remembered(changes, message):
 
     (error,) = load(Plugin()).errors
     assert error.message == f"registers the template 'mine' with {message}"
+
+
+def instructions(*names: str, **changes: Any) -> Any:
+    """A plugin that registers instructions."""
+
+    class Plugin:
+        @hookimpl
+        def chameleon_instructions(self):
+            values = {"summary": "", "factory": "a:B", **changes}
+            return [InstructionRecord(name=name, **values) for name in names]
+
+    return Plugin()
+
+
+def test_an_instruction_s_name_is_one_distribution_s_alone():
+    ours = KINDS["instructions"].distribution
+    registry = load(("a-dist", instructions("fma", "dot")), (ours, instructions("fma")))
+    assert registry.names("instructions") == ("dot", "fma")
+    assert registry.find("instructions", "fma").distribution == ours
+    assert [str(error) for error in registry.errors] == [
+        (
+            f"plugin 'plugin-0' of 'a-dist' registers the instruction 'fma', as '{ours}' does; "
+            "records of measurements hold the name, so it must be another one"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": None}, "the architecture None, which must be a text"),
+        ({"features": "avx2"}, "the features 'avx2', which must be a tuple of texts"),
+        ({"factory": "module"}, "the factory 'module', which must be like 'module:Class'"),
+        ({"api_version": 0}, "the API version 0, which must be a positive integer"),
+    ],
+)
+def test_rubbish_of_instructions_is_remembered(changes, message):
+    (error,) = load(instructions("mine", **changes)).errors
+    assert error.message == f"registers the instruction 'mine' with {message}"

@@ -7,8 +7,16 @@ from typing import ClassVar
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError, ExitCode, PluginError, RunFolderError
+from chameleon_core.errors import (
+    ChameleonError,
+    ConfigError,
+    ExitCode,
+    PluginError,
+    RunFolderError,
+)
 from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.start.tasks import frontend_of
+from chameleon_core.pipeline import Precision
 from chameleon_core.plugins.options import NOT_BINDING
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
@@ -182,3 +190,30 @@ def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypat
     assert (told["task"], told["measurements"]) == ("op0", 20)
     assert result.operators[0].measurements == 20
     assert len(log_lines()) == before + 20 + 1
+
+
+class Reduced(SyntheticFrontend):
+    """A frontend that says it knows a type and takes it over."""
+
+    told: ClassVar[list] = []
+
+    def compute_in(self, precision):
+        self.told.append(precision)
+
+
+def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(pipeline, plugin):
+    def resolved(kind, precision):
+        made = pipeline(
+            plugins=[plugin("frontends", kind, ModelOptions)],
+            model={"odd": {"operators": [[9, 9]]}},
+        )
+        return attrs.evolve(made, precision=precision)
+
+    run_pipeline(resolved(Reduced, Precision()))
+    assert not Reduced.told, "float32 is nothing to be told of"
+    frontend_of(resolved(Reduced, Precision(type="int8")))
+    assert Reduced.told == [Precision(type="int8")]
+    with pytest.raises(ConfigError, match="the model cannot be computed in int8 or bfloat16"):
+        frontend_of(
+            resolved(SyntheticFrontend, Precision(search=("int8", "bfloat16"), max_error=0.1))
+        )

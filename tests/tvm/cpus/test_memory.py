@@ -57,6 +57,7 @@ def test_the_command_measures_and_keeps(monkeypatch, capsys):
     assert 0.0 < kept < math.inf
     assert found["description"]["memory_bytes_per_cycle"] == kept
     assert found["features"] == sorted(found["features"])
+    assert "multiply-add" in found["instructions"]
 
 
 def test_another_cpu_is_shown_and_not_measured(capsys):

@@ -12,10 +12,10 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.stages import Winner
 from chameleon_core.task import Task
-from chameleon_tvm.graph.baselines import one_line
 from chameleon_tvm.graph.guesses import TURNS, mended
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.verify import OutputCheck
+from chameleon_tvm.words import one_line
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -86,11 +86,40 @@ def test_a_delivered_network_is_timed_against_others(run: Path, chameleon: Comma
     assert value["ratio"] == pytest.approx(medians[1] / medians[0])
 
 
+def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Command):
+    pytest.importorskip("openvino")
+    words = ("--rounds", "2", "--rivals", "onnxruntime")
+    precisions = ("--precision", "int8", "--precision", "as-it-comes")
+    finished = chameleon("bench-network", run, *words, *precisions, "--json")
+    assert finished.returncode == 0, finished.stderr
+    value: dict[str, Any] = json.loads(finished.stdout)
+    shown = {name: (one["precision"], one["asked"]) for name, one in value["contenders"].items()}
+    assert shown["network"] == shown["onnxruntime"] == ("float32", "float32")
+    assert shown["onnxruntime int8"] == ("int8", "int8")
+    assert shown["openvino as it comes"][1] == "as-it-comes"
+    errors = {name: one["max_relative_error"] for name, one in value["contenders"].items()}
+    assert errors["network"] < 1e-4 < errors["onnxruntime int8"] < 0.5
+    assert list(value["ratios"]) == ["float32", "as-it-comes", "int8"], "like comes first"
+    assert value["ratio"] == value["ratios"]["float32"]
+    finished = chameleon("bench-network", run, *words, "--precision", "int8")
+    first, *_ = lines = finished.stdout.splitlines()
+    assert first.split()[-2:] == ["precision", "error"]
+    assert [line.split()[0] for line in lines[1:4]] == ["network", "onnxruntime", "onnxruntime"]
+    for precision in ("float32", "int8"):
+        assert f"times as fast as the best of the others in {precision}" in finished.stdout
+
+
 @pytest.mark.parametrize(
     "case",
     [
         (lambda _: None, ("--rivals", "tensorflow"), "tensorflow cannot run this network"),
         (lambda run: shutil.rmtree(run / "network"), (), "no network was delivered"),
+        (lambda _: None, ("--calibrate", "data.py:batches"), "--precision names none"),
+        (
+            lambda _: None,
+            ("--rivals", "onnxruntime", "--precision", "int8", "--calibrate", "no.py:batches"),
+            "no.py",
+        ),
     ],
 )
 def test_what_cannot_be_timed_is_said(

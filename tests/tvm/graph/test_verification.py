@@ -10,11 +10,14 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 from chameleon_tvm.graph.verify import (
     ILL_CONDITIONED,
+    NUDGE,
+    QUANTISED_TOLERANCE,
     TOLERANCE,
     Conditioning,
     Expected,
     compared,
     guilty,
+    nudged,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +105,26 @@ def test_the_sentence_says_how_far_and_what_is_allowed():
     said = Conditioning(own_error=0.02).sentence("torch")
     assert "torch in float32 are off by 2.0e-02" in said
     assert "4e-02 is allowed" in said
+
+
+def test_a_quantised_network_may_be_off_by_steps():
+    exact = _Exact(4 * 0.03)
+    expected = Expected([SAMPLE], [SAMPLE], exact, quantised=True)
+    assert expected.verdict(_off(0.025)).problem is None
+    assert (exact.asked, expected.tolerance) == (0, QUANTISED_TOLERANCE)
+    assert expected.verdict(_off(0.05)).problem is None
+    assert expected.verdict(_off(0.07)).problem is not None
+    assert expected.conditioning is not None
+    assert "with inputs that change by 8e-06" in expected.conditioning.sentence("torch")
+
+
+def test_inputs_are_nudged_but_not_whole_numbers():
+    real, whole = np.linspace(-3, 3, 9, dtype=np.float32), np.arange(4)
+    changed, kept = nudged([real, whole])
+    assert changed.dtype == real.dtype
+    np.testing.assert_allclose(changed, real, rtol=2 * NUDGE)
+    assert (changed != real).sum() == 8
+    np.testing.assert_array_equal(kept, whole)
 
 
 @given(st.integers(1, 20), st.data())

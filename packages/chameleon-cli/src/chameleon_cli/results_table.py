@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
+from chameleon_core.loop.end.rivals import FLOAT32, RivalRow, fastest_like, rival_rows
 from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 
@@ -65,12 +66,18 @@ def network_lines(network: NetworkResult) -> list[str]:
     if network.delivered_seconds is not None:
         error = f"verified after {network.delivered_seconds:.1f} s, {error}"
     before = [f"layout: {network.layout['summary']}"] if network.layout else []
+    if network.precision_summary:
+        before.append(f"precision: {network.precision_summary}")
     before += unmeasured_lines(network)
     if network.latency_seconds is None:
         return [*before, f"network: {error}, in {network.folder}"]
-    others = {"untuned": network.untuned_seconds, **network.rivals}
+    others = {"untuned": network.untuned_seconds}
+    if not network.rivals_reduced:
+        others.update(network.rivals)
     times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in others.items())
     what = "network, one inference in each bucket" if network.buckets else "network"
+    if network.precision != FLOAT32:
+        what += f", in {network.precision}"
     return [
         *before,
         f"{what}: {duration(network.latency_seconds)} ({times})",
@@ -112,6 +119,52 @@ def kernel_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     ]
 
 
+RIVAL_HEADER = ("one inference", "precision", "median", "times ours", "error")
+
+
+def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
+    """The network and its rivals with the precision of each, as in ``RIVAL_HEADER``.
+
+    Those in the network's precision come first, then those as they come. Where nothing was
+    compared but in float32, there is none: the network's line says it all.
+    """
+    ours = network.latency_seconds
+    if not network.rivals_reduced or ours is None:
+        return []
+    first = RivalRow(
+        name="the compiled network",
+        precision=network.precision,
+        seconds=ours,
+        max_relative_error=network.max_relative_error,
+    )
+    return [
+        (
+            row.name,
+            row.precision,
+            duration(row.seconds),
+            f"{row.seconds / ours:.2f}",
+            "-" if row.max_relative_error is None else f"{row.max_relative_error:.1e}",
+        )
+        for row in [first, *rival_rows(network)]
+    ]
+
+
+FRONT_HEADER = ("operators in", "seconds", "error", "")
+
+
+def front_rows(network: NetworkResult) -> list[tuple[str, ...]]:
+    """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``."""
+    return [
+        (
+            ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
+            duration(one["seconds"]),
+            f"{one['error']:.1e}",
+            "delivered" if one["delivered"] else "",
+        )
+        for one in network.front
+    ]
+
+
 BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 
 
@@ -119,7 +172,7 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     """One inference in each bucket of shapes, as in ``BUCKET_HEADER``."""
     rows: list[tuple[str, ...]] = []
     for one in network.buckets:
-        rival = min(one["rivals"].items(), key=lambda pair: pair[1], default=None)
+        rival = fastest_like(network.precision, one)
         rows.append(
             (
                 str(one["name"]),
@@ -147,6 +200,12 @@ def print_network(network: NetworkResult) -> None:
     if network.buckets:
         sys.stdout.write("\n")
         print_table(BUCKET_HEADER, bucket_rows(network))
+    if network.front:
+        sys.stdout.write("\n")
+        print_table(FRONT_HEADER, front_rows(network))
+    if rivals := rival_table(network):
+        sys.stdout.write("\n")
+        print_table(RIVAL_HEADER, rivals)
     for line in network_lines(network):
         sys.stdout.write(line + "\n")
 

@@ -28,6 +28,9 @@ class Task:
         location: where the data lies that the arguments name by its digest, such as a recorded
             table; empty for tasks that need none. No part of the identity: a moved file is the
             same work.
+        alternative_of: name of the run's task that computes the same in the types that the network
+            has anyway; empty for such a task. Alternatives have a share of the budget of their
+            own.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Task:
     flop: float
     weight: int = 1
     location: str = ""
+    alternative_of: str = ""
 
     @property
     def key(self) -> str:
@@ -46,4 +50,7 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """The task as JSON values; ``Task(**value)`` is its inverse."""
-        return {**attrs.asdict(self, recurse=False), "arguments": dict(self.arguments)}
+        values = {**attrs.asdict(self, recurse=False), "arguments": dict(self.arguments)}
+        if not self.alternative_of:
+            del values["alternative_of"]
+        return values

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from chameleon_core.plugins import (
     CommandRecord,
+    InstructionRecord,
     NoOptions,
     OperatorRecord,
     PluginRecord,
@@ -14,8 +15,14 @@ from chameleon_core.plugins import (
 )
 
 from chameleon_tvm.baselines.records import BASELINES
-from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_tvm.frontends.network_options import (
+    REDUCED,
+    BuiltinOptions,
+    OnnxOptions,
+    TorchOptions,
+)
 from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.operators.records import OPERATORS
 from chameleon_tvm.rivals.options import MetaScheduleOptions
 from chameleon_tvm.spaces.options import AutoOptions
@@ -56,18 +63,21 @@ FRONTENDS = (
         summary="The operators of a network written here, with random weights",
         factory="chameleon_tvm.frontends.bucketed:builtin",
         options=BuiltinOptions,
+        precisions=REDUCED,
     ),
     PluginRecord(
         name="torch",
         summary="The operators of a PyTorch module, or of a saved torch.export program",
         factory="chameleon_tvm.frontends.bucketed:torch",
         options=TorchOptions,
+        precisions=REDUCED,
     ),
     PluginRecord(
         name="onnx",
         summary="The operators of a network in an ONNX file",
         factory="chameleon_tvm.frontends.bucketed:onnx",
         options=OnnxOptions,
+        precisions=REDUCED,
     ),
 )
 
@@ -97,6 +107,12 @@ def chameleon_operators() -> Iterable[OperatorRecord]:
 def chameleon_templates() -> Iterable[TemplateRecord]:
     """The hand-written schedules of this package."""
     return TEMPLATES
+
+
+@hookimpl
+def chameleon_instructions() -> Iterable[InstructionRecord]:
+    """The machine instructions that templates of this package multiply with."""
+    return INSTRUCTIONS
 
 
 @hookimpl

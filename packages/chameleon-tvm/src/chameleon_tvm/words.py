@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from chameleon_core.errors import ChameleonError
+
 WAY_OUT = (
     "Write that part of the network with other operators, or tune its operators one by one under "
     "`model: {operators: [...]}`."
@@ -11,11 +13,26 @@ WAY_OUT = (
 """What to do about an operator that cannot be compiled."""
 
 
+_LONGEST = 200
+"""Letters of a library's own words that a sentence may hold."""
+
+
 def first_line(error: BaseException) -> str:
     """An error's kind and the first line of what it says."""
     text = str(error).strip()
     kind = type(error).__name__
     return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong in one line: the first that says something, cut where it goes on for long.
+
+    Of a process that died the last words are what it died of.
+    """
+    words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
+    lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
+    told = lines[0] if lines else type(error).__name__
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}..."
 
 
 def identifier(name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.loop.end.rivals import RivalRow, fastest_like, rival_rows
 from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 
@@ -31,6 +33,8 @@ def network_part(record: RunRecord) -> dict[str, Any]:
         "error": network.max_relative_error,
         "delivered_seconds": network.delivered_seconds,
         "layout": network.layout,
+        "precision": network.precision_summary,
+        "front": _front(network) if network.front else None,
         "remarks": [*unmeasured_lines(network), *left_out_lines(network)],
         "buckets": _buckets(record) if network.buckets else None,
         "against": None if latency is None else _against(record, latency),
@@ -40,11 +44,27 @@ def network_part(record: RunRecord) -> dict[str, Any]:
     }
 
 
+def _front(network: NetworkResult) -> Table:
+    """The types that there were to choose among: their error against their seconds."""
+    whole = max(one["seconds"] for one in network.front)
+    rows = [
+        (
+            ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
+            in_seconds(one["seconds"]),
+            bar({"operators": one["seconds"]}, whole),
+            f"{one['error']:.1e}",
+            "delivered" if one["delivered"] else "",
+        )
+        for one in network.front
+    ]
+    return Table(header=("operators in", "seconds", "", "error", ""), rows=rows)
+
+
 def _buckets(record: RunRecord) -> Table:
     """One inference in each bucket of shapes."""
     rows = []
     for one in record.network.buckets:
-        rival = min(one["rivals"].items(), key=lambda pair: pair[1], default=None)
+        rival = fastest_like(record.network.precision, one)
         rows.append(
             (
                 str(one["name"]),
@@ -63,6 +83,8 @@ def _buckets(record: RunRecord) -> Table:
 def _against(record: RunRecord, ours: float) -> Table:
     """One inference by everything that was timed, in turns, each in a process of its own."""
     network = record.network
+    if network.rivals_reduced:
+        return _with_precisions(network, ours)
     untuned = network.untuned_seconds
     others = {**network.rivals, **({} if untuned is None else {"TVM untuned": untuned})}
     # One that takes many times as long would make all other bars too short to compare.
@@ -77,6 +99,29 @@ def _against(record: RunRecord, ours: float) -> Table:
         for name, seconds in sorted({_OURS: ours, **others}.items(), key=lambda pair: pair[1])
     ]
     return Table(header=("one inference", "median", "times ours", ""), rows=rows)
+
+
+def _with_precisions(network: NetworkResult, ours: float) -> Table:
+    """The same where rivals ran in several precisions: like with like first, nothing sorted in."""
+    rows = rival_rows(network)
+    whole = max(ours, *(row.seconds for row in rows))
+    error = network.max_relative_error
+    first = RivalRow(
+        name=_OURS, precision=network.precision, seconds=ours, max_relative_error=error
+    )
+    cells = [
+        (
+            row.name,
+            row.precision,
+            in_seconds(row.seconds),
+            f"{row.seconds / ours:.2f}",
+            "-" if row.max_relative_error is None else f"{row.max_relative_error:.1e}",
+            bar({row.name: row.seconds}, whole),
+        )
+        for row in [first, *rows]
+    ]
+    header = ("one inference", "precision", "median", "times ours", "error", "")
+    return Table(header=header, rows=cells)
 
 
 def _kernels(record: RunRecord, total: float) -> Table:

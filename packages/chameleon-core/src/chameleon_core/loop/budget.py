@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import Budget, SameFailure, Scope
 
+if TYPE_CHECKING:
+    from chameleon_core.loop.round.task_run import TaskRun
+
 _BATCHES = 2
 
 _FEWEST = 16
 """Fewer configurations say too little: where one in six of a space works, as many in a row fail by
 chance once in 18 runs (``(5 / 6) ** 16``)."""
+
+ALTERNATIVES = 0.6
+"""What tasks that compute others in other types may spend, beside what those spend."""
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?([eE][-+]?\d+)?")
 
@@ -44,6 +52,25 @@ class Allowance:
 
     budget: Budget
     seconds_before: float = 0.0
+
+    @classmethod
+    def of_alternatives(cls, budget: Budget, each: float) -> Allowance:
+        """The allowance of tasks that compute others in other types.
+
+        Args:
+            budget: of the others.
+            each: how many there are for each of the others, which matters where a budget is per
+                task.
+        """
+        share = ALTERNATIVES / (max(1.0, each) if budget.scope is Scope.TASK else 1.0)
+        count, limit = budget.measurements, budget.wall_time
+        return cls(
+            budget=attrs.evolve(
+                budget,
+                measurements=None if count is None else max(1, math.floor(share * count)),
+                wall_time=None if limit is None else share * limit,
+            )
+        )
 
     @property
     def shared(self) -> bool:
@@ -101,6 +128,87 @@ class Allowance:
         return everything if self.shared else (task,)
 
 
+class Allowances:
+    """The budget of a run, shared out.
+
+    Alternatives (``Task.alternative_of``) have an allowance of their own beside that of the tasks
+    of the network as it is: these are tuned as if there were none, so that a network in which no
+    alternative is taken is no slower for them.
+
+    Args:
+        runs: all tasks.
+        budget: the pipeline's.
+        seconds_before: ``Allowance.seconds_before``.
+        spent: what a task has spent until now.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[TaskRun],
+        budget: Budget,
+        *,
+        seconds_before: float,
+        spent: Callable[[TaskRun], Spent],
+    ) -> None:
+        self._spent = spent
+        own = [run for run in runs if not run.task.alternative_of]
+        others = [run for run in runs if run.task.alternative_of]
+        self._own = own
+        self._groups = [(Allowance(budget=budget, seconds_before=seconds_before), own)]
+        if others:
+            each = len(others) / max(1, len(own))
+            self._groups.append((Allowance.of_alternatives(budget, each), others))
+
+    @property
+    def shared(self) -> bool:
+        """Whether tasks spend one budget together."""
+        return self._groups[0][0].shared
+
+    @property
+    def total_measurements(self) -> int | None:
+        """Where the budget ends the run at the latest; None where it limits the time alone."""
+        counts = [one.total_measurements(len(runs)) for one, runs in self._groups]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Wall-clock in seconds that all tasks together may still take; None for no limit."""
+        seconds = [one.seconds_left(self._all(runs)) for one, runs in self._groups]
+        known = [one for one in seconds if one is not None]
+        return sum(known) if len(known) == len(seconds) else None
+
+    @property
+    def fast_enough(self) -> bool:
+        """Whether the target latency is reached by the tasks of the network as it is."""
+        costs = [run.tuner.best_cost * run.task.weight for run in self._own]
+        return self._groups[0][0].fast_enough(costs)
+
+    def most(self, run: TaskRun) -> int | None:
+        """Where the budget ends a task at the latest; None where it limits the time alone."""
+        return self._group(run)[0].budget.measurements
+
+    def left(self, run: TaskRun) -> int | None:
+        """Configurations a task may still measure; None for any number."""
+        allowance, runs = self._group(run)
+        return allowance.measurements_left(self._spent(run), self._all(runs))
+
+    def time_is_up(self, run: TaskRun) -> bool:
+        """Whether a task's wall-clock is spent."""
+        allowance, runs = self._group(run)
+        return allowance.time_is_up(self._spent(run), self._all(runs))
+
+    def out_of_patience(self, run: TaskRun) -> bool:
+        """Whether nothing better came for as long as the budget's patience."""
+        return self._group(run)[0].out_of_patience(run.tuner.measurements)
+
+    def _group(self, run: TaskRun) -> tuple[Allowance, list[TaskRun]]:
+        return self._groups[-1 if run.task.alternative_of else 0]
+
+    def _all(self, runs: Sequence[TaskRun]) -> list[Spent]:
+        return [self._spent(run) for run in runs]
+
+
 def convincing(wanted: SameFailure | None, *, batch_size: int) -> int | None:
     """How many measurements have to fail alike before it is no coincidence; None for never.
 
@@ -141,4 +249,4 @@ def _words(measurement: Measurement) -> str:
     return _NUMBER.sub("#", measurement.message)
 
 
-__all__ = ["Allowance", "Spent", "convincing", "same_failure"]
+__all__ = ["Allowance", "Allowances", "Spent", "convincing", "same_failure"]

@@ -212,7 +212,7 @@ class _Run:
             RunStarted(
                 folder=str(self._folder.path),
                 seed=pipeline.seed,
-                tasks=[run.summary(budget.measurements) for run in runs],
+                tasks=[run.summary(tuning.most_measurements(run)) for run in runs],
                 batch_size=self._batch_size,
                 total_measurements=tuning.total_measurements if runs else 0,
                 seconds_left=tuning.seconds_left,

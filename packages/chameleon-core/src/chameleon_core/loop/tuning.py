@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from chameleon_core.loop.budget import Allowance, Spent, same_failure
+from chameleon_core.loop.budget import Allowances, Spent, same_failure
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import Batch
@@ -54,7 +54,9 @@ class Tuning:
     ) -> None:
         self._runs = runs
         self._convincing = convincing
-        self._allowance = Allowance(budget=pipeline.budget, seconds_before=seconds_before)
+        self._allowances = Allowances(
+            runs, pipeline.budget, seconds_before=seconds_before, spent=self._spent
+        )
         self._at_once = at_once
         self._interruption = interruption
         self._after_batch = after_batch
@@ -71,12 +73,16 @@ class Tuning:
     @property
     def total_measurements(self) -> int | None:
         """Where the budget ends the run at the latest; None where it limits the time alone."""
-        return self._allowance.total_measurements(len(self._runs))
+        return self._allowances.total_measurements
 
     @property
     def seconds_left(self) -> float | None:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
-        return self._allowance.seconds_left(self._everything())
+        return self._allowances.seconds_left
+
+    def most_measurements(self, run: TaskRun) -> int | None:
+        """Where the budget ends a task at the latest; None where it limits the time alone."""
+        return self._allowances.most(run)
 
     def rounds(self, batches: BatchesInFlight) -> None:
         """Tune until every task has ended.
@@ -122,7 +128,7 @@ class Tuning:
             RunInterrupted: the run was asked to stop; what was measured is saved.
             PluginError: a plugin breaks its contract.
         """
-        if not self._allowance.shared or len(self._runs) == 1:
+        if not self._allowances.shared or len(self._runs) == 1:
             return
         heaviest = sorted(self._runs, key=lambda run: -run.task.weight * run.task.flop)
         try:
@@ -174,7 +180,7 @@ class Tuning:
             left = self._left(run)  # what was adopted has used up some of the budget
             if left is not None:
                 batch.shorten(left)
-            if batch.missing and self._allowance.time_is_up(self._spent(run), self._everything()):
+            if batch.missing and self._allowances.time_is_up(run):
                 run.learn(batch)
                 self._end(run, "the wall-clock budget is spent")
         if run.ended is None:
@@ -214,8 +220,7 @@ class Tuning:
         for run in self._runs:
             if run.state.waiting:
                 self._end_if_spent(run)
-        costs = [run.tuner.best_cost * run.task.weight for run in self._runs]
-        if self._allowance.fast_enough(costs):
+        if self._allowances.fast_enough:
             self._end_all("the target latency is reached")
 
     def _end_those_that_fail_alike(self) -> None:
@@ -248,7 +253,7 @@ class Tuning:
     def _end_if_spent(self, run: TaskRun) -> None:
         if self._left(run) == 0:
             self._end(run, "the measurement budget is spent")
-        elif self._allowance.out_of_patience(run.tuner.measurements):
+        elif self._allowances.out_of_patience(run):
             self._end(run, "nothing better came for as long as the budget's patience")
 
     def _end_all(self, reason: str) -> None:
@@ -264,7 +269,7 @@ class Tuning:
         return None if left is None else self._spent(run).measured + left
 
     def _left(self, run: TaskRun) -> int | None:
-        return self._allowance.measurements_left(self._spent(run), self._everything())
+        return self._allowances.left(run)
 
     def _lasts_for(self, count: int) -> bool:
         """Whether the wall-clock lasts for so many measurements side by side, as far as is known.
@@ -282,12 +287,11 @@ class Tuning:
         measured = len(run.tuner.measurements) + run.in_flight
         return Spent(measured=measured, seconds=run.spending.total)
 
-    def _everything(self) -> list[Spent]:
-        return [self._spent(run) for run in self._runs]
-
 
 def _alike(one: TaskRun, other: TaskRun) -> bool:
-    """Whether a configuration means the same to both tasks."""
+    """Whether a configuration means the same to both tasks, and both spend one allowance."""
+    if bool(one.task.alternative_of) != bool(other.task.alternative_of):
+        return False
     return one.task.operator == other.task.operator and one.space.knobs == other.space.knobs
 
 

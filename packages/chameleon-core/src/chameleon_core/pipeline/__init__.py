@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from chameleon_core.pipeline.load import from_dict, load_pipeline, subject_from_dict
     from chameleon_core.pipeline.nodes import PipelineError, Problem
+    from chameleon_core.pipeline.precision import Precision
     from chameleon_core.pipeline.resolve import dump_pipeline
     from chameleon_core.pipeline.schema import (
         Budget,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "load": ("from_dict", "load_pipeline", "subject_from_dict"),
     "nodes": ("PipelineError", "Problem"),
+    "precision": ("Precision",),
     "resolve": ("dump_pipeline",),
     "schema": ("Budget", "Requirement", "ResolvedPipeline", "Scope", "StageSpec", "Subject"),
 }
@@ -37,6 +39,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Budget",
     "PipelineError",
+    "Precision",
     "Problem",
     "Requirement",
     "ResolvedPipeline",

@@ -19,6 +19,7 @@ from chameleon_core.pipeline.nodes import (
     first_field,
 )
 from chameleon_core.pipeline.paths import absolute
+from chameleon_core.pipeline.precision import FLOAT32, Precision, unknown_types
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
 from chameleon_core.pipeline.stage_reader import StageReader
@@ -57,6 +58,7 @@ class Assembler:
                 self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
         model = self._model()
         target, resolver = self._target()
+        precision = self._precision(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
         baselines = self._baselines()
@@ -69,8 +71,9 @@ class Assembler:
         sections = {
             "model": {model.name: _shortest(model.options_json)},
             "target": choice if len(self._registry.names("targets")) > 1 else target,
-            **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             # Left out where there is none: folders of runs that knew no such key stay theirs.
+            "precision": precision.to_json(),
+            **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
             "baselines": [{"name": one.name, **one.options_json} for one in baselines],
             "budget": to_json(budget),
@@ -82,6 +85,7 @@ class Assembler:
             model=model,
             target=target,
             target_resolver=resolver,
+            precision=precision,
             **stages,
             warm_start=warm_start,
             baselines=tuple(baselines),
@@ -95,10 +99,11 @@ class Assembler:
         )
 
     def subject(self) -> Subject:
-        """Model and space alone, or a ``PipelineError`` with what is wrong with them."""
+        """Model, space and precision, or a ``PipelineError`` with what is wrong with them."""
         model, space = self._model(), self._stage("space", STAGES["space"])
+        precision = self._precision(model)
         self._raise_problems()
-        return Subject(model=model, space=space)
+        return Subject(model=model, space=space, precision=precision)
 
     def _raise_problems(self) -> None:
         if self._problems:
@@ -170,6 +175,19 @@ class Assembler:
         return made, self._stages.spec(
             "targets", chosen, lambda _: Node(value={}, mark=chosen.mark)
         )
+
+    def _precision(self, model: Any) -> Precision:
+        node = self._root.get("precision")
+        if node is None or node.value is None:
+            return Precision()
+        section = first_field(node, Precision)
+        made: Precision | None = None
+        with Collecting(self._problems):
+            made = self._stages.structurer.make(section, Precision, "'precision'")
+        if made is not None and model is not None:
+            known = (FLOAT32, *model.record.precisions)
+            self._problems += unknown_types(section, known, model.name)
+        return made or Precision()
 
     def _stage(self, key: str, kind: str) -> Any:
         item = self._root.value.get(key)

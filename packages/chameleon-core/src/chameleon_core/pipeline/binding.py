@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.options import BINDS
@@ -58,11 +59,13 @@ def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
 
 
 def _bound(document: Mapping[str, Any], free: Mapping[str, frozenset[str]]) -> dict[str, Any]:
-    return {
+    bound = {
         key: _without(section, free.get(key, frozenset()), nested=key == "model")
         for key, section in document.items()
         if key not in _FREE
     }
+    precision = Precision.from_json(document.get("precision")).binding
+    return {**bound, "precision": precision} if precision else bound
 
 
 def _without(section: Any, names: frozenset[str], *, nested: bool) -> Any:

@@ -27,7 +27,7 @@ STAGES: dict[str, str] = {
 """The keys that choose one implementation, and the kind each chooses from."""
 
 KEYS = (
-    *("preset", "model", "target", *STAGES, "warm_start"),
+    *("preset", "model", "target", "precision", *STAGES, "warm_start"),
     *("baselines", "budget", "require", "seed", "output"),
 )
 """Every key of a pipeline file, in the order it is written."""
@@ -35,6 +35,9 @@ KEYS = (
 DEFAULT_PRESET = "default"
 
 _MERGED = frozenset({"budget", "require"})
+
+_OPENED = {**dict.fromkeys(STAGES, "name"), "precision": "type"}
+"""The keys whose value may be a text alone, and the option that it stands for."""
 
 Section = dict[str, Item]
 
@@ -140,10 +143,10 @@ def _name(stage: Node) -> Node | None:
 
 def _opened(root: Node, keys: list[str]) -> Node:
     """The pipeline with ``stage: name`` written as ``stage: {name: name}`` where that is set."""
-    stage = root.get(keys[0])
-    if len(keys) == 1 or keys[0] not in STAGES or stage is None or not isinstance(stage.value, str):
+    alone, stage = _OPENED.get(keys[0]), root.get(keys[0])
+    if len(keys) == 1 or alone is None or stage is None or not isinstance(stage.value, str):
         return root
-    section = Node(value={"name": Item(key_mark=stage.mark, node=stage)}, mark=stage.mark)
+    section = Node(value={alone: Item(key_mark=stage.mark, node=stage)}, mark=stage.mark)
     item = Item(key_mark=root.value[keys[0]].key_mark, node=section)
     return Node(value={**root.value, keys[0]: item}, mark=root.mark)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from chameleon_core.pipeline.precision import Precision
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import STAGE_KINDS
 from chameleon_core.plugins.records import PluginRecord
@@ -202,10 +203,12 @@ class Subject:
     Attributes:
         model: the frontend.
         space: the space provider.
+        precision: what numbers a network may be computed in.
     """
 
     model: StageSpec
     space: StageSpec
+    precision: Precision = attrs.field(factory=Precision)
 
 
 @attrs.frozen(kw_only=True)

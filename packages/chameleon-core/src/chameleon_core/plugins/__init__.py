@@ -7,6 +7,7 @@ from chameleon_core.plugins.manager import LoadError, Registration
 from chameleon_core.plugins.records import (
     API_VERSION,
     CommandRecord,
+    InstructionRecord,
     NoOptions,
     OperatorRecord,
     PluginRecord,
@@ -27,6 +28,7 @@ __all__ = [
     "STAGE_KINDS",
     "AmbiguousNameError",
     "CommandRecord",
+    "InstructionRecord",
     "Kind",
     "LoadError",
     "NoOptions",

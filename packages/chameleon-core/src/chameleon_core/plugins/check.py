@@ -12,6 +12,7 @@ from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.records import (
     API_VERSION,
     CommandRecord,
+    InstructionRecord,
     OperatorRecord,
     PluginRecord,
     PresetRecord,
@@ -19,7 +20,14 @@ from chameleon_core.plugins.records import (
 )
 from chameleon_core.words import with_article
 
-Record = PluginRecord | OperatorRecord | TemplateRecord | PresetRecord | CommandRecord
+Record = (
+    PluginRecord
+    | OperatorRecord
+    | TemplateRecord
+    | InstructionRecord
+    | PresetRecord
+    | CommandRecord
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -58,17 +66,19 @@ def _wrong(kind: Kind, record: Record) -> str | None:
     wrong = _wrong_version(record.api_version)
     if wrong is not None:
         return wrong
-    if isinstance(record, OperatorRecord):
-        return _wrong_arguments(record.name, record.arguments)
+    if isinstance(record, OperatorRecord | InstructionRecord):
+        return _wrong_of_its_kind(record)
     wrong = _wrong_texts("operators", record.operators)
     if isinstance(record, TemplateRecord):
-        return (
-            wrong
-            or _wrong_texts("targets", record.targets)
-            or _nothing("operators", record.operators)
-            or _nothing("targets", record.targets)
-        )
+        wrong = wrong or _wrong_texts("targets", record.targets)
+        return wrong or _nothing_of(record)
     return wrong or _wrong_options(kind, record.options)
+
+
+def _wrong_of_its_kind(record: OperatorRecord | InstructionRecord) -> str | None:
+    if isinstance(record, OperatorRecord):
+        return _wrong_arguments(record.name, record.arguments)
+    return _wrong_needs(record)
 
 
 def _wrong_factory(factory: Any) -> str | None:
@@ -94,8 +104,18 @@ def _wrong_texts(what: str, texts: Any) -> str | None:
     return f"the {what} {texts!r}, which must be a tuple of texts"
 
 
-def _nothing(what: str, texts: tuple[str, ...]) -> str | None:
-    return None if texts else f"no {what}, of which it must name one at least"
+def _wrong_needs(record: InstructionRecord) -> str | None:
+    architecture: Any = record.architecture
+    if not isinstance(architecture, str):
+        return f"the architecture {architecture!r}, which must be a text"
+    return _wrong_texts("features", record.features)
+
+
+def _nothing_of(record: TemplateRecord) -> str | None:
+    for what in ("operators", "targets"):
+        if not getattr(record, what):
+            return f"no {what}, of which it must name one at least"
+    return None
 
 
 def _wrong_arguments(name: str, arguments: Any) -> str | None:

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from chameleon_core.errors import ChameleonError, PluginError
-from chameleon_core.plugins.records import OperatorRecord, PluginRecord, TemplateRecord
+from chameleon_core.plugins.records import (
+    InstructionRecord,
+    OperatorRecord,
+    PluginRecord,
+    TemplateRecord,
+)
 from chameleon_core.plugins.registration import Kind
 from chameleon_core.words import with_article
 
@@ -68,7 +73,9 @@ def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = No
 
 
 def make(
-    kind: Kind, record: PluginRecord | OperatorRecord | TemplateRecord, *arguments: Any
+    kind: Kind,
+    record: PluginRecord | OperatorRecord | TemplateRecord | InstructionRecord,
+    *arguments: Any,
 ) -> Any:
     """Import an implementation, make it and see that it has the methods of its contract.
 

@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.records import (
-    CommandRecord,
-    OperatorRecord,
-    PluginRecord,
-    PresetRecord,
-    TemplateRecord,
-)
+from chameleon_core.plugins.program_hooks import ProgramHooks
+from chameleon_core.plugins.records import CommandRecord, PluginRecord, PresetRecord
 from chameleon_core.plugins.registration import PROJECT, hookimpl, hookspec, registers
 
 _STAGES = "chameleon_core.stages"
@@ -25,98 +20,8 @@ _TVM = "chameleon-tuner-tvm"
 _SAMPLERS = "chameleon-tuner-samplers"
 
 
-class RegistrationHooks:
+class RegistrationHooks(ProgramHooks):
     """Hooks that name implementations. Each returns records; none does any work."""
-
-    @registers(contract=f"{_STAGES}:Frontend", distribution=_TVM)
-    def chameleon_frontends(self) -> Iterable[PluginRecord]:
-        """Frontends turn the section ``model`` into tasks: ``Class(options)``.
-
-        Example:
-            @hookimpl
-            def chameleon_frontends():
-                yield PluginRecord(
-                    name="gguf",
-                    summary="The operators of a language model in a GGUF file",
-                    options=Options,
-                    factory="my_package.gguf:GgufFrontend",
-                )
-
-        Documentation: docs/plugins.md#kinds
-        """
-        return ()
-
-    @registers(contract="chameleon_tvm.operators.base:Operator", distribution=_TVM, unique=True)
-    def chameleon_operators(self) -> Iterable[OperatorRecord]:
-        """Kinds of tensor operators, made computable: ``Class(task)``.
-
-        Example:
-            @hookimpl
-            def chameleon_operators():
-                yield OperatorRecord(
-                    summary="The products of all pairs of columns",
-                    arguments=GramArguments,
-                    factory="my_package.operator:Gram",
-                )
-
-        Documentation: docs/plugins.md#an-operator-and-its-template
-        """
-        return ()
-
-    @registers(noun="target resolver", contract=f"{_STAGES}:TargetResolver", distribution=_TVM)
-    def chameleon_targets(self) -> Iterable[PluginRecord]:
-        """Target resolvers read what a user writes after ``target``: ``Class(options)``.
-
-        Example:
-            @hookimpl
-            def chameleon_targets():
-                yield PluginRecord(
-                    name="boards",
-                    summary="The names of our boards",
-                    options=Options,
-                    factory="my_package.boards:Boards",
-                )
-
-        Documentation: docs/plugins.md#kinds
-        """
-        return ()
-
-    @registers(contract=f"{_STAGES}:SpaceProvider", distribution=_TVM)
-    def chameleon_spaces(self) -> Iterable[PluginRecord]:
-        """Space providers give a task its design space and builder: ``Class(options)``.
-
-        Example:
-            @hookimpl
-            def chameleon_spaces():
-                yield PluginRecord(
-                    name="polyhedral",
-                    summary="Tilings that a polyhedral scheduler finds legal",
-                    options=Options,
-                    factory="my_package.polyhedral:PolyhedralSpace",
-                )
-
-        Documentation: docs/plugins.md#kinds
-        """
-        return ()
-
-    @registers(contract="chameleon_tvm.spaces.template.base:Template", distribution=_TVM)
-    def chameleon_templates(self) -> Iterable[TemplateRecord]:
-        """Hand-written schedules of operators, with knobs: ``Class(task, options)``.
-
-        Example:
-            @hookimpl
-            def chameleon_templates():
-                yield TemplateRecord(
-                    name="gram",
-                    summary="Tiles of sums in registers",
-                    operators=("gram",),
-                    targets=("llvm",),
-                    factory="my_package.template:GramTemplate",
-                )
-
-        Documentation: docs/plugins.md#an-operator-and-its-template
-        """
-        return ()
 
     @registers(
         contract=f"{_STAGES}:Explorer",

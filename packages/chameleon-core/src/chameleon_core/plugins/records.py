@@ -26,6 +26,8 @@ class PluginRecord:
         api_version: the contract version it was written for.
         operators: of a space provider, the kinds of operators (``Task.operator``) that it alone
             knows; a provider that chooses among others, such as ``auto``, leaves them to it.
+        precisions: of a frontend, the types beside float32 that it can have a network computed in,
+            as a pipeline's ``precision`` names them; see ``Frontend.compute_in``.
     """
 
     name: str
@@ -34,6 +36,7 @@ class PluginRecord:
     options: type
     api_version: int = API_VERSION
     operators: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +91,30 @@ class TemplateRecord:
     factory: str
     operators: tuple[str, ...]
     targets: tuple[str, ...]
+    api_version: int = API_VERSION
+
+
+@attrs.frozen(kw_only=True)
+class InstructionRecord:
+    """One machine instruction that templates multiply with.
+
+    Attributes:
+        name: as assembly language calls it, or as it is told from others of that name. Measured
+            configurations may hold it: it stays what it is.
+        summary: one line for ``chameleon plugins``.
+        factory: ``"module:Class"``, imported only for targets that may have it, and called without
+            arguments.
+        architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
+            a kind of target (``cuda``); empty where every CPU has it.
+        features: what a target has to have, by LLVM's names.
+        api_version: the contract version it was written for.
+    """
+
+    name: str
+    summary: str
+    factory: str
+    architecture: str = ""
+    features: tuple[str, ...] = ()
     api_version: int = API_VERSION
 
 

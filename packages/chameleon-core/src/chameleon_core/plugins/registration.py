@@ -84,6 +84,11 @@ def registers(
 
 
 def kinds_of(specs: type) -> dict[str, Kind]:
-    """The kinds that the hook specs of a class register, by name, in their order."""
-    kinds = [getattr(spec, _KIND) for name, spec in vars(specs).items() if name.startswith(_PREFIX)]
+    """The kinds that the hook specs of a class register, by name, in their order.
+
+    Args:
+        specs: a class; the specs of those that it is derived from come before its own.
+    """
+    found = [spec for one in reversed(specs.__mro__) for spec in vars(one).values()]
+    kinds = [getattr(spec, _KIND) for spec in found if hasattr(spec, _KIND)]
     return {kind.name: kind for kind in kinds}

@@ -9,14 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 from numpy.typing import NDArray
 
+from chameleon_core.errors import ConfigError
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages.trials import Trials
 from chameleon_core.task import Task
+
+if TYPE_CHECKING:
+    from chameleon_core.pipeline.precision import Precision
 
 Arrays = list[NDArray[Any]]
 
@@ -80,6 +84,19 @@ class Delivery:
 
 class Frontend(ABC):
     """Turns the pipeline's ``model`` section into tasks."""
+
+    def compute_in(self, precision: Precision) -> None:
+        """Take over what numbers the network may be computed in.
+
+        Called before anything else, and not at all where the pipeline names float32 alone.
+
+        Raises:
+            ConfigError: it cannot be computed in them.
+        """
+        raise ConfigError(
+            f"the model cannot be computed in {' or '.join(precision.types)}",
+            hint="Leave 'precision' out of the pipeline.",
+        )
 
     def check(
         self,

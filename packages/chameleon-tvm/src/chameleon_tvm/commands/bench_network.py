@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from chameleon_tvm.frameworks.reduced import AS_IT_COMES, PRECISIONS
+
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
-    from chameleon_tvm.graph.latency import Rounds
+    from chameleon_tvm.graph.reduced_rivals import ReducedRequest
+    from chameleon_tvm.graph.side_by_side import SideBySide
+    from chameleon_tvm.graph.verify import Run
 
 OURS = "network"
 _FAILED = "it does not run here; the log above says why"
@@ -29,22 +34,51 @@ _FAILED = "it does not run here; the log above says why"
 @click.option(
     "--rivals", help="Those to compare with, with commas; all that are installed if none."
 )
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=click.Choice(PRECISIONS),
+    help="Compare with those in this precision, too, and show all errors; may be repeated.",
+)
+@click.option(
+    "--calibrate",
+    metavar="FILE:FUNCTION",
+    help="What yields inputs to calibrate with; the run's own, or random ones, if none.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> None:
+def command(
+    folder: Path,
+    *,
+    rounds: int,
+    rivals: str | None,
+    precisions: tuple[str, ...],
+    calibrate: str | None,
+    as_json: bool,
+) -> None:
     """Time the delivered network of folder RUN against torch, onnxruntime and others.
 
     Every contender has a process of its own with the same number of threads; their turns are
     interleaved. Shown are medians over the turns with 95 % bootstrap intervals. A network in
     buckets of shapes is timed in each.
+
+    With --precision others run it in int8, bfloat16 or float16, too, each quantised by its own
+    means and calibrated with the same inputs, or as they come. Every error is the largest
+    difference to the framework's answers in float32, over the largest of those, on other inputs.
     """
-    import numpy as np  # noqa: PLC0415 - --help is quick
-    from chameleon_cli.streams import results_alone  # noqa: PLC0415
-    from chameleon_core.errors import RunFolderError  # noqa: PLC0415
+    from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
+    from chameleon_core.errors import ConfigError, RunFolderError  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
+    from chameleon_tvm.graph.side_by_side import Compared, side_by_side  # noqa: PLC0415
 
+    if calibrate is not None and not precisions:
+        raise ConfigError(
+            "--calibrate is for networks in reduced precision, and --precision names none",
+            hint="Add --precision int8.",
+        )
     with results_alone():
         with read_store(folder) as store:
             frontend = network_of(pipeline_of(store, folder), store)
@@ -64,11 +98,22 @@ def command(folder: Path, rounds: int, rivals: str | None, as_json: bool) -> Non
             given = None if rivals is None else [one.strip() for one in rivals.split(",")]
             names = network.frameworks if given is None else tuple(given)
             _check(names, network)
-            inputs = network.samples(np.random.default_rng(0))
-            times = _timed(network, delivered, names, inputs, threads=threads, rounds=rounds)
+            asked = Compared(
+                frontend=network,
+                ours={OURS: delivered},
+                bucket=bucket,
+                names=names,
+                reduced=_reduced(network, precisions, calibrate) if precisions else None,
+                threads=threads,
+                rounds=rounds,
+            )
+            found = side_by_side(asked)
             absent = {} if rivals is not None else dict(network.left_out)
-            failed = {name: _FAILED for name in names if not times.get(name)}
-            summaries[bucket] = {**_summary(times), "left_out": absent | failed}
+            failed = {name: _FAILED for name in names if not found.times.get(name)}
+            summaries[bucket] = {
+                **_summary(found),
+                "left_out": absent | (dict(found.left_out) if precisions else failed),
+            }
     about = {"run": str(folder.absolute()), "threads": threads}
     if as_json:
         alone = summaries.get("")
@@ -91,68 +136,98 @@ def _check(names: tuple[str, ...], frontend: NetworkFrontend) -> None:
         )
 
 
-def _timed(
-    frontend: NetworkFrontend,
-    delivered: Path,
-    names: tuple[str, ...],
-    inputs: Any,
-    *,
-    threads: int,
-    rounds: int,
-) -> Rounds:
-    import structlog  # noqa: PLC0415
-    from chameleon_core.errors import ChameleonError  # noqa: PLC0415
+def _reduced(
+    network: NetworkFrontend, precisions: Sequence[str], calibrate: str | None
+) -> Callable[[Run], ReducedRequest]:
+    from chameleon_tvm.precision.comparing import reduced_request  # noqa: PLC0415 - needs TVM
 
-    from chameleon_tvm.graph.latency import turn_seconds  # noqa: PLC0415
-    from chameleon_tvm.graph.processes import delivered_process, framework_process  # noqa: PLC0415
-
-    with contextlib.ExitStack() as stack:
-        processes = [stack.enter_context(delivered_process(OURS, delivered, threads=threads))]
-        for name in names:
-            try:
-                made = framework_process(frontend, name, threads=threads)
-            except ChameleonError as error:
-                structlog.get_logger().warning("network_not_run", by=name, problem=str(error))
-                continue
-            processes.append(stack.enter_context(made))
-        return turn_seconds(processes, inputs, threads=threads, rounds=rounds)
+    return partial(reduced_request, network, precisions, calibrate or network.calibrate)
 
 
-def _summary(times: Rounds) -> dict[str, Any]:
-    """Medians and intervals in seconds, and how many times as fast as the best rival it is."""
+def _summary(found: SideBySide) -> dict[str, Any]:
+    """Medians and intervals in seconds, and how many times as fast as the best rival it is.
+
+    With several precisions the rival is the best of those in the network's own, and ``ratios``
+    has one for each that was asked of them.
+    """
     from chameleon_bench.statistics.estimates import estimate  # noqa: PLC0415
 
-    found = {name: estimate(seconds) for name, seconds in times.items() if seconds}
-    ours = found.get(OURS)
-    rivals = [one.median for name, one in found.items() if name != OURS]
-    return {
+    estimates = {name: estimate(seconds) for name, seconds in found.times.items() if seconds}
+    medians = {name: one.median for name, one in estimates.items()}
+    ratios = _ratios(medians, found.about)
+    summary: dict[str, Any] = {
         "contenders": {
             name: {
                 "median_seconds": one.median,
                 "low_seconds": one.low,
                 "high_seconds": one.high,
                 "turns": one.of,
+                **found.about.get(name, {}),
             }
-            for name, one in found.items()
+            for name, one in estimates.items()
         },
-        "ratio": min(rivals) / ours.median if ours is not None and rivals else None,
+        "ratio": _like(ratios, found),
     }
+    return {**summary, "ratios": ratios} if found.about else summary
+
+
+def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
+    """The ratio to those in the network's own precision; None where none of them is."""
+    from chameleon_core.loop.end.rivals import alike  # noqa: PLC0415
+
+    if not found.about:
+        return next(iter(ratios.values()), None)
+    own = str(found.about.get(OURS, {}).get("precision", ""))
+    return next((ratio for asked, ratio in ratios.items() if alike(own, asked)), None)
+
+
+def _ratios(
+    medians: Mapping[str, float], about: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float]:
+    """How many times as fast as the best rival the network is, by what was asked of the rivals.
+
+    Its own precision comes first, then those as they come.
+    """
+    from chameleon_core.loop.end.rivals import alike  # noqa: PLC0415
+
+    ours = medians.get(OURS)
+    if ours is None:
+        return {}
+    groups: dict[str, list[float]] = {}
+    for name, seconds in medians.items():
+        if name != OURS:
+            groups.setdefault(about.get(name, {}).get("asked", ""), []).append(seconds)
+    own = str(about.get(OURS, {}).get("precision", ""))
+    order = sorted(groups, key=lambda asked: (not alike(own, asked), asked != AS_IT_COMES))
+    return {asked: min(groups[asked]) / ours for asked in order}
 
 
 def _show(summary: dict[str, Any]) -> None:
     from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
 
+    ratios: Mapping[str, float] = summary.get("ratios", {})
+    contenders = summary["contenders"].items()
+    if ratios:
+        order = list(ratios)
+        contenders = sorted(
+            contenders, key=lambda pair: -1 if pair[0] == OURS else order.index(pair[1]["asked"])
+        )
+    header: Sequence[str] = ("network", "median", "95 % interval", "turns")
     rows = [
         (
             name,
             duration(one["median_seconds"]),
             f"{duration(one['low_seconds'])} - {duration(one['high_seconds'])}",
             str(one["turns"]),
+            *((one["precision"], f"{one['max_relative_error']:.1e}") if ratios else ()),
         )
-        for name, one in summary["contenders"].items()
+        for name, one in contenders
     ]
-    print_table(("network", "median", "95 % interval", "turns"), rows)
+    print_table((*header, *(("precision", "error") if ratios else ())), rows)
     for name, why in summary["left_out"].items():
         click.echo(f"{name} left out: {why}")
-    if summary["ratio"] is not None:
+    for asked, ratio in ratios.items():
+        words = "as they come" if asked == AS_IT_COMES else f"in {asked}"
+        click.echo(f"{ratio:.2f} times as fast as the best of the others {words}")
+    if not ratios and summary["ratio"] is not None:
         click.echo(f"{summary['ratio']:.2f} times as fast as the best of the others")

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     help="Where the network goes, instead of RUN/network.",
 )
+@click.option(
+    "--max-error",
+    type=click.FloatRange(min=0.0, min_open=True),
+    help="Of a run with a precision: largest error, instead of the pipeline's.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def command(folder: Path, output: Path | None, as_json: bool) -> None:
+def command(folder: Path, output: Path | None, max_error: float | None, as_json: bool) -> None:
     """Compile, verify and time the network of folder RUN with the best it has measured.
 
     Nothing is tuned. Operators that were never measured get their first guess.
@@ -34,11 +39,14 @@ def command(folder: Path, output: Path | None, as_json: bool) -> None:
     from chameleon_core.loop.end.shortfalls import slower  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
-    from chameleon_tvm.commands.runs import pipeline_of  # noqa: PLC0415
+    from chameleon_tvm.commands.runs import pipeline_of, with_max_error  # noqa: PLC0415
 
     with results_alone(), read_store(folder) as store:
         output = (output or folder / NETWORK).absolute()
-        result = _compiled(store, pipeline_of(store, folder), output)
+        pipeline = pipeline_of(store, folder)
+        if max_error is not None:
+            pipeline = with_max_error(pipeline, max_error)
+        result = _compiled(store, pipeline, output)
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:

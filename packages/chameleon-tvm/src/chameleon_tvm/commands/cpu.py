@@ -26,6 +26,10 @@ def command(text: str, measuring: bool, as_json: bool) -> None:
     from chameleon_core.plugins.records import NoOptions  # noqa: PLC0415
 
     from chameleon_tvm.cpus.features import used_features  # noqa: PLC0415
+    from chameleon_tvm.instructions.choosing import (  # noqa: PLC0415
+        others_records_of,
+        own_records_of,
+    )
     from chameleon_tvm.targets import TVMTargets, target_info, tvm_target  # noqa: PLC0415
 
     target = TVMTargets(NoOptions()).resolve(text)
@@ -36,11 +40,14 @@ def command(text: str, measuring: bool, as_json: bool) -> None:
         target_info.cache_clear()
         info = target_info(target)
     found["features"] = sorted(used_features(tvm_target(target)))
+    had = [*own_records_of(target), *others_records_of(target)]
+    found["instructions"] = [record.name for record in had]
     found["description"] = attrs.asdict(info)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    rows = [("target", target), ("features", " ".join(found["features"]))]
+    rows = [("target", target)]
+    rows += [(name, " ".join(found[name])) for name in ("features", "instructions")]
     rows += [
         (name.replace("_", " "), _shown(value)) for name, value in found["description"].items()
     ]

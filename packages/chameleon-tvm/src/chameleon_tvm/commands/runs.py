@@ -34,6 +34,23 @@ def pipeline_of(store: RecordStore, folder: Path) -> Subject:
     return subject_from_dict(owner["document"])
 
 
+def with_max_error(pipeline: Subject, max_error: float) -> Subject:
+    """The same with another bound on the error of its network.
+
+    Raises:
+        ConfigError: nothing was measured in another type than float32.
+    """
+    import attrs  # noqa: PLC0415 - --help is quick
+    from chameleon_core.errors import ConfigError  # noqa: PLC0415
+
+    if not pipeline.precision.types:
+        raise ConfigError(
+            "--max-error chooses among types, and this run measured operators in float32 alone",
+            hint="Name a 'precision' in the pipeline and run it into another folder.",
+        )
+    return attrs.evolve(pipeline, precision=attrs.evolve(pipeline.precision, max_error=max_error))
+
+
 def network_of(pipeline: Subject, store: RecordStore) -> NetworkFrontend | BucketedFrontend:
     """The network that a run is about, in the layout that was chosen for it.
 

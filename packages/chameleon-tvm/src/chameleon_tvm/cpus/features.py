@@ -82,13 +82,13 @@ def told_features(processor: Processor) -> frozenset[str]:
 
 def used_features(target: Target) -> frozenset[str]:
     """What code for a target may use, of the features that systems show."""
-    return _implied(target) & _shown(architecture_of(target))
+    return target_features(target) & _shown(architecture_of(target))
 
 
 def hidden_features(target: Target) -> frozenset[str]:
     """Vector instructions that code for a target may use and that systems do not show."""
     shown = _shown(architecture_of(target))
-    return frozenset(one for one in _implied(target) - shown if one.startswith(_HIDDEN))
+    return frozenset(one for one in target_features(target) - shown if one.startswith(_HIDDEN))
 
 
 @cache
@@ -119,5 +119,6 @@ def _shown(architecture: str) -> frozenset[str]:
     return frozenset(LINUX_NAMES.get(architecture, {}))
 
 
-def _implied(target: Target) -> frozenset[str]:
+def target_features(target: Target) -> frozenset[str]:
+    """Everything that code for a target may use, as LLVM names it."""
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

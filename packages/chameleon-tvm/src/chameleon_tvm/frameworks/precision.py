@@ -67,6 +67,20 @@ def in_float64(program: Any) -> Any:
     return _converted(program, {torch.float32}, torch.float64)
 
 
+def in_half(program: Any, kind: str) -> Any:
+    """The same program with every number of float32 in half precision, conversions included.
+
+    Args:
+        program: a ``torch.export.ExportedProgram`` in float32.
+        kind: a key of ``ROUNDING``.
+
+    Raises:
+        Exception: torch cannot export it again; whatever it raises.
+    """
+    torch = importlib.import_module("torch")
+    return _converted(program, {torch.float32}, getattr(torch, kind))
+
+
 def _converted(program: Any, kinds: set[Any], kind: Any) -> Any:
     """A program with every number of some types in another one.
 

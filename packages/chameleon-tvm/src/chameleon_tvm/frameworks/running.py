@@ -23,6 +23,9 @@ TORCH_FLOAT32 = "torch float32"
 TORCH_FLOAT64 = "torch float64"
 """Torch, with a network of float32 in float64."""
 
+ONNXRUNTIME_FLOAT32 = "onnxruntime float32"
+"""Onnxruntime, with what a quantised network computes between quantised tensors in float32."""
+
 _NEEDS = {
     ONNXRUNTIME: ("onnxruntime", "onnxscript"),
     OPENVINO: ("openvino",),
@@ -57,15 +60,30 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
         threads: it computes with.
     """
     torch = importlib.import_module("torch")
-    tree = importlib.import_module("torch.utils._pytree")
     torch.set_num_threads(threads)
     network = program.module()
+    return torch_inference(compiled_by_torch(network) if compiled else network, program)
+
+
+def compiled_by_torch(network: Any) -> Any:
+    """A module as torch.compile computes it, with frozen weights."""
+    torch = importlib.import_module("torch")
+    # Freezing is what lets it pack weights; it is off by default.
+    inductor: Any = importlib.import_module("torch._inductor.config")
+    inductor.freezing = True
+    return torch.compile(network)
+
+
+def torch_inference(network: Any, program: Any) -> Network:
+    """What a module that was made of an exported program computes, of arrays.
+
+    Args:
+        network: takes the program's arguments.
+        program: the ``torch.export.ExportedProgram``.
+    """
+    torch = importlib.import_module("torch")
+    tree = importlib.import_module("torch.utils._pytree")
     examples, structure = tree.tree_flatten(program.example_inputs)
-    if compiled:
-        # Freezing is what lets it pack weights; it is off by default.
-        inductor: Any = importlib.import_module("torch._inductor.config")
-        inductor.freezing = True
-        network = torch.compile(network)
 
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
@@ -99,16 +117,19 @@ def onnx_bytes(program: Any) -> bytes:
     return made
 
 
-def onnx_session(file: str | bytes, *, threads: int) -> Network:
+def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Network:
     """An ONNX file run by onnxruntime on the CPU.
 
     Args:
         file: the file, or its content.
         threads: it computes with.
+        fused: whether several nodes may become one kernel, rather than each be computed by itself.
     """
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
+    if not fused:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
 
@@ -129,20 +150,37 @@ def openvino_network(
         threads: it computes with.
         shapes: of inputs that the model leaves open, by name; it is faster where it knows them.
     """
+    # Without the hint bfloat16 is used where the CPU has it.
+    compiled = openvino_compiled(openvino_model(model, shapes), threads=threads, hint="f32")
+    return openvino_inference(compiled)
+
+
+def openvino_model(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
+    """A network as OpenVINO has it; arguments as for ``openvino_network``."""
     openvino = importlib.import_module("openvino")
     converted = openvino.convert_model(model)
     if shapes:
         converted.reshape({name: list(shape) for name, shape in shapes.items()})
-    compiled = openvino.Core().compile_model(
-        converted,
-        "CPU",
-        {
-            "INFERENCE_NUM_THREADS": threads,
-            # Without it bfloat16 is used where the CPU has it.
-            "INFERENCE_PRECISION_HINT": "f32",
-            "PERFORMANCE_HINT": "LATENCY",
-        },
-    )
+    return converted
+
+
+def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
+    """A model compiled by OpenVINO for the CPU.
+
+    Args:
+        model: its own.
+        threads: it computes with.
+        hint: the precision to compute in, by OpenVINO's name, or None.
+    """
+    openvino = importlib.import_module("openvino")
+    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    if hint is not None:
+        settings["INFERENCE_PRECISION_HINT"] = hint
+    return openvino.Core().compile_model(model, "CPU", settings)
+
+
+def openvino_inference(compiled: Any) -> Network:
+    """What a model compiled by OpenVINO computes, of arrays."""
     request = compiled.create_infer_request()
 
     def run(inputs: Arrays) -> Arrays:

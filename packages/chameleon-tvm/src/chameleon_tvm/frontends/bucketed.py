@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
@@ -43,6 +44,12 @@ class BucketedFrontend(Frontend):
         self.dimensions = dimensions_of(options.shapes)
         self._make = make
         self.networks = [(one, self._with_shapes(one)) for one in buckets_of(options.shapes)]
+
+    def compute_in(self, precision: Precision) -> None:
+        raise ConfigError(
+            f"a network for several shapes is not computed in {' or '.join(precision.types)}",
+            hint="Give each input one shape, or leave 'precision' out of the pipeline.",
+        )
 
     def _with_shapes(self, bucket: Bucket) -> NetworkFrontend:
         return self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))

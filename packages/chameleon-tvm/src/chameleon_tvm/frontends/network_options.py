@@ -10,6 +10,9 @@ from chameleon_core.plugins.options import NOT_BINDING
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.shapes import Buckets, check_shapes
 
+REDUCED = ("bfloat16", "float16", "int8")
+"""Types that networks may be computed in beside float32, where the target has them."""
+
 AUTO = "auto"
 """The layout that is chosen by measurement."""
 

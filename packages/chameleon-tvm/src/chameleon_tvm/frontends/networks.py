@@ -14,20 +14,28 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays, Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
-from chameleon_tvm.frameworks.running import Network
 from chameleon_tvm.frontends.layout_choice import DEFAULT, OTHER, LayoutChoice, choose
 from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
+from chameleon_tvm.frontends.runnable import Runnable
 from chameleon_tvm.shapes import buckets_of
 from chameleon_tvm.source_location import SourceLocation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chameleon_core.pipeline import Precision
+
     from chameleon_tvm.graph.chains import Chain
+    from chameleon_tvm.graph.delivery_steps import DeliverySteps
+    from chameleon_tvm.graph.reduced_rivals import ReducedRequest
+    from chameleon_tvm.graph.verify import Run
     from chameleon_tvm.operators.specs import OperatorSpec
+    from chameleon_tvm.precision.settled import SettledPrecision
 
 log = structlog.get_logger()
 
 
-class NetworkFrontend(Frontend):
+class NetworkFrontend(Runnable, Frontend):
     """One task per distinct fused convolution and matrix product of a network.
 
     Args:
@@ -48,6 +56,12 @@ class NetworkFrontend(Frontend):
         self._checked: dict[str, Any] | None = None
         self._loops: list[dict[str, Any]] = []
         self._tried: Callable[[Sequence[str]], dict[str, Any]] | None = None
+        self._precision: SettledPrecision | None = None
+
+    def compute_in(self, precision: Precision) -> None:
+        from chameleon_tvm.precision.settled import SettledPrecision  # noqa: PLC0415 - needs TVM
+
+        self._precision = SettledPrecision(self, precision)
 
     @abstractmethod
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
@@ -78,6 +92,13 @@ class NetworkFrontend(Frontend):
         """
         return None
 
+    @cached_property
+    def quantised(self) -> bool:
+        """Whether it comes quantised: what it is compared with means the same then."""
+        from chameleon_tvm.graph.quantised_steps import is_quantised  # noqa: PLC0415 - needs TVM
+
+        return is_quantised(self.imported)
+
     @abstractmethod
     def input_names(self) -> list[str]:
         """Names of the inputs as their framework has them, in their order."""
@@ -87,28 +108,30 @@ class NetworkFrontend(Frontend):
         """Random inputs, one array each."""
 
     @property
-    @abstractmethod
-    def frameworks(self) -> tuple[str, ...]:
-        """What else can run the network here; the first one is the reference."""
+    def types(self) -> tuple[str, ...]:
+        """Types beside float32 that its operators may have, as the pipeline says."""
+        return () if self._precision is None else self._precision.types
 
     @property
-    def exact(self) -> str | None:
-        """What ``framework`` can run the network with in float64, where something can."""
-        return None
+    def calibrate(self) -> str | None:
+        """Where inputs to calibrate with are from, as the pipeline says; None for random ones."""
+        return None if self._precision is None else self._precision.precision.calibrate
 
-    @property
-    @abstractmethod
-    def left_out(self) -> Mapping[str, str]:
-        """What else could run the network, were it installed: what is missing, by name."""
-
-    @abstractmethod
-    def framework(self, name: str, threads: int) -> Network:
-        """The network run by something else.
+    def reduced_request(self, run: Run) -> ReducedRequest | None:
+        """How it is compared with others in its types; None where the pipeline names none.
 
         Args:
-            name: one of ``frameworks``, or ``exact``.
-            threads: it computes with.
+            run: the reference in float32.
+
+        Raises:
+            ChameleonError: inputs to calibrate with cannot be had, or the reference fails.
         """
+        if not self.types:
+            return None
+        from chameleon_tvm.graph.reduced_rivals import precisions_beside  # noqa: PLC0415
+        from chameleon_tvm.precision.comparing import reduced_request  # noqa: PLC0415
+
+        return reduced_request(self, precisions_beside(self.types), self.calibrate, run)
 
     @cached_property
     def _read(self) -> tuple[Any, dict[str, SourceLocation]]:
@@ -170,16 +193,21 @@ class NetworkFrontend(Frontend):
         return self._checked
 
     def settle(self, trials: Trials) -> dict[str, Any] | None:
-        if self.options.layout != AUTO:
+        auto = self.options.layout == AUTO
+        if not auto and self._precision is None:
             return None
-        choice = self._chosen(trials)
-        log.info("layout_chosen", layout=choice.layout, why=choice.summary)
-        self.choice = choice
+        if auto:
+            choice = self._chosen(trials)
+            log.info("layout_chosen", layout=choice.layout, why=choice.summary)
+            self.choice = choice
+        if self._precision is not None:
+            self._precision.settle(trials.target)
         return self.settled()
 
     def settled(self) -> dict[str, Any]:
         """What ``recall`` of another object of the same options needs."""
-        return {**self.choice.to_json(), "loops": self._loops}
+        found = {**self.choice.to_json(), "loops": self._loops}
+        return found if self._precision is None else {**found, "types": self._precision.to_json()}
 
     def _chosen(self, trials: Trials) -> LayoutChoice:
         """The faster layout of those that the network can be delivered in."""
@@ -206,6 +234,8 @@ class NetworkFrontend(Frontend):
     def recall(self, settled: Mapping[str, Any]) -> None:
         self.choice = LayoutChoice.from_json(settled)
         self._loops = settled.get("loops", [])
+        if self._precision is not None and "types" in settled:
+            self._precision.recall(settled["types"])
 
     def tasks(self, target: str) -> list[Task]:
         from chameleon_tvm.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
@@ -235,11 +265,16 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.compile import fused_functions  # noqa: PLC0415 - needs TVM
         from chameleon_tvm.graph.loop_tasks import loop_tasks  # noqa: PLC0415
 
-        products = [spec.task(spec.name, target) for spec in self._specs()]
-        if not self._loops:
-            return products
-        functions = fused_functions(*self.prepared, target)
-        return [*products, *loop_tasks(self._loops, functions, target)]
+        specs = self._specs()
+        found = [spec.task(spec.name, target) for spec in specs]
+        if self._loops:
+            functions = fused_functions(*self.prepared, target)
+            found += loop_tasks(self._loops, functions, target)
+        if self._precision is not None:
+            known = {task.key for task in found}
+            others = self._precision.alternatives(specs, target)
+            found += [task for task in others if task.key not in known]
+        return found
 
     def _specs(self) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
@@ -253,3 +288,22 @@ class NetworkFrontend(Frontend):
         from chameleon_tvm.graph.deliver import delivered  # noqa: PLC0415 - needs TVM
 
         return delivered(self, delivery)
+
+    def in_types(
+        self, steps: DeliverySteps, staged: Path, result: dict[str, Any]
+    ) -> tuple[Path, dict[str, Any]]:
+        """Take types for the network's operators where the pipeline has some and they are faster.
+
+        Args:
+            steps: the network's delivery.
+            staged: the folder that it is in, verified in the types that it has anyway.
+            result: what there is to say about it.
+
+        Returns:
+            The folder of what is to be delivered, and what there is to say about that.
+        """
+        if self._precision is None:
+            return staged, result
+        from chameleon_tvm.precision.delivery import in_types  # noqa: PLC0415 - needs TVM
+
+        return in_types(steps, self._precision, staged, result)

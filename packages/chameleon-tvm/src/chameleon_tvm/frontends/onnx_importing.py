@@ -11,6 +11,7 @@ from chameleon_core.errors import ConfigError
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
 from chameleon_tvm.frontends.onnx_lowering import CONVERTERS
+from chameleon_tvm.frontends.onnx_quantised import ONNXRUNTIME_DOMAIN
 from chameleon_tvm.graph.constants import array_of, evaluate
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.source_location import SourceLocation
@@ -102,12 +103,19 @@ class _Importer(ONNXGraphImporter):
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         known = {*_get_convert_map(), *CONVERTERS, "If", "Constant"}
-        lacking = [
-            _sentence(node.name, node.op_type) for node in graph.node if node.op_type not in known
-        ]
+        lacking = [node for node in graph.node if node.op_type not in known]
         if lacking:
-            what = ", ".join(dict.fromkeys(lacking))
-            raise ConfigError(f"the compiler has no operator for {what}", hint=WAY_OUT)
+            named = (_sentence(node.name, node.op_type) for node in lacking)
+            what = ", ".join(dict.fromkeys(named))
+            foreign = any(node.domain == ONNXRUNTIME_DOMAIN for node in lacking)
+            hint = _IN_THE_STANDARD if foreign else WAY_OUT
+            raise ConfigError(f"the compiler has no operator for {what}", hint=hint)
+
+
+_IN_THE_STANDARD = (
+    "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
+    "fuses it, and quantise it in the QDQ format (quant_format=QuantFormat.QDQ)."
+)
 
 
 def _sentence(name: str, kind: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 
+from chameleon_tvm.frontends.onnx_quantised import in_real_numbers, is_quantised_model
 from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.words import first_line
 
@@ -47,7 +48,7 @@ def onnx_module(
         from chameleon_tvm.frontends.onnx_importing import imported  # noqa: PLC0415 - needs onnx
         from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401 - without torch first
 
-        return imported(model, shapes)
+        return imported(in_real_numbers(model), shapes)
     except ConfigError:
         raise
     except Exception as error:
@@ -60,6 +61,17 @@ def onnx_module(
 def onnx_inputs(file: str) -> list[str]:
     """Names of the inputs of an ONNX file that can be read, in their order."""
     return list(_inputs(_onnx().load(file, load_external_data=False)))
+
+
+def onnx_is_quantised(file: str) -> bool:
+    """Whether an ONNX file that can be read computes with quantised tensors."""
+    return is_quantised_model(_onnx().load(file, load_external_data=False))
+
+
+def onnx_meaning(file: str) -> bytes:
+    """The content of an ONNX file whose quantised tensors are computed on in real numbers."""
+    made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
+    return made
 
 
 def _inputs(model: Any) -> dict[str, list[int | str]]:

@@ -13,8 +13,10 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.frameworks.precision import half_type, in_float32, in_float64, rounded
+from chameleon_tvm.frameworks.reduced import FLOAT32, INT8, NetworkForms
 from chameleon_tvm.frameworks.running import (
     ONNXRUNTIME,
+    ONNXRUNTIME_FLOAT32,
     OPENVINO,
     TORCH,
     TORCH_COMPILE,
@@ -30,7 +32,12 @@ from chameleon_tvm.frameworks.running import (
 )
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.frontends.onnx_models import onnx_inputs, onnx_module
+from chameleon_tvm.frontends.onnx_models import (
+    onnx_inputs,
+    onnx_is_quantised,
+    onnx_meaning,
+    onnx_module,
+)
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
     example_names,
@@ -95,11 +102,21 @@ class ProgramFrontend(NetworkFrontend):
 
     @property
     def exact(self) -> str | None:
-        return TORCH_FLOAT64
+        # Steps of quantisation are of float32.
+        return None if self.quantised else TORCH_FLOAT64
 
     @property
     def left_out(self) -> Mapping[str, str]:
         return left_out(*_OF_TORCH)
+
+    @property
+    def forms(self) -> NetworkForms:
+        return NetworkForms(
+            program=lambda: self.float_program, onnx=lambda: onnx_bytes(self.float_program)
+        )
+
+    def precision_of(self, name: str) -> str:
+        return self.half or FLOAT32 if name in (TORCH, TORCH_COMPILE) else FLOAT32
 
     def framework(self, name: str, threads: int) -> Network:
         if name == ONNXRUNTIME:
@@ -167,23 +184,45 @@ class OnnxFrontend(NetworkFrontend):
         return onnx_inputs(self.options.file)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
+        shapes = ([int(e) for e in one.ty.shape] for one in self.imported["main"].params)
+        kinds = (np.dtype(str(one.ty.dtype)) for one in self.imported["main"].params)
         return [
-            _like(np.zeros([int(e) for e in one.ty.shape], str(one.ty.dtype)), rng)
-            for one in self.imported["main"].params
+            _any_of(kind, shape, rng)
+            if self.quantised and kind.name in {"uint8", "int8"}
+            else _like(np.zeros(shape, kind), rng)
+            for shape, kind in zip(shapes, kinds, strict=True)
         ]
 
-    @property
+    @cached_property
     def frameworks(self) -> tuple[str, ...]:
-        return (ONNXRUNTIME, *installed(OPENVINO))
+        found = (ONNXRUNTIME, *installed(OPENVINO))
+        # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
+        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.file) else found
 
     @property
     def left_out(self) -> Mapping[str, str]:
         return left_out(OPENVINO)
 
+    @property
+    def forms(self) -> NetworkForms:
+        return NetworkForms(program=None, onnx=lambda: self.options.file, shapes=self.shapes)
+
+    def precision_of(self, name: str) -> str:
+        quantised = ONNXRUNTIME_FLOAT32 in self.frameworks
+        return INT8 if quantised and name != ONNXRUNTIME_FLOAT32 else FLOAT32
+
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
             return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
+        if name == ONNXRUNTIME_FLOAT32:
+            return onnx_session(onnx_meaning(self.options.file), threads=threads, fused=False)
         return onnx_session(self.options.file, threads=threads)
+
+
+def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
+    """Random numbers of a whole type, as quantised ones are."""
+    limits = np.iinfo(kind)
+    return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
 def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import warnings
 from collections.abc import Mapping
@@ -72,8 +73,16 @@ def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    program = _shaped(network.eval(), *_arguments(inputs), shapes, source)
+    program = _shaped(_evaluating(network), *_arguments(inputs), shapes, source)
     return without_chance(without_dropout(program))
+
+
+def _evaluating(network: Any) -> Any:
+    """A network that is evaluated, not trained."""
+    try:
+        return network.eval()
+    except NotImplementedError:
+        return network  # one that was exported before it was quantised stays what it is
 
 
 def _check_float(network: Any, source: str) -> None:
@@ -87,7 +96,8 @@ def _check_float(network: Any, source: str) -> None:
     if found is not None:
         raise ConfigError(
             f"{source} returned a quantized network, one with a {type(found).__name__}",
-            hint="Return the network as it was before, in float32.",
+            hint="Return the network as it was before, in float32, or quantized by pt2e "
+            "(prepare_pt2e, convert_pt2e).",
         )
 
 
@@ -177,6 +187,9 @@ def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
 
 def _loaded(file: str) -> Any:
     torch = _torch()
+    # Torch knows the steps of a quantised program once this is imported.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
     try:
         program = torch.export.load(file)
     except Exception as error:

@@ -16,8 +16,11 @@ from chameleon_tvm.graph.latency import median_seconds
 from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process, framework_process
+from chameleon_tvm.graph.reduced_rivals import ReducedRequest, ReducedRivals, rivals_precision
 from chameleon_tvm.graph.uncompilable import no_kernels
+from chameleon_tvm.graph.verify import nudged
 from chameleon_tvm.graph.warnings_once import warnings_once
+from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
@@ -26,20 +29,6 @@ log = structlog.get_logger()
 
 UNTUNED = "untuned"
 """Name of the network as TVM compiles it without a tuner."""
-
-_LONGEST = 200
-"""Letters of a library's own words that a sentence may hold."""
-
-
-def one_line(error: Exception) -> str:
-    """What went wrong in one line: the first that says something, cut where it goes on for long.
-
-    Of a process that died the last words are what it died of.
-    """
-    words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
-    lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}..."
 
 
 class Baselines:
@@ -97,9 +86,13 @@ class Baselines:
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
         """The reference's answers in float64; None where nothing can give them.
 
+        Of a quantised network, its answers for nudged samples.
+
         Args:
             samples: inputs.
         """
+        if self._frontend.quantised:
+            return [self.reference.outputs(nudged(inputs)) for inputs in samples]
         name = self._frontend.exact
         if name is None or self.reference.name not in self._frontend.frameworks:
             return None
@@ -114,12 +107,16 @@ class Baselines:
         finally:
             process.close()
 
-    def latencies(self, ours: NetworkProcess, inputs: Arrays) -> dict[str, Any]:
+    def latencies(
+        self, ours: NetworkProcess, inputs: Arrays, reduced: ReducedRequest | None = None
+    ) -> dict[str, Any]:
         """Seconds of the network, of itself untuned, and of other frameworks, in turns.
 
         Args:
             ours: the network that is delivered.
             inputs: that all are timed with.
+            reduced: the precisions beside float32 in which other frameworks run it, too; then
+                there is ``rivals_reduced`` as well, see ``ReducedRivals.results``.
         """
         if not self._frontend.options.compare:
             return {}
@@ -127,17 +124,29 @@ class Baselines:
         if self.reference.name in self._frontend.frameworks:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
+        beside = None if reduced is None else self._reduced(reduced)
+        if beside is not None:
+            processes += beside.opened()
         seconds = median_seconds(processes, inputs, threads=self._delivery.threads)
         for name in self._frontend.frameworks:
             if name in seconds and not seconds[name]:
                 self.left_out[name] = "it failed while it was timed"
         others = {name: seconds[name] for name in self._frontend.frameworks if seconds.get(name)}
-        return {
+        found: dict[str, Any] = {
             "latency_seconds": seconds[ours.name],
             "untuned_seconds": seconds.get(UNTUNED),
             "rivals": others,
             "left_out": self.left_out,
         }
+        if beside is None:
+            return found
+        found["rivals_reduced"] = beside.results(seconds)
+        found["rivals_precision"] = rivals_precision(self._frontend, others)
+        return {**found, "left_out": self.left_out | beside.left_out}
+
+    def _reduced(self, request: ReducedRequest) -> ReducedRivals:
+        threads = self._delivery.threads
+        return ReducedRivals(self._frontend, request, threads=threads, stack=self._stack)
 
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
         """What is timed beside the network and its reference.

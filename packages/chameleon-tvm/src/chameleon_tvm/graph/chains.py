@@ -15,6 +15,7 @@ from chameleon_tvm.graph.constants import array_of, per_channel
 from chameleon_tvm.graph.matching_activations import activation_after
 from chameleon_tvm.graph.matching_convolutions import CONVOLUTION_RANKS, convolution_of, made_of
 from chameleon_tvm.graph.moves import axes_of, shape_of
+from chameleon_tvm.graph.quantised_chains import in_integers, operands_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.layouts import channels_first, is_channels_last
 from chameleon_tvm.operators.specs import (
@@ -37,7 +38,8 @@ class Chain:
         spec: what the kernel computes; unnamed.
         inputs: expressions of the graph it reads: data, then for a batch of products the right
             side, otherwise the residual where there is one; for attention, the operator's own.
-        constants: logical constants in the operator's order: weights, then the bias.
+        constants: logical constants in the operator's order: weights, then the bias; of an int8
+            operator weights, scale, bias and quantisation.
         members: the variables that the kernel replaces; the last one is what it computes.
     """
 
@@ -57,7 +59,9 @@ def chains_of(module: Any) -> list[Chain]:
 
     A chain is a convolution or matrix product in float32, with the bias, the residual and the
     activation that follow it and are used nowhere else, or an attention from the product of
-    queries and keys to that of weights and values.
+    queries and keys to that of weights and values. Where data and weights are dequantised 8-bit
+    integers, it is computed with these, and quantised in the same kernel where all that reads its
+    result is one ``quantize``.
 
     Args:
         module: what ``prepared`` returned.
@@ -91,23 +95,19 @@ class _Finder:
                 yield Chain(spec=found.spec, inputs=found.inputs, members=found.members)
             if binding.var in self._taken:
                 continue
-            if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-                continue
-            name = str(value.op.name)
-            made = None
-            if name in CONVOLUTION_RANKS:
-                made = _convolution(value)
-            elif name == "relax.matmul":
-                made = _product(value)
+            operands = operands_of(value, self._values)
+            made = _made(value) if operands is None else operands.made
             if made is None:
                 continue
             spec, inputs, constants = made
             chain = Chain(spec=spec, inputs=inputs, constants=constants, members=(binding.var,))
-            chain = self._with_move(chain)
-            if isinstance(spec, FusedSpec):
-                chain = self._extended(chain)
-            self._taken.update(chain.members)
-            yield chain
+            if operands is None:
+                chain = self._with_move(chain)
+            longer = self._extended(chain) if isinstance(spec, FusedSpec) else chain
+            if operands is not None:
+                longer = in_integers(longer, chain, operands, self._values, self._users)
+            self._taken.update(longer.members)
+            yield longer
 
     def _with_move(self, chain: Chain) -> Chain:
         """The chain reading images as they come, moved to channels last for it alone."""
@@ -201,6 +201,16 @@ def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | 
 
 
 _Made = tuple[OperatorSpec, tuple[Any, ...], tuple[NDArray[Any], ...]]
+
+
+def _made(value: Any) -> _Made | None:
+    """What a convolution or matrix product in float32 is; None for another expression."""
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return None
+    name = str(value.op.name)
+    if name in CONVOLUTION_RANKS:
+        return _convolution(value)
+    return _product(value) if name == "relax.matmul" else None
 
 
 def _convolution(call: Any) -> _Made | None:

@@ -60,15 +60,25 @@ def compiled(
         resolved,
         tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
     ):
-        module = _fused(with_kernels(module, chains, kernels.of))
+        module = fused(with_kernels(module, chains, kernels.of))
         try:
             return _call_sequence(module, target, kernels.loops)
         except NotStatic as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
-            loops = kernels.loops
-            module = with_default_schedules(module, target, lambda _, one: loops.plan(one))
-            executable = relax.build(module, resolved, tir_pipeline=PIPELINE)
+            executable = interpreted(module, target, kernels.loops)
             return CompiledNetwork(executable=executable, virtual_machine=str(reason))
+
+
+def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
+    """A ``relax.Executable`` that the virtual machine runs.
+
+    Args:
+        module: what ``fused`` returned.
+        target: the resolved target, which is the current one.
+        loops: schedules of functions that are no chains; others get a default one.
+    """
+    module = with_default_schedules(module, target, lambda _, one: loops.plan(one))
+    return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
 
 
 def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[tuple[Any, int]]:
@@ -80,7 +90,7 @@ def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[t
         target: the resolved target.
     """
     with tvm_target(target), tvm.transform.PassContext(opt_level=3):
-        fused = _fused(with_kernels(module, chains, _placeholder))
+        functions = fused(with_kernels(module, chains, _placeholder))
     calls: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:
@@ -89,10 +99,10 @@ def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[t
                 str(one.name_hint) for one in expression.args if isinstance(one, tvm.ir.GlobalVar)
             )
 
-    relax.analysis.post_order_visit(fused["main"], visit)
+    relax.analysis.post_order_visit(functions["main"], visit)
     return [
         (function, calls[str(variable.name_hint)])
-        for variable, function in fused.functions_items()
+        for variable, function in functions.functions_items()
         if isinstance(function, tirx.PrimFunc) and OURS not in (function.attrs or {})
     ]
 
@@ -100,9 +110,10 @@ def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[t
 def _placeholder(chain: Chain) -> ChainKernel:
     """A kernel that computes nothing, for looking at what is around it."""
     # They get the shapes of what they are put at, some of which is not in the graph yet.
-    buffers = [
-        tirx.decl_buffer([1], "float32", f"x{place}") for place in range(len(chain.inputs) + 1)
-    ]
+    # What is not in the graph yet has no type; such chains are of float32.
+    types = [getattr(one, "ty", None) for one in (*chain.inputs, chain.last)]
+    kinds = ["float32" if one is None else str(one.dtype) for one in types]
+    buffers = [tirx.decl_buffer([1], kind, f"x{place}") for place, kind in enumerate(kinds)]
     function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
     return ChainKernel(
         task="placeholder",
@@ -112,7 +123,7 @@ def _placeholder(chain: Chain) -> ChainKernel:
     )
 
 
-def _fused(module: Any) -> Any:
+def fused(module: Any) -> Any:
     """The network as calls of functions, each of several operators where they can be fused."""
     passes = relax.transform
     for one in (

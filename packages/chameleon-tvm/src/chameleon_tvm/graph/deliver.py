@@ -108,7 +108,7 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
     # What the package says of its weights stays.
     manifest = {**read_manifest(staged), **steps.manifest(), "verification": verification}
     write_manifest(staged, manifest)
-    return staged, result
+    return frontend.in_types(steps, staged, result)
 
 
 def replace(staged: Path, folder: Path) -> None:

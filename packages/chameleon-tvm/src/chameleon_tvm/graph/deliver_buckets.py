@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.loop.end.rivals import FLOAT32, fastest_like
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
 
@@ -29,6 +30,7 @@ from chameleon_tvm.graph.package import (
 )
 from chameleon_tvm.graph.padding import WAY_OUT, padding_problem
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
+from chameleon_tvm.graph.reduced_rivals import reduced_of_all
 from chameleon_tvm.graph.shared_weights import share_weights
 from chameleon_tvm.graph.verify import Run, compared
 
@@ -217,7 +219,7 @@ def summed(
     unmeasured: dict[str, dict[str, str]] = {}
     for bucket, _ in frontend.networks:
         one = results[bucket.name]
-        fastest = min(one["rivals"].values(), default=None)
+        fastest = fastest_like(one.get("precision", FLOAT32), one)
         latency = one["latency_seconds"]
         rows.append(
             {
@@ -226,10 +228,11 @@ def summed(
                 "latency_seconds": latency,
                 "untuned_seconds": one["untuned_seconds"],
                 "rivals": one["rivals"],
-                "ratio": fastest / latency if fastest and latency else None,
+                "ratio": fastest[1] / latency if fastest and latency else None,
                 "max_relative_error": one["max_relative_error"],
                 "seconds": one["seconds"],
                 "layout": one["layout"]["layout"],
+                **({"rivals_reduced": one["rivals_reduced"]} if "rivals_reduced" in one else {}),
             }
         )
         names = called[bucket.name]
@@ -257,6 +260,7 @@ def summed(
         "left_out": left_out,
         "buckets": rows,
         "failure": None,
+        **reduced_of_all(list(results.values())),
     }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import structlog
@@ -15,7 +16,8 @@ from chameleon_core.stages import Delivery
 
 from chameleon_tvm.frameworks.precision import ROUNDING
 from chameleon_tvm.frameworks.running import TORCH
-from chameleon_tvm.graph.baselines import Baselines, one_line
+from chameleon_tvm.graph.baselines import Baselines
+from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST
 from chameleon_tvm.graph.in_network import NetworkVariant, choices, fastest, seconds_in_network
@@ -24,9 +26,23 @@ from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
 from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Expected, OutputCheck, compared, guilty
 from chameleon_tvm.graph.warnings_once import warnings_once
+from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
+
+
+class Typed(Protocol):
+    """A network some of whose chains are in other types, prepared."""
+
+    @property
+    def module(self) -> Any:
+        """A Relax ``IRModule``."""
+
+    @property
+    def chains(self) -> Sequence[Chain]:
+        """Its chains."""
+
 
 log = structlog.get_logger()
 
@@ -58,7 +74,11 @@ class DeliverySteps:
         self._stack = stack
         self._module, self._chains = frontend.prepared
         winners = {winner.task.key: winner for winner in delivery.winners}
-        self.kernels = Kernels(winners, delivery.space, delivery.target)
+        own = {key: one for key, one in winners.items() if not one.task.alternative_of}
+        self.kernels = Kernels(own, delivery.space, delivery.target)
+        self._alternatives = {
+            key: one for key, one in winners.items() if key not in own and one.measured
+        }
         temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
         self._virtual_machine: str | None = None
         self._verified: dict[Path, NetworkProcess] = {}
@@ -76,14 +96,34 @@ class DeliverySteps:
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
         exact = partial(self.baselines.exact, self._samples)
-        self.expected = Expected(self._samples, answers, exact)
+        self.expected = Expected(self._samples, answers, exact, quantised=frontend.quantised)
+
+    @property
+    def target(self) -> str:
+        """The resolved target."""
+        return self._delivery.target
+
+    @property
+    def threads(self) -> int:
+        """What networks compute with."""
+        return self._delivery.threads
+
+    def with_alternatives(self, chains: Sequence[Chain]) -> Kernels:
+        """The kernels for chains some of which are in other types than the network has."""
+        return self.kernels.joined(self._alternatives).adapted(chains)
+
+    def compile_typed(self, network: Typed, name: str) -> Path:
+        """The network with types of its chains in a folder of its own."""
+        kernels = self.with_alternatives(network.chains)
+        return self._written(network.module, network.chains, kernels, name)
 
     def manifest(self) -> dict[str, Any]:
         """What goes into the folder's manifest."""
+        return self._manifest(self._module, self._chains, self.kernels)
+
+    def _manifest(self, module: Any, chains: Sequence[Chain], kernels: Kernels) -> dict[str, Any]:
         delivery = self._delivery
-        made = manifest_of(
-            self._module, self._chains, self.kernels, delivery.target, delivery.threads
-        )
+        made = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
         return {
             **made,
             "layout": self._frontend.choice.to_json(),
@@ -96,6 +136,8 @@ class DeliverySteps:
         given = {winner.task.key: winner for winner in self._delivery.winners}
         found = []
         for task in self._frontend.named_tasks(self._delivery.target):
+            if task.alternative_of:
+                continue  # without a time it is in no network
             chosen, first = self.kernels.winners.get(task.key), given.get(task.key)
             if chosen is not None and chosen.measured:
                 continue
@@ -112,15 +154,18 @@ class DeliverySteps:
 
     def compile(self, kernels: Kernels, name: str) -> Path:
         """The network with some kernels in a folder of its own."""
-        log.info("compiling_network", kernels=len(kernels.keys), chains=len(self._chains))
+        return self._written(self._module, self._chains, kernels, name)
+
+    def _written(self, module: Any, chains: Sequence[Chain], kernels: Kernels, name: str) -> Path:
+        log.info("compiling_network", kernels=len(kernels.keys), chains=len(chains))
         with warnings_once():
-            made = compiled(self._module, self._chains, kernels, self._delivery.target)
+            made = compiled(module, chains, kernels, self._delivery.target)
         self._virtual_machine = made.virtual_machine
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
             earlier.close()
-        write_package(folder, made.executable, self.manifest())
+        write_package(folder, made.executable, self._manifest(module, chains, kernels))
         return folder
 
     def best_in_place(self) -> Path | None:
@@ -230,7 +275,13 @@ class DeliverySteps:
 
     def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
         """Seconds of the network and of its baselines; see ``Baselines.latencies``."""
-        return self.baselines.latencies(ours, self._samples[0])
+        try:
+            reduced = self._frontend.reduced_request(self.baselines.reference.outputs)
+        except ChameleonError as error:
+            log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
+            self.baselines.left_out["what is in reduced precision"] = one_line(error)
+            reduced = None
+        return self.baselines.latencies(ours, self._samples[0], reduced)
 
     def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
         """Where the time goes; nothing where that cannot be found out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -16,6 +16,7 @@ from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.kernel import Program
+from chameleon_tvm.operators.spec import OUTPUT_DTYPES, FusedSpec, OperatorSpec
 from chameleon_tvm.quick_tvm import tirx
 
 log = structlog.get_logger()
@@ -27,6 +28,14 @@ def _next_guess(winner: Winner) -> Winner | None:
         return None
     config, *further = winner.guesses
     return attrs.evolve(winner, config=config, guesses=tuple(further))
+
+
+def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
+    """The same operator with each other type that its output may have."""
+    if isinstance(spec, FusedSpec) and spec.quantized:
+        for kind in OUTPUT_DTYPES:
+            if kind != spec.output_dtype:
+                yield attrs.evolve(spec, output_dtype=kind)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -67,6 +76,33 @@ class Kernels:
         winner = self._winners.get(task.key)
         return task if winner is None else winner.task
 
+    def like(self, chain: Chain) -> Winner | None:
+        """The winner of a chain's task, or of the same operator with another type of its output.
+
+        In a network of several types an output may be in another one than where all operators
+        have the same; the knobs are those of either, and nearly all of the work.
+        """
+        task = self.task_of(chain)
+        winner = self._winners.get(task.key)
+        if winner is not None:
+            return winner
+        for spec in _with_other_outputs(chain.spec):
+            other = self._winners.get(spec.task("chain", self._target).key)
+            if other is not None:
+                return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
+        return None
+
+    def adapted(self, chains: Iterable[Chain]) -> Kernels:
+        """The same kernels, with those of ``like`` for chains that have none of their own."""
+        found = dict(self._winners)
+        for chain in chains:
+            winner = self.like(chain)
+            if winner is not None:
+                found.setdefault(winner.task.key, winner)
+        made = Kernels(found, self._space, self._target)
+        made._builders = self._builders
+        return made
+
     def without(self, keys: frozenset[str]) -> Kernels:
         """The same kernels but those of some tasks."""
         kept = {key: winner for key, winner in self._winners.items() if key not in keys}
@@ -103,6 +139,16 @@ class Kernels:
             else:
                 winners[key] = better
         made = Kernels(winners, self._space, self._target)
+        made._builders = self._builders
+        return made
+
+    def joined(self, winners: Mapping[str, Winner]) -> Kernels:
+        """The same kernels and some more.
+
+        Args:
+            winners: by ``Task.key``; of tasks that have a kernel already they count for nothing.
+        """
+        made = Kernels({**winners, **self._winners}, self._space, self._target)
         made._builders = self._builders
         return made
 

@@ -110,10 +110,25 @@ def convolution_of(value: Any) -> ConvolutionCall | None:
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
     name = str(value.op.name)
-    rank = CONVOLUTION_RANKS.get(name) or TRANSPOSED_RANKS.get(name)
-    if rank is None:
+    if name not in CONVOLUTION_RANKS and name not in TRANSPOSED_RANKS:
         return None
-    layout, filters = str(value.attrs.data_layout), str(value.attrs.kernel_layout)
+    layout = layout_of(value)
+    data, weights = value.args
+    if str(data.ty.dtype) != "float32" or not isinstance(weights, tvm.ir.GenericConst):
+        return None
+    array = logical_weights(array_of(weights), layout)
+    return ConvolutionCall(call=value, layout=layout, weights=array)
+
+
+def layout_of(call: Any) -> str:
+    """The layout of a convolution's images.
+
+    Raises:
+        ConfigError: it has layouts that no importer writes.
+    """
+    name = str(call.op.name)
+    rank = CONVOLUTION_RANKS.get(name) or TRANSPOSED_RANKS[name]
+    layout, filters = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
     (outside, inside), axes = "IO" if name in TRANSPOSED_RANKS else "OI", SPATIAL[-rank:]
     known = {
         channels_first(rank): f"{outside}{inside}{axes}",
@@ -124,13 +139,12 @@ def convolution_of(value: Any) -> ConvolutionCall | None:
             f"a convolution has the layouts {layout} and {filters}",
             hint="Import the network as its framework writes it, in NCHW and OIHW.",
         )
-    data, weights = value.args
-    if str(data.ty.dtype) != "float32" or not isinstance(weights, tvm.ir.GenericConst):
-        return None
-    array = array_of(weights)
-    if is_channels_last(layout):
-        array = np.moveaxis(array, -1, 1)
-    return ConvolutionCall(call=value, layout=layout, weights=array)
+    return layout
+
+
+def logical_weights(weights: NDArray[Any], layout: str) -> NDArray[Any]:
+    """Filters of images in a layout with their channels in front of the spatial axes."""
+    return np.moveaxis(weights, -1, 1) if is_channels_last(layout) else weights
 
 
 def made_of(found: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:

@@ -20,6 +20,7 @@ ELEMENTWISE = frozenset(
         *("astype", "nn.relu", "nn.relu6", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu"),
         *("where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
         *("logical_and", "logical_or", "logical_not", "square", "sin", "cos", "floor", "ceil"),
+        *("quantize", "dequantize"),
     )
 )
 _RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
@@ -233,8 +234,8 @@ class _Mover(relax.PyExprMutator):
                 return None
             found = known[1]
             arguments.append(known[0])
-        if found is None:
-            return None
+        if found is None or (constants and hasattr(call.attrs, "axis")):
+            return None  # parameters of quantisation that belong to one axis stay with it
         # Where the permutation stays, it may be read as it is by others: it would be there twice.
         if constants and not self._undone(variable, found):
             return None

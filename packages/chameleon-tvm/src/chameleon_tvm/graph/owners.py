@@ -44,7 +44,7 @@ def owners(
     known: dict[Hashable, list[str]] = defaultdict(list)
     for signature, owner in _framework_operators(imported, locations):
         known[signature].append(owner)
-    signatures = [_signatures(chain.spec) for chain in chains]
+    signatures = [signatures_of(chain.spec) for chain in chains]
     counted = Counter(one for several in signatures for one in several)
     turns = {
         signature: iter(names)
@@ -97,28 +97,28 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 
 
 @singledispatch
-def _signatures(spec: Any) -> tuple[Hashable, ...]:
-    """The same of a chain's operator, its first one in front; none for one of another kind."""
+def signatures_of(spec: Any) -> tuple[Hashable, ...]:
+    """What tells a chain's operator from others, its first product first; none of other kinds."""
     del spec
     return ()
 
 
-@_signatures.register
+@signatures_of.register
 def _(spec: ConvolutionSpec) -> tuple[Hashable, ...]:
     return ((_CONVOLUTION, spec.filter_shape, spec.strides, spec.output_shape),)
 
 
-@_signatures.register
+@signatures_of.register
 def _(spec: DenseSpec) -> tuple[Hashable, ...]:
     return (_product(spec.input[:1], spec.input[1], spec.units),)
 
 
-@_signatures.register
+@signatures_of.register
 def _(spec: BatchMatmulSpec) -> tuple[Hashable, ...]:
     return (_product(spec.a[:2], spec.a[2], spec.columns),)
 
 
-@_signatures.register
+@signatures_of.register
 def _(spec: AttentionSpec) -> tuple[Hashable, ...]:
     *rows, features = spec.query
     keys = spec.key[2]

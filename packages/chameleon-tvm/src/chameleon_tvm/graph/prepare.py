@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.affine import with_folded_scales
+from chameleon_tvm.graph.computed_zero_points import with_known_zero_points
 from chameleon_tvm.graph.constants import fold_constants
+from chameleon_tvm.graph.layout_error import NEXT_STEP, LayoutError
 from chameleon_tvm.graph.lowering import lowered
 from chameleon_tvm.graph.matching_convolutions import channels_last_layouts
 from chameleon_tvm.graph.moves import without_moves
 from chameleon_tvm.graph.pads import with_folded_pads
+from chameleon_tvm.graph.quantised_constants import with_real_constants
+from chameleon_tvm.graph.quantised_layouts import with_steps_passed
+from chameleon_tvm.graph.quantised_moves import with_small_moves
+from chameleon_tvm.graph.quantised_steps import is_quantised
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.squeezing import with_positive_axes
 from chameleon_tvm.graph.transposed import without_transposed
@@ -20,8 +27,7 @@ _LAYOUTS = ("NHWC", "NCHW")
 """Layouts of a whole graph: channels last and first, of one and three spatial axes as well."""
 
 
-class LayoutError(ConfigError):
-    """A network cannot be converted to a layout; it may well be to another one."""
+__all__ = ["LayoutError", "operators_in", "prepared"]
 
 
 def prepared(module: Any, layout: str) -> Any:
@@ -48,10 +54,12 @@ def prepared(module: Any, layout: str) -> Any:
     for parameter in module["main"].params:
         _check_shape(parameter)
     passes = relax.transform
+    small = [with_small_moves, passes.CanonicalizeBindings()] if is_quantised(module) else []
     try:
         folded = _sequence(
             module,
             lowered,
+            *(_integers(passes) if small else []),
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
@@ -71,9 +79,10 @@ def prepared(module: Any, layout: str) -> Any:
             folded = _sequence(
                 folded,
                 with_positive_axes,
-                passes.ConvertLayout(layouts),
+                partial(with_steps_passed, change=passes.ConvertLayout(layouts)),
                 passes.Normalize(),
                 fold_constants,
+                *small,
             )
         return _sequence(
             folded,
@@ -82,13 +91,28 @@ def prepared(module: Any, layout: str) -> Any:
             passes.CanonicalizeBindings(),
             without_moves,
             passes.CanonicalizeBindings(),
+            *small,
             passes.DeadCodeElimination(),
         )
     except tvm.error.InternalError as error:
         raise LayoutError(
             f"TVM cannot convert the network to {layout}: {str(error).splitlines()[-1]}",
-            hint="Try `layout: NCHW` in the model's section.",
+            hint=NEXT_STEP,
         ) from error
+
+
+def _integers(passes: Any) -> list[Any]:
+    """Passes that leave quantised constants to products of integers alone."""
+    simplified = passes.CanonicalizeBindings(), fold_constants
+    return [
+        *simplified,
+        with_small_moves,
+        with_folded_pads,
+        with_known_zero_points,
+        *simplified,
+        with_real_constants,
+        *simplified,
+    ]
 
 
 def operators_in(module: Any) -> set[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.child import ChildProcess, status_words
 from chameleon_system.processes.conversation import ChildEndedError, Conversation
@@ -24,6 +24,10 @@ _MODULE = "chameleon_tvm.graph.serve"
 _START_SECONDS = 300.0
 """A process may import and compile for so long: torch.compile takes minutes on a large network."""
 
+_REDUCE_SECONDS = 900.0
+"""One that quantises the network before it compiles it, with inputs to calibrate with, may take so
+long."""
+
 _RUN_SECONDS = 300.0
 """An answer may take so long."""
 
@@ -31,18 +35,20 @@ DYING_SECONDS = 10.0
 """A process that has closed its side may take so long to end: it gives gigabytes back first."""
 
 
-class NetworkProcess:
-    """One network in a process of its own.
+class AskedProcess:
+    """A process that has a network open and is asked about it.
 
     Args:
         name: what it is called in messages.
-        request: what to open; see ``serve``.
+        request: what to open.
+        module: that the process runs.
         threads: that it computes with.
         warm_up: inputs of an inference that belongs to opening it, or None.
         wait: until it is open; otherwise ``opened`` has to be called before anything else.
+        start_seconds: that opening it may take.
 
     Attributes:
-        compiled_ahead: whether its first run is like any other, with nothing left to compile.
+        precision: what it says that it computes in, once it is open; None where it does not.
     """
 
     def __init__(
@@ -50,14 +56,17 @@ class NetworkProcess:
         name: str,
         request: dict[str, Any],
         *,
+        module: str,
         threads: int,
         warm_up: Arrays | None = None,
         wait: bool = True,
+        start_seconds: float = _START_SECONDS,
     ) -> None:
         self.name = name
-        self.compiled_ahead = request["role"] == "delivered"
+        self.precision: str | None = None
+        self._start_seconds = start_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
-        self._child = network_child(_MODULE, threads)
+        self._child = network_child(module, threads)
         self._conversation = Conversation(self._child)
         try:
             given = {} if warm_up is None else {"inputs": self._written(warm_up)}
@@ -75,41 +84,10 @@ class NetworkProcess:
             ChameleonError: it cannot be opened, died or hung; it is closed then.
         """
         try:
-            self._answer(_START_SECONDS)
+            self.precision = self._answer(self._start_seconds).get("precision")
         except BaseException:
             self.close()
             raise
-
-    def outputs(self, inputs: Arrays) -> Arrays:
-        """Run the network once.
-
-        Raises:
-            ChameleonError: it raised, died or hung.
-        """
-        made = self._file("outputs")
-        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(made)}
-        self._ask(request, _RUN_SECONDS)
-        return read_arrays(made)
-
-    def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
-        """Seconds of single runs, repeated for about so many seconds.
-
-        Raises:
-            ChameleonError: it raised, died or hung.
-        """
-        request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
-        times: list[float] = self._ask(request, _RUN_SECONDS)["seconds"]
-        return times
-
-    def profile(self, folder: str, inputs: Arrays) -> list[dict[str, Any]]:
-        """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
-
-        Raises:
-            ChameleonError: it raised, died or hung.
-        """
-        request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
-        kernels: list[dict[str, Any]] = self._ask(request, _RUN_SECONDS)["kernels"]
-        return kernels
 
     def pause(self) -> None:
         """Stop it until it is asked for something: idle pools of threads spin for a while."""
@@ -134,7 +112,7 @@ class NetworkProcess:
         write_arrays(file, inputs)
         return str(file)
 
-    def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], limit: float = _RUN_SECONDS) -> dict[str, Any]:
         self._tell(request)
         return self._answer(limit)
 
@@ -156,6 +134,8 @@ class NetworkProcess:
             ) from None
         except ChildEndedError as error:
             raise self._gone() from error
+        if "problem" in answer:
+            raise ConfigError(answer["problem"], hint=answer["hint"])
         if "error" in answer:
             raise ChameleonError(
                 f"{self.name} failed: {answer['error']}",
@@ -170,6 +150,74 @@ class NetworkProcess:
             f"the process of {self.name} ended with {status_words(status)}",
             hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
         )
+
+
+class NetworkProcess(AskedProcess):
+    """One network in a process of its own.
+
+    Args:
+        name: what it is called in messages.
+        request: what to open; see ``serve``.
+        threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it, or None.
+        wait: until it is open; otherwise ``opened`` has to be called before anything else.
+        start_seconds: that opening it may take.
+
+    Attributes:
+        compiled_ahead: whether its first run is like any other, with nothing left to compile.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: dict[str, Any],
+        *,
+        threads: int,
+        warm_up: Arrays | None = None,
+        wait: bool = True,
+        start_seconds: float = _START_SECONDS,
+    ) -> None:
+        self.compiled_ahead = request["role"] == "delivered"
+        super().__init__(
+            name,
+            request,
+            module=_MODULE,
+            threads=threads,
+            warm_up=warm_up,
+            wait=wait,
+            start_seconds=start_seconds,
+        )
+
+    def outputs(self, inputs: Arrays) -> Arrays:
+        """Run the network once.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        made = self._file("outputs")
+        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(made)}
+        self._ask(request)
+        return read_arrays(made)
+
+    def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
+        """Seconds of single runs, repeated for about so many seconds.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
+        times: list[float] = self._ask(request)["seconds"]
+        return times
+
+    def profile(self, folder: str, inputs: Arrays) -> list[dict[str, Any]]:
+        """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
+        kernels: list[dict[str, Any]] = self._ask(request)["kernels"]
+        return kernels
 
 
 def network_child(module: str, threads: int) -> ChildProcess:
@@ -220,6 +268,37 @@ def framework_process(
     """
     request = {"role": "framework", "name": name, **frontend_request(frontend)}
     return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
+
+
+def reduced_process(
+    frontend: NetworkFrontend,
+    name: str,
+    calibration: tuple[Path, int],
+    *,
+    threads: int,
+    warm_up: Arrays,
+) -> NetworkProcess:
+    """A process in which something else runs a network in reduced precision.
+
+    Args:
+        frontend: the network.
+        name: of a ``frameworks.reduced.Reduced``.
+        calibration: a file with the inputs of some inferences, one after the other, and their
+            number.
+        threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it.
+    """
+    file, batches = calibration
+    request = {
+        "role": "reduced",
+        "name": name,
+        "calibration": str(file),
+        "batches": batches,
+        **frontend_request(frontend),
+    }
+    return NetworkProcess(
+        name, request, threads=threads, warm_up=warm_up, start_seconds=_REDUCE_SECONDS
+    )
 
 
 def frontend_request(frontend: NetworkFrontend) -> dict[str, Any]:

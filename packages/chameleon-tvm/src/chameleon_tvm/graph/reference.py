@@ -13,7 +13,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.verify import Expected, agreement
+from chameleon_tvm.graph.verify import Expected, agreement, nudged
 from chameleon_tvm.words import first_line
 
 log = structlog.get_logger()
@@ -85,7 +85,9 @@ class Reference:
                 hint="A delivered network remembers nothing. Make what this one keeps from call to "
                 "call, as in a buffer, one of its inputs and one of its outputs.",
             )
-        self.expected = Expected([self.inputs], [answers], self._exact)
+        self.expected = Expected(
+            [self.inputs], [answers], self._exact, quantised=self._frontend.quantised
+        )
 
     def _answers(self) -> tuple[Any, Arrays]:
         run = self._frontend.framework(self.name, self._threads)
@@ -105,7 +107,10 @@ class Reference:
         return [array.copy() for array in self.inputs]
 
     def _exact(self) -> list[Arrays] | None:
-        """The framework's answers in float64; None where it has none."""
+        """The framework's answers in float64, or for nudged inputs; None where it has none."""
+        if self._frontend.quantised:
+            run, _ = self._asked.result()
+            return [run(nudged(self._copies()))]
         exact = self._frontend.exact
         if exact is None:
             return None

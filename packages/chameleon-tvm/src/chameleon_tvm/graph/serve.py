@@ -16,6 +16,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 
+from chameleon_tvm.frameworks.reduced import ReducedNetwork, reduced_named
 from chameleon_tvm.shapes import converter
 
 Network = Callable[[Arrays], Arrays]
@@ -44,6 +45,18 @@ def framework_network(request: dict[str, Any]) -> Network:
     return network
 
 
+def reduced_network(request: dict[str, Any]) -> ReducedNetwork:
+    """The network of a frontend run by something else in the precision that its name says."""
+    chosen = reduced_named(request["name"])
+    calibration: list[Arrays] = []
+    if chosen.calibrated:
+        inputs = read_arrays(Path(request["calibration"]))
+        each = len(inputs) // request["batches"]
+        calibration = [inputs[first : first + each] for first in range(0, len(inputs), each)]
+    forms = requested_frontend(request).forms
+    return chosen.made(forms, calibration, threads=request["threads"])
+
+
 def requested_frontend(request: dict[str, Any]) -> Any:
     """The frontend that ``processes.frontend_request`` described."""
     factory = load_factory(request["factory"])
@@ -54,6 +67,7 @@ def requested_frontend(request: dict[str, Any]) -> Any:
 ROLES: dict[str, Callable[[dict[str, Any]], Network]] = {
     "delivered": delivered_network,
     "framework": framework_network,
+    "reduced": reduced_network,
 }
 """What a process can be asked to run."""
 
@@ -72,7 +86,7 @@ def main() -> None:
                 if "inputs" in request:
                     network(read_arrays(Path(request["inputs"])))
                     ran = True
-                answer: dict[str, Any] = {}
+                answer: dict[str, Any] = _opened(network)
             elif request["do"] == "profile":
                 answer = _profiled(request)
             elif network is None:
@@ -87,6 +101,11 @@ def main() -> None:
             words = str(error).strip().splitlines()
             answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
         answers.send(answer)
+
+
+def _opened(network: Network) -> dict[str, Any]:
+    """What there is to say about a network that was opened."""
+    return {"precision": network.precision} if isinstance(network, ReducedNetwork) else {}
 
 
 def _outputs(network: Network, request: dict[str, Any]) -> dict[str, Any]:

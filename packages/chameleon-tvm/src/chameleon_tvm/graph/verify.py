@@ -26,6 +26,14 @@ ROUNDINGS = 16
 """A framework's own answers in half precision may be off by so many roundings of one number:
 several times what networks of fifty layers were seen to lose there."""
 
+QUANTISED_TOLERANCE = ROUNDINGS * 0.5 / 255
+"""The same of quantised networks, of uint8: what is nearly half-way between two numbers is rounded
+to one or the other with the order that sums of float32 are added up in, and differs by a step."""
+
+NUDGE = 2.0**-17
+"""What inputs of quantised networks are changed by, relative to each: as much as sums of a thousand
+products in float32 are off by, and enough to move some of an image's numbers to the next step."""
+
 SAMPLES = 3
 """Random inputs that are compared."""
 
@@ -88,26 +96,35 @@ class Conditioning:
     Numerical Algorithms, section 1.6: the error of a backward stable method is the problem's
     condition number times the rounding.)
 
+    Of a quantised network, a rounding may move a number to the next step, and what was rounded is
+    the same network with its inputs changed by as little.
+
     Attributes:
         own_error: the largest |difference| over the largest |exact| of all samples.
+        nudged: whether what it is compared with are answers for other inputs, those of ``nudged``.
     """
 
     own_error: float
+    nudged: bool = False
 
     @classmethod
-    def of(cls, answers: Sequence[Arrays], exact: Sequence[Arrays]) -> Conditioning:
+    def of(
+        cls, answers: Sequence[Arrays], exact: Sequence[Arrays], *, nudged: bool = False
+    ) -> Conditioning:
         """Compare a framework's answers with its exact ones.
 
         Args:
             answers: in float32, for each sample.
-            exact: in float64, for the same samples.
+            exact: in float64, for the same samples; or for nudged ones.
+            nudged: which of both.
         """
         pairs = [
             pair
             for ours, theirs in zip(answers, exact, strict=True)
             for pair in zip(ours, theirs, strict=True)
         ]
-        return cls(own_error=max((_error(one, other) for one, other in pairs), default=0.0))
+        own_error = max((_error(one, other) for one, other in pairs), default=0.0)
+        return cls(own_error=own_error, nudged=nudged)
 
     @property
     def tolerance(self) -> float:
@@ -120,10 +137,16 @@ class Conditioning:
 
     def sentence(self, reference: str) -> str:
         """What there is to say where more than ``TOLERANCE`` is accepted."""
+        apart = (
+            f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
+            f"inputs that change by {NUDGE:.0e}"
+            if self.nudged
+            else f"the answers of {reference} in float32 are off by {self.own_error:.1e} of the "
+            "largest one in float64"
+        )
         return (
-            f"the network makes much of roundings: the answers of {reference} in float32 are off "
-            f"by {self.own_error:.1e} of the largest one in float64, so that "
-            f"{self.tolerance:.0e} is allowed here"
+            f"the network makes much of roundings: {apart}, so that {self.tolerance:.0e} is "
+            "allowed here"
         )
 
 
@@ -133,7 +156,9 @@ class Expected:
     Args:
         samples: inputs.
         answers: the framework's in float32, for each sample.
-        exact: the same in float64, asked for where it matters; None where nothing can.
+        exact: the same in float64, or for nudged samples, asked for where it matters; None where
+            nothing can.
+        quantised: whether the network is, so that samples are nudged.
     """
 
     def __init__(
@@ -141,16 +166,20 @@ class Expected:
         samples: Sequence[Arrays],
         answers: Sequence[Arrays],
         exact: Callable[[], Sequence[Arrays] | None],
+        *,
+        quantised: bool = False,
     ) -> None:
         self._samples = samples
         self._answers = answers
         self._exact = exact
+        self._quantised = quantised
         self.conditioning: Conditioning | None = None
 
     @property
     def tolerance(self) -> float:
         """What is accepted, as far as it is known by now."""
-        return TOLERANCE if self.conditioning is None else self.conditioning.tolerance
+        least = QUANTISED_TOLERANCE if self._quantised else TOLERANCE
+        return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
     def verdict(self, run: Run) -> OutputCheck:
         """Compare a network's outputs; where they are off by little, with regard to rounding.
@@ -164,8 +193,15 @@ class Expected:
         exact = self._exact()
         if exact is None:
             return found
-        self.conditioning = Conditioning.of(self._answers, exact)
+        self.conditioning = Conditioning.of(self._answers, exact, nudged=self._quantised)
         return compared(run, self._samples, self._answers, tolerance=self.tolerance)
+
+
+def nudged(inputs: Arrays) -> Arrays:
+    """Inputs of which those that are no integers are changed by ``NUDGE``."""
+    return [
+        (one * (1 + NUDGE)).astype(one.dtype) if one.dtype.kind == "f" else one for one in inputs
+    ]
 
 
 def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> OutputCheck:

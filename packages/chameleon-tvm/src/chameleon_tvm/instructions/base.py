@@ -1,12 +1,14 @@
 """What an instruction is to a template: its meaning, how it is emitted, and what it needs.
 
-A template is written for a kind of instruction (:class:`Dot`), not for one of them: another CPU's
-is one more small file. What a file says in ``meaning`` is all that its tests are made of.
+A template is written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), not for one
+of them: another CPU's is one more small file. What a file says in ``meaning`` is all that its tests
+are made of.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,17 +26,40 @@ class Instruction(ABC):
     Attributes:
         name: as assembly language calls it, so that no two have the same.
         summary: what it computes, in one line.
-        features: what a target has to have, by LLVM's names; empty for instructions of every CPU.
+        architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
+            a kind of target (``cuda``); empty where every CPU has it.
+        features: what a target has to have, by LLVM's names; empty where the architecture is all.
         mnemonics: one of which the code of a function that uses it contains.
         permission: what a process has to ask the operating system for before its threads start;
             empty where there is nothing.
+        prelude: LLVM IR that the emission calls into, for types that TVM's code generator lacks;
+            ``emission.importing`` puts it around the body of a function that uses it.
+        flushes: whether denormal operands and results count as zero, whatever the CPU is set to.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    architecture: ClassVar[str] = ""
     features: ClassVar[frozenset[str]] = frozenset()
     mnemonics: ClassVar[tuple[str, ...]]
     permission: ClassVar[str] = ""
+    prelude: ClassVar[str] = ""
+    flushes: ClassVar[bool] = False
+
+    @abstractmethod
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        """What it computes, as loops over arrays.
+
+        Args:
+            sums: what products are added to; unchanged afterwards.
+            data: the left side.
+            weights: the right side, as it is stored.
+
+        Returns:
+            The new sums. Shapes are those of the kind of instruction.
+        """
 
 
 class Dot(Instruction):
@@ -48,6 +73,8 @@ class Dot(Instruction):
         weights: element type of the weights as they are stored.
         sums: element type of the sums.
         depth: elements of a group, ``K``.
+        vectors: the sizes in bytes of vectors of sums that it is there for, and what features each
+            takes beside ``features``.
         cost: how long one takes, in time of a multiply-add of float32 vectors of the same size.
         temporaries: vector registers that it needs beside sums, a group and weights.
     """
@@ -56,6 +83,7 @@ class Dot(Instruction):
     weights: ClassVar[str]
     sums: ClassVar[str]
     depth: ClassVar[int]
+    vectors: ClassVar[Mapping[int, frozenset[str]]]
     cost: ClassVar[float] = 1.0
     temporaries: ClassVar[int] = 0
 
@@ -73,6 +101,10 @@ class Dot(Instruction):
             vector_bytes: size of the register.
         """
         return vector_bytes // np.dtype(self.sums).itemsize
+
+    def needs(self, vector_bytes: int) -> frozenset[str]:
+        """The features that it takes for vectors of a size, one of ``vectors``."""
+        return self.features | self.vectors[vector_bytes]
 
     @abstractmethod
     def meaning(

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.errors import ExitCode
+from chameleon_core.loop.end.rivals import FLOAT32, like_rivals
 from chameleon_core.loop.end.shortfalls import missed, slower
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.store import Spending
@@ -160,7 +161,17 @@ class NetworkResult:
     Attributes:
         latency_seconds: one inference of the compiled network, or None where it was not timed.
         untuned_seconds: one inference as compiled without a tuner, or None.
-        rivals: one inference by whatever else runs it here.
+        rivals: one inference by whatever else runs it here, as its framework has the network.
+        rivals_precision: what those of them compute in that do not in float32, by name; known
+            where there are ``rivals_reduced``.
+        precision: what it computes in, in words.
+        precision_summary: why in that, as a sentence; empty where there was nothing to choose.
+        front: the types that there were to choose among, a row each, by falling ``seconds`` (of
+            the operators as measured alone): ``types``, how many operators are in each,
+            ``error`` of the outputs as simulated, and whether that is ``delivered``.
+        rivals_reduced: whatever else runs it in reduced precision or in the one it takes by
+            itself, by name: ``asked``, the precision that was asked of it, ``precision``, what it
+            computes in as it says, ``seconds``, and ``max_relative_error`` against float32.
         max_relative_error: of its outputs, or None where nothing was compiled.
         delivered_seconds: wall-clock from the start of the run until the verified network was in
             its folder, before anything was compared with it; None where none was delivered.
@@ -184,6 +195,11 @@ class NetworkResult:
     latency_seconds: float | None = None
     untuned_seconds: float | None = None
     rivals: Mapping[str, float] = attrs.field(factory=dict)
+    rivals_precision: Mapping[str, str] = attrs.field(factory=dict)
+    precision: str = FLOAT32
+    precision_summary: str = ""
+    front: Sequence[Mapping[str, Any]] = ()
+    rivals_reduced: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     max_relative_error: float | None = None
     delivered_seconds: float | None = None
     kernels: Sequence[Mapping[str, Any]] = ()
@@ -196,9 +212,14 @@ class NetworkResult:
 
     @property
     def ratio(self) -> float | None:
-        """The fastest rival's time over ours: below 1 something else is faster."""
-        fastest = _fastest(self.rivals.values())
+        """The time of the fastest rival in the same precision over ours: below 1 it is faster."""
+        fastest = _fastest(self.like_rivals.values())
         return fastest / self.latency_seconds if fastest and self.latency_seconds else None
+
+    @property
+    def like_rivals(self) -> Mapping[str, float]:
+        """Seconds of the rivals that it is held against; see ``rivals.like_rivals``."""
+        return like_rivals(self.precision, self.rivals, self.rivals_reduced)
 
     @property
     def delivered(self) -> bool:
@@ -210,9 +231,13 @@ class NetworkResult:
         values = {**attrs.asdict(self), "kernels": [dict(kernel) for kernel in self.kernels]}
         values["unmeasured"] = [dict(one) for one in self.unmeasured]
         values["buckets"] = [dict(one) for one in self.buckets]
+        values["front"] = [dict(one) for one in self.front]
         values["ratio"] = self.ratio
+        if self.precision == FLOAT32:
+            del values["precision"]
         optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
-        optional |= {"unmeasured", "left_out", "ratio", "buckets"}
+        optional |= {"unmeasured", "left_out", "ratio", "buckets", "rivals_reduced"}
+        optional |= {"rivals_precision", "precision_summary", "front"}
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod

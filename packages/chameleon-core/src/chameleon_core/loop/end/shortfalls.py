@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from chameleon_core.loop.end.rivals import fastest_like
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.words import in_seconds
 
@@ -68,7 +69,8 @@ def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str |
     """
     if network.ratio is None or network.ratio >= 1.0 or network.latency_seconds is None:
         return _slower_buckets(network)
-    told = _slower_than_fastest(network.rivals, network.latency_seconds, network.ratio)
+    rival = min(network.like_rivals.items(), key=lambda pair: pair[1])
+    told = _slower_than_fastest(rival, network.latency_seconds, network.ratio)
     largest = _largest(network, operators)
     return f"{told}. Most of its time goes to {'; '.join(largest)}" if largest else told
 
@@ -78,14 +80,15 @@ def _slower_buckets(network: NetworkResult) -> str | None:
     behind = [one for one in network.buckets if one["ratio"] is not None and one["ratio"] < 1.0]
     told = (
         f"in bucket {one['name']} "
-        + _slower_than_fastest(one["rivals"], one["latency_seconds"], one["ratio"])
+        + _slower_than_fastest(rival, one["latency_seconds"], one["ratio"])
         for one in behind
+        if (rival := fastest_like(network.precision, one)) is not None
     )
     return "; ".join(told) or None
 
 
-def _slower_than_fastest(rivals: Mapping[str, float], latency: float, ratio: float) -> str:
-    name, seconds = min(rivals.items(), key=lambda pair: pair[1])
+def _slower_than_fastest(rival: tuple[str, float], latency: float, ratio: float) -> str:
+    name, seconds = rival
     return (
         f"the network is slower than {name}: {in_seconds(latency)} against {in_seconds(seconds)}, "
         f"{ratio:.2f} times its speed"

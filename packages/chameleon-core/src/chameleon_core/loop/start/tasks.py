@@ -13,12 +13,16 @@ from chameleon_core.task import Task
 
 
 def frontend_of(pipeline: Subject) -> Frontend:
-    """The pipeline's frontend, made.
+    """The pipeline's frontend, made, and told of the precision where that is not float32.
 
     Raises:
+        ConfigError: it has no such precision.
         PluginError: it cannot be made.
     """
     frontend: Frontend = pipeline.model.create()
+    if pipeline.precision.types:
+        with contract_of(pipeline.model).call("take over the precision"):
+            frontend.compute_in(pipeline.precision)
     return frontend
 
 

@@ -8,7 +8,13 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from chameleon_tvm.frontends.torch_lowering import arithmetic, embedding_bags, images, indexing
+from chameleon_tvm.frontends.torch_lowering import (
+    arithmetic,
+    embedding_bags,
+    images,
+    indexing,
+    quantised,
+)
 from chameleon_tvm.frontends.torch_lowering.decompositions import decomposed
 from chameleon_tvm.frontends.torch_lowering.origins import location_of
 from chameleon_tvm.graph.relaxed import relax
@@ -20,6 +26,7 @@ CONVERTERS = {
     **embedding_bags.CONVERTERS,
     **images.CONVERTERS,
     **indexing.CONVERTERS,
+    **quantised.CONVERTERS,
 }
 
 

@@ -27,6 +27,13 @@ def is_costly(block: Any) -> bool:
     return found
 
 
+def is_narrow(block: Any) -> bool:
+    """Whether a block reads or writes elements of 8 or 16 bits."""
+    regions = [*block.reads, *block.writes]
+    bits = (int(tvm.DataType(str(one.source.dtype)).bits) for one in regions)
+    return any(one in {8, 16} for one in bits)
+
+
 def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
     """Places of a block's spatial and of its reduced iterators."""
     iterators = schedule.get(block).iter_vars

@@ -7,6 +7,8 @@ whose leading axes agree are computed row by row in one parallel loop, so that a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +19,7 @@ from chameleon_tvm.spaces.loops.blocks import (
     divisor,
     interleaved,
     is_costly,
+    is_narrow,
     kinds,
     other_axis,
     same_places,
@@ -174,11 +177,7 @@ def _nest(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None:
 def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
     loops = schedule.get_loops(block)
     if same_places(schedule.get(block)):
-        # Read as written: one long loop, whatever the axes are.
-        flat = schedule.fuse(*loops)
-        if plan.threads:
-            outer, _ = schedule.split(flat, [plan_parts(int(schedule.get(flat).extent)), None])
-            schedule.parallel(outer)
+        _flat(schedule, block, plan)
         return
     ways = interleaved(schedule.get(block))
     if ways > 1 and len(loops) > 1:
@@ -211,6 +210,18 @@ def _elementwise(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
         schedule.parallel(outer)
 
 
+def _flat(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
+    """What is read as it is written: one long loop, whatever the axes are."""
+    loops = schedule.get_loops(block)
+    extents = [int(schedule.get(loop).extent) for loop in loops]
+    narrow = is_narrow(schedule.get(block))
+    flat = schedule.fuse(*loops)
+    if plan.threads:
+        parts = plan_rows(extents) if narrow else plan_parts(math.prod(extents))
+        outer, _ = schedule.split(flat, [parts, None])
+        schedule.parallel(outer)
+
+
 def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None:
     """Sums whose terms are apart in memory: neighbouring sums are added up together."""
     spatial, reduced = kinds(schedule, block)
@@ -236,6 +247,20 @@ def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None
 def plan_parts(size: int, most: int = 64) -> int:
     """Into how many equal parts a long loop is split for the threads."""
     return next((parts for parts in range(min(most, size), 0, -1) if size % parts == 0), 1)
+
+
+def plan_rows(extents: Sequence[int], most: int = 64) -> int:
+    """The same of whole rows: parts that no axis but one is cut by.
+
+    TVM then sees that a part lies in one piece, which vectors of less than 32 bits an element need:
+    element by element they take as long as wider ones.
+    """
+    parts = 1
+    for extent in extents:
+        if parts * extent > most:
+            return parts * plan_parts(extent, most // parts)
+        parts *= extent
+    return parts
 
 
 def _inline(schedule: Schedule, root: Any) -> None:

@@ -6,9 +6,9 @@ from chameleon_tvm.operators.specs import FusedSpec, channel_block, physical_sha
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
+from chameleon_tvm.spaces.template.epilogues import epilogue_of
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.tile_position import TilePosition
-from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 class Output:
@@ -18,6 +18,7 @@ class Output:
         geometry: the convolution.
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
+        sums: element type of the sums.
 
     Attributes:
         out: the function's parameter; planes of outer axes lie below each other.
@@ -26,7 +27,14 @@ class Output:
         epilogue: bias, residual and activation.
     """
 
-    def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec | None = None) -> None:
+    def __init__(
+        self,
+        geometry: Geometry,
+        tile: Tile,
+        spec: FusedSpec | None = None,
+        *,
+        sums: str = "float32",
+    ) -> None:
         g = geometry
         self.geometry = g
         self.tile = tile
@@ -35,8 +43,8 @@ class Output:
         height, width = g.out
         image = (g.batch, g.oc * g.groups, g.out_planes * height, width)
         shape = physical_shape(image, g.out_layout)
-        self.out = emit.buffer("out", shape)
-        self.epilogue = VectorEpilogue(spec, g.groups * self.channels, shape)
+        self.epilogue = epilogue_of(spec, g.groups * self.channels, shape, sums=sums)
+        self.out = emit.buffer("out", shape, dtype=self.epilogue.out_type)
 
     def write(self, at: TilePosition) -> Stmt:
         """Store a tile's sums."""
@@ -65,9 +73,10 @@ class Output:
         """Write one by one, through memory: registers cannot be indexed by a variable."""
         g, tile = self.geometry, self.tile
         vectors = tile.rows * tile.columns * tile.vectors
-        spilled = emit.buffer("spilled", (vectors * g.lanes,))
         # All that needs no other element of the output is done while there still are vectors.
         early = self.epilogue.residual is None
+        kept = self.epilogue.out_type if early else "float32"
+        spilled = emit.buffer("spilled", (vectors * g.lanes,), dtype=kept)
         spill = []
         for v, total in enumerate(at.sums):
             channel = at.group * self.channels + first + v % tile.vectors * g.lanes

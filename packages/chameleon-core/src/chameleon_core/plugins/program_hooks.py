@@ -1,0 +1,134 @@
+"""The hooks that name what becomes a program: networks, operators, and how they are written down.
+
+As all that register; see :mod:`.hookspecs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chameleon_core.plugins.records import (
+    InstructionRecord,
+    OperatorRecord,
+    PluginRecord,
+    TemplateRecord,
+)
+from chameleon_core.plugins.registration import registers
+
+_STAGES = "chameleon_core.stages"
+_TVM = "chameleon-tuner-tvm"
+
+
+class ProgramHooks:
+    """The kinds from a model to a program, in the order of the flow."""
+
+    @registers(contract=f"{_STAGES}:Frontend", distribution=_TVM)
+    def chameleon_frontends(self) -> Iterable[PluginRecord]:
+        """Frontends turn the section ``model`` into tasks: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_frontends():
+                yield PluginRecord(
+                    name="gguf",
+                    summary="The operators of a language model in a GGUF file",
+                    options=Options,
+                    factory="my_package.gguf:GgufFrontend",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract="chameleon_tvm.operators.base:Operator", distribution=_TVM, unique=True)
+    def chameleon_operators(self) -> Iterable[OperatorRecord]:
+        """Kinds of tensor operators, made computable: ``Class(task)``.
+
+        Example:
+            @hookimpl
+            def chameleon_operators():
+                yield OperatorRecord(
+                    summary="The products of all pairs of columns",
+                    arguments=GramArguments,
+                    factory="my_package.operator:Gram",
+                )
+
+        Documentation: docs/plugins.md#an-operator-and-its-template
+        """
+        return ()
+
+    @registers(noun="target resolver", contract=f"{_STAGES}:TargetResolver", distribution=_TVM)
+    def chameleon_targets(self) -> Iterable[PluginRecord]:
+        """Target resolvers read what a user writes after ``target``: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_targets():
+                yield PluginRecord(
+                    name="boards",
+                    summary="The names of our boards",
+                    options=Options,
+                    factory="my_package.boards:Boards",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract=f"{_STAGES}:SpaceProvider", distribution=_TVM)
+    def chameleon_spaces(self) -> Iterable[PluginRecord]:
+        """Space providers give a task its design space and builder: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_spaces():
+                yield PluginRecord(
+                    name="polyhedral",
+                    summary="Tilings that a polyhedral scheduler finds legal",
+                    options=Options,
+                    factory="my_package.polyhedral:PolyhedralSpace",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract="chameleon_tvm.spaces.template.base:Template", distribution=_TVM)
+    def chameleon_templates(self) -> Iterable[TemplateRecord]:
+        """Hand-written schedules of operators, with knobs: ``Class(task, options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_templates():
+                yield TemplateRecord(
+                    name="gram",
+                    summary="Tiles of sums in registers",
+                    operators=("gram",),
+                    targets=("llvm",),
+                    factory="my_package.template:GramTemplate",
+                )
+
+        Documentation: docs/plugins.md#an-operator-and-its-template
+        """
+        return ()
+
+    @registers(
+        contract="chameleon_tvm.instructions.base:Instruction", distribution=_TVM, unique=True
+    )
+    def chameleon_instructions(self) -> Iterable[InstructionRecord]:
+        """Machine instructions that templates multiply with: ``Class()``.
+
+        Example:
+            @hookimpl
+            def chameleon_instructions():
+                yield InstructionRecord(
+                    name="udot",
+                    summary="Groups of four unsigned bytes, sums of 32 bits",
+                    architecture="aarch64",
+                    features=("dotprod",),
+                    factory="my_package.udot:Udot",
+                )
+
+        Documentation: docs/plugins.md#an-instruction
+        """
+        return ()

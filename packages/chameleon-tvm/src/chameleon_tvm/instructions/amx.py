@@ -1,0 +1,158 @@
+"""Products of tiles of 16 rows of 64 bytes: Intel's Advanced Matrix Extensions (AMX).
+
+(Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.)
+Tiles are a thread's: each parallel body loads the configuration and releases it at its end, so that
+nothing is left to whatever else runs in the process. Linux lets a process use them on request.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
+from chameleon_tvm.instructions.bfloat16 import widened
+from chameleon_tvm.instructions.tiles import (
+    Buffer,
+    Register,
+    Stmt,
+    TileProduct,
+    added_products,
+)
+from chameleon_tvm.quick_tvm import tirx
+
+PERMISSION = "amx"
+
+_TILES = 8
+_CONFIGURATION_BYTES = 64
+_PALETTE = 1
+
+
+class Amx(TileProduct):
+    """What the products of all element types share.
+
+    Attributes:
+        suffix: of the instruction's intrinsic.
+    """
+
+    architecture: ClassVar[str] = "x86_64"
+    permission: ClassVar[str] = PERMISSION
+    sums: ClassVar[str] = "float32"
+    rows: ClassVar[int] = 16
+    columns: ClassVar[int] = 16
+    registers: ClassVar[int] = _TILES
+    cost: ClassVar[float] = 16.0
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        return added_products(sums, data, weights)
+
+    def configuration(self, registers: Sequence[Register]) -> bytes:
+        """The 64 bytes that ``ldtilecfg`` reads: palette, bytes of a row and rows of each tile."""
+        row_bytes, rows = [0] * 16, [0] * 16
+        for one in registers:
+            row_bytes[one.number] = self.row_bytes(one.holds)
+            rows[one.number] = one.rows
+        return struct.pack("<BB14x16H16B", _PALETTE, 0, *row_bytes, *rows)
+
+    def around(self, registers: Sequence[Register], body: Stmt) -> Stmt:
+        words = np.frombuffer(self.configuration(registers), np.int64)
+        memory = tirx.decl_buffer([len(words)], "int64", "tile_configuration")
+        stored = [
+            tirx.BufferStore(memory, tirx.IntImm("int64", int(word)), [place])
+            for place, word in enumerate(words)
+        ]
+        return tirx.SeqStmt(
+            [
+                tirx.AllocBuffer(memory),
+                *stored,
+                _call("ldtilecfg", _address(memory, 0)),
+                body,
+                _call("tilerelease"),
+            ]
+        )
+
+    def zero(self, register: Register) -> Stmt:
+        return _call("tilezero", _number(register))
+
+    def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
+        return _call("tileloadd64", *_strided(register, source, start, stride))
+
+    def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
+        return _call(self.name, _number(sums), _number(data), _number(weights))
+
+    def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
+        return _call("tilestored64", *_strided(register, target, start, stride))
+
+
+class AmxBfloat16(Amx):
+    """Denormals count as zeros, sums are rounded to nearest."""
+
+    name: ClassVar[str] = "tdpbf16ps"
+    summary: ClassVar[str] = "tiles of 16 x 32 by 32 x 16 bfloat16, sums of float32"
+    features: ClassVar[frozenset[str]] = frozenset({"amx-tile", "amx-bf16"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("tdpbf16ps",)
+    flushes: ClassVar[bool] = True
+    data: ClassVar[str] = BFLOAT16_BITS
+    weights: ClassVar[str] = BFLOAT16_BITS
+    depth: ClassVar[int] = 32
+    pack: ClassVar[int] = 2
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        return added_products(sums, widened(data), widened(weights))
+
+
+class AmxFloat16(Amx):
+    """Denormals count as zeros in sums, sums are rounded to nearest."""
+
+    name: ClassVar[str] = "tdpfp16ps"
+    summary: ClassVar[str] = "tiles of 16 x 32 by 32 x 16 float16, sums of float32"
+    features: ClassVar[frozenset[str]] = frozenset({"amx-tile", "amx-fp16"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("tdpfp16ps",)
+    flushes: ClassVar[bool] = True
+    data: ClassVar[str] = "float16"
+    weights: ClassVar[str] = "float16"
+    depth: ClassVar[int] = 32
+    pack: ClassVar[int] = 2
+
+
+class AmxInt8(Amx):
+    """Unsigned by signed bytes, exact in sums of 32 bits that wrap around."""
+
+    name: ClassVar[str] = "tdpbusd"
+    summary: ClassVar[str] = (
+        "tiles of 16 x 64 by 64 x 16 bytes, unsigned by signed, sums of 32 bits"
+    )
+    features: ClassVar[frozenset[str]] = frozenset({"amx-tile", "amx-int8"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("tdpbusd",)
+    data: ClassVar[str] = "uint8"
+    weights: ClassVar[str] = "int8"
+    sums: ClassVar[str] = "int32"
+    depth: ClassVar[int] = 64
+    pack: ClassVar[int] = 4
+
+
+def _call(name: str, *arguments: Expr) -> Stmt:
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", f"llvm.x86.{name}", *arguments))
+
+
+def _number(register: Register) -> Expr:
+    return tirx.IntImm("int8", register.number)
+
+
+def _address(buffer: Buffer, place: Expr) -> Expr:
+    return tirx.address_of(tirx.BufferLoad(buffer, [place]))
+
+
+def _strided(register: Register, buffer: Buffer, start: Expr, stride: Expr) -> tuple[Expr, ...]:
+    """Tile, address and bytes from row to row, as loads and stores take them."""
+    size = np.dtype(str(buffer.dtype)).itemsize
+    step = tirx.IntImm("int64", stride * size) if isinstance(stride, int) else stride * size
+    return _number(register), _address(buffer, start), step

@@ -1,0 +1,127 @@
+"""Which instructions a target has, and which of them multiply tensors of given types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from chameleon_core.plugins import KINDS, InstructionRecord, default_registry
+from chameleon_core.plugins.factory import make
+
+from chameleon_tvm.cpus.features import architecture_of, target_features
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Instruction
+from chameleon_tvm.instructions.records import INSTRUCTIONS
+from chameleon_tvm.instructions.tiles import TileProduct
+from chameleon_tvm.targets import target_info, tvm_target
+
+_HOLDING = {
+    "uint8": ("uint8", "int16"),
+    "int8": ("int8", "int16"),
+    "bfloat16": (BFLOAT16_BITS, "float32"),
+    "float16": ("float16", "float32"),
+    "float32": ("float32",),
+}
+"""Element types of tensors -> operands' that hold all of their values; 16-bit integers hold those
+of 8 bits less a zero point as well."""
+
+
+def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
+    """The dot products that multiply tensors of two types on a target, fastest first.
+
+    An operand may be wider than its tensor, whose values are converted then. Where one of this
+    package's own fits, those of other distributions are left out: what else is installed changes
+    no kernel of a target that is served already.
+
+    Args:
+        target: a canonical target of a CPU.
+        data: element type of the input (``uint8``, ``int8``, ``bfloat16``, ``float16``,
+            ``float32``).
+        weights: that of the weights, likewise.
+
+    Returns:
+        Those for vectors of the target's size.
+
+    Raises:
+        PluginError: one of another distribution cannot be imported.
+    """
+    size = target_info(target).vector_bytes
+    features = target_features(tvm_target(target))
+
+    def fitting(records: Iterable[InstructionRecord]) -> list[Dot]:
+        found = [
+            one
+            for one in map(instruction_of, records)
+            if isinstance(one, Dot)
+            and _holds(one, data, weights)
+            and size in one.vectors
+            and one.needs(size) <= features
+        ]
+        return sorted(found, key=lambda one: -one.lanes(size) * one.depth / one.cost)
+
+    return fitting(own_records_of(target)) or fitting(others_records_of(target))
+
+
+def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
+    """The tile products that multiply tensors of two types on a target, fastest first.
+
+    Args:
+        target: as for ``dots_of``, as below.
+        data: element type of the input.
+        weights: that of the weights.
+    """
+
+    def fitting(records: Iterable[InstructionRecord]) -> list[TileProduct]:
+        found = [
+            one
+            for one in map(instruction_of, records)
+            if isinstance(one, TileProduct) and _holds(one, data, weights)
+        ]
+        return sorted(found, key=lambda one: -one.rows * one.columns * one.depth / one.cost)
+
+    return fitting(own_records_of(target)) or fitting(others_records_of(target))
+
+
+def own_records_of(target: str) -> Sequence[InstructionRecord]:
+    """The instructions of this package that a target has.
+
+    Args:
+        target: a canonical one of a CPU.
+    """
+    return _had(target, INSTRUCTIONS)
+
+
+def others_records_of(target: str) -> Sequence[InstructionRecord]:
+    """The instructions of other distributions that a target has.
+
+    Args:
+        target: a canonical one of a CPU.
+    """
+    names = {record.name for record in INSTRUCTIONS}
+    entries = default_registry().entries("instructions")
+    return _had(target, [entry.record for entry in entries if entry.name not in names])
+
+
+def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[InstructionRecord]:
+    resolved = tvm_target(target)
+    architecture, features = architecture_of(resolved), target_features(resolved)
+    return [
+        record
+        for record in records
+        if record.architecture in {"", architecture} and features.issuperset(record.features)
+    ]
+
+
+@cache
+def instruction_of(record: InstructionRecord) -> Instruction:
+    """The instruction that a record names.
+
+    Raises:
+        PluginError: it cannot be imported or made.
+    """
+    made: Instruction = make(KINDS["instructions"], record)
+    return made
+
+
+def _holds(one: Dot | TileProduct, data: str, weights: str) -> bool:
+    """Whether the operands hold the values of the tensors."""
+    return one.data in _HOLDING.get(data, ()) and one.weights in _HOLDING.get(weights, ())

@@ -1,0 +1,104 @@
+"""Multiply-add of floating-point vectors, and of weights that are stored in less than float32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Expr
+from chameleon_tvm.instructions.bfloat16 import widened, widening
+from chameleon_tvm.instructions.emission import intrinsic
+from chameleon_tvm.quick_tvm import tirx
+
+
+class MultiplyAdd(Dot):
+    """Product and sum, rounded once where the CPU has them as one instruction."""
+
+    name: ClassVar[str] = "multiply-add"
+    summary: ClassVar[str] = "float32, on every CPU"
+    mnemonics: ClassVar[tuple[str, ...]] = (
+        *("vfmadd132ps", "vfmadd213ps", "vfmadd231ps", "fmla"),
+        *("vmulps", "mulps"),
+    )
+    data: ClassVar[str] = "float32"
+    weights: ClassVar[str] = "float32"
+    sums: ClassVar[str] = "float32"
+    depth: ClassVar[int] = 1
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
+        16: frozenset(),
+        32: frozenset({"avx"}),
+        64: frozenset({"avx512f"}),
+    }
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        made = sums.copy()
+        for lane in range(len(sums)):
+            made[lane] = np.float64(sums[lane]) + np.float64(data[0]) * np.float64(weights[lane, 0])
+        return made
+
+    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
+        del lanes  # of vectors that are there already
+        return sums + data * weights
+
+
+class Bfloat16Weights(MultiplyAdd):
+    """Weights widened on the way: a shift, for where memory is the limit."""
+
+    name: ClassVar[str] = "multiply-add-bfloat16-weights"
+    summary: ClassVar[str] = "float32, weights stored as bfloat16, on every CPU"
+    mnemonics: ClassVar[tuple[str, ...]] = (
+        *("vpmovzxwd", "vpslld", "pmovzxwd", "punpcklwd"),
+        *("shll", "ushll"),
+    )
+    weights: ClassVar[str] = BFLOAT16_BITS
+    cost: ClassVar[float] = 2.0
+    temporaries: ClassVar[int] = 1
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        return super().meaning(sums, data, widened(weights))
+
+    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
+        return sums + data * widening(weights, lanes)
+
+
+class Float16Weights(MultiplyAdd):
+    """Weights widened on the way by a conversion, for where memory is the limit."""
+
+    name: ClassVar[str] = "multiply-add-float16-weights"
+    summary: ClassVar[str] = "float32, weights stored as float16"
+    architecture: ClassVar[str] = "x86_64"
+    features: ClassVar[frozenset[str]] = frozenset({"f16c"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("vcvtph2ps",)
+    weights: ClassVar[str] = "float16"
+    cost: ClassVar[float] = 2.0
+    temporaries: ClassVar[int] = 1
+
+    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
+        return sums + data * tirx.Cast(f"float32x{lanes}", weights)
+
+
+class Float16MultiplyAdd(MultiplyAdd):
+    """Everything in float16, sums too: twice the lanes, and an eighth of the digits."""
+
+    name: ClassVar[str] = "vfmadd231ph"
+    summary: ClassVar[str] = "float16, sums of float16"
+    architecture: ClassVar[str] = "x86_64"
+    features: ClassVar[frozenset[str]] = frozenset({"avx512fp16"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("vfmadd132ph", "vfmadd213ph", "vfmadd231ph")
+    data: ClassVar[str] = "float16"
+    weights: ClassVar[str] = "float16"
+    sums: ClassVar[str] = "float16"
+    vectors: ClassVar[Mapping[int, frozenset[str]]] = {
+        32: frozenset({"avx512vl"}),
+        64: frozenset(),
+    }
+
+    def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
+        return intrinsic(f"float16x{lanes}", "llvm.fma", data, weights, sums)

@@ -1,0 +1,139 @@
+"""Products of two rows by two columns, each register a vector: ARM's matrix multiplication."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
+from chameleon_tvm.instructions.bfloat16 import widened
+from chameleon_tvm.instructions.emission import function, intrinsic
+from chameleon_tvm.instructions.tiles import (
+    Buffer,
+    Register,
+    Stmt,
+    TileProduct,
+    added_products,
+    in_turn,
+)
+from chameleon_tvm.quick_tvm import tirx
+
+_BYTES = 16
+
+
+class NeonTiles(TileProduct):
+    """What both element types share: all rows of a register are one vector.
+
+    (Arm Architecture Reference Manual for A-profile.) Columns of weights lie one after the other,
+    as rows of data do.
+    """
+
+    architecture: ClassVar[str] = "aarch64"
+    rows: ClassVar[int] = 2
+    columns: ClassVar[int] = 2
+    registers: ClassVar[int] = 32
+
+    def register(self, number: int, holds: str, rows: int = 0) -> Register:
+        dtype = self.element(holds)
+        elements = _BYTES // np.dtype(dtype).itemsize
+        buffer = tirx.decl_buffer([elements], dtype, f"{holds}{number}")
+        return attrs.evolve(super().register(number, holds, rows), buffer=buffer)
+
+    def zero(self, register: Register) -> Stmt:
+        lanes = int(register.buffer.shape[0])
+        zero = tirx.const(0, self.element(register.holds))
+        return _stored(register.buffer, 0, tirx.Broadcast(zero, lanes), lanes)
+
+    def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
+        width = self.width(register.holds)
+        rows = range(register.rows)
+        loaded = [_loaded(source, start + row * stride, width) for row in rows]
+        return in_turn([_stored(register.buffer, row * width, loaded[row], width) for row in rows])
+
+    def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
+        whole = [_loaded(one.buffer, 0, int(one.buffer.shape[0])) for one in (sums, data, weights)]
+        return _stored(sums.buffer, 0, self.multiplied(*whole), int(sums.buffer.shape[0]))
+
+    @abstractmethod
+    def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
+        """The instruction on whole vectors."""
+
+    def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
+        width = self.width(register.holds)
+        rows = range(register.rows)
+        held = [_loaded(register.buffer, row * width, width) for row in rows]
+        return in_turn([_stored(target, start + row * stride, held[row], width) for row in rows])
+
+
+class Bfmmla(NeonTiles):
+    """Pairs of products are added before they reach the sums; denormals count as zeros."""
+
+    name: ClassVar[str] = "bfmmla"
+    summary: ClassVar[str] = "tiles of 2 x 4 by 4 x 2 bfloat16, sums of float32"
+    features: ClassVar[frozenset[str]] = frozenset({"bf16"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("bfmmla",)
+    flushes: ClassVar[bool] = True
+    prelude: ClassVar[str] = """
+declare <4 x float> @llvm.aarch64.neon.bfmmla(<4 x float>, <8 x bfloat>, <8 x bfloat>)
+define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i16> %weights) {
+  %left = bitcast <8 x i16> %data to <8 x bfloat>
+  %right = bitcast <8 x i16> %weights to <8 x bfloat>
+  %made = call <4 x float> @llvm.aarch64.neon.bfmmla(
+    <4 x float> %sums, <8 x bfloat> %left, <8 x bfloat> %right)
+  ret <4 x float> %made
+}
+"""
+    data: ClassVar[str] = BFLOAT16_BITS
+    weights: ClassVar[str] = BFLOAT16_BITS
+    sums: ClassVar[str] = "float32"
+    depth: ClassVar[int] = 4
+    pack: ClassVar[int] = 4
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        return added_products(sums, widened(data), widened(weights))
+
+    def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
+        return function("float32x4", "chameleon_bfmmla", sums, data, weights)
+
+
+class Smmla(NeonTiles):
+    """Signed bytes, exact in sums of 32 bits that wrap around."""
+
+    name: ClassVar[str] = "smmla"
+    summary: ClassVar[str] = "tiles of 2 x 8 by 8 x 2 signed bytes, sums of 32 bits"
+    features: ClassVar[frozenset[str]] = frozenset({"i8mm"})
+    mnemonics: ClassVar[tuple[str, ...]] = ("smmla",)
+    data: ClassVar[str] = "int8"
+    weights: ClassVar[str] = "int8"
+    sums: ClassVar[str] = "int32"
+    depth: ClassVar[int] = 8
+    pack: ClassVar[int] = 8
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        return added_products(sums, data, weights)
+
+    def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
+        name = f"llvm.aarch64.neon.{self.name}.v4i32.v16i8"
+        return intrinsic("int32x4", name, sums, data, weights)
+
+
+def _loaded(source: Buffer, start: Expr, lanes: int) -> Expr:
+    return tirx.BufferLoad(source, [_run(start, lanes)])
+
+
+def _stored(target: Buffer, start: Expr, value: Expr, lanes: int) -> Stmt:
+    return tirx.BufferStore(target, value, [_run(start, lanes)])
+
+
+def _run(start: Expr, lanes: int) -> Expr:
+    """The indices of neighbouring elements."""
+    first = tirx.IntImm("int32", start) if isinstance(start, int) else start
+    return tirx.Ramp(first, tirx.IntImm("int32", 1), lanes)

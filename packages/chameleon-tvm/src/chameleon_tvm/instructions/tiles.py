@@ -1,0 +1,167 @@
+"""Instructions that multiply two small matrices: what a template knows of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import Expr, Instruction
+from chameleon_tvm.quick_tvm import tirx
+
+Stmt = Any
+Buffer = Any
+
+SUMS, DATA, WEIGHTS = "sums", "data", "weights"
+"""What a register may hold."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Register:
+    """One register of a kernel.
+
+    Attributes:
+        number: which one it is, from 0.
+        holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
+        rows: of it that are used; tiles of data and sums at an edge have fewer than others.
+        buffer: what stands for it in TensorIR, where the instruction's operands are vectors.
+    """
+
+    number: int
+    holds: str
+    rows: int
+    buffer: Buffer = None
+
+
+class TileProduct(Instruction):
+    """``sums[r, c] += sum over k of data[r, k] * weights[k, c]``, all three in registers.
+
+    ``pack`` neighbouring values of ``k`` are next to each other in the weights, which have the
+    shape (depth / pack, columns, pack): the row of a register of weights is one of the first.
+
+    A kernel makes its registers with ``register``, puts ``around`` about what uses them, inside
+    each parallel body, since some systems keep what it sets up for every thread, and writes that
+    with ``zero``, ``load``, ``product`` and ``store``.
+
+    Attributes:
+        data: element type of the left side.
+        weights: element type of the right side.
+        sums: element type of the sums.
+        rows: of a whole tile of sums and of data.
+        columns: of a tile of sums.
+        depth: of the product.
+        pack: see above; divides the depth.
+        registers: how many there are of all kinds together.
+        cost: how long one takes, in time of a multiply-add of the widest float32 vectors.
+    """
+
+    data: ClassVar[str]
+    weights: ClassVar[str]
+    sums: ClassVar[str]
+    rows: ClassVar[int]
+    columns: ClassVar[int]
+    depth: ClassVar[int]
+    pack: ClassVar[int]
+    registers: ClassVar[int]
+    cost: ClassVar[float] = 1.0
+
+    @abstractmethod
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        """What it computes, as loops over arrays.
+
+        Args:
+            sums: shape (rows, columns), of a whole tile or fewer rows.
+            data: shape (rows, depth).
+            weights: shape (depth / pack, columns, pack), as stored.
+
+        Returns:
+            The new sums, shape (rows, columns).
+        """
+
+    def element(self, holds: str) -> str:
+        """Element type of what a register holds."""
+        return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
+
+    def width(self, holds: str) -> int:
+        """Elements in a row of a register."""
+        return {SUMS: self.columns, DATA: self.depth, WEIGHTS: self.columns * self.pack}[holds]
+
+    def row_bytes(self, holds: str) -> int:
+        """Bytes in a row of a register."""
+        return self.width(holds) * np.dtype(self.element(holds)).itemsize
+
+    def register(self, number: int, holds: str, rows: int = 0) -> Register:
+        """One register.
+
+        Args:
+            number: below ``registers``, each once in a kernel.
+            holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
+            rows: of it that are used; 0 for all.
+        """
+        whole = self.depth // self.pack if holds == WEIGHTS else self.rows
+        return Register(number=number, holds=holds, rows=rows or whole)
+
+    def around(self, registers: Sequence[Register], body: Stmt) -> Stmt:
+        """A statement that may use registers: they are set up before it and released after it.
+
+        Args:
+            registers: all that it uses.
+            body: the statement.
+        """
+        made = [tirx.AllocBuffer(one.buffer) for one in registers if one.buffer is not None]
+        return in_turn([*made, body])
+
+    @abstractmethod
+    def zero(self, register: Register) -> Stmt:
+        """Set all elements to zero."""
+
+    @abstractmethod
+    def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
+        """Fill the rows of a register.
+
+        Args:
+            register: of any kind.
+            source: a buffer of one axis, of the register's element type.
+            start: index of the first element of the first row.
+            stride: elements from row to row.
+        """
+
+    @abstractmethod
+    def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
+        """Add the product of two registers to a third one."""
+
+    @abstractmethod
+    def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
+        """Write the rows of a register of sums; as for ``load``."""
+
+
+def in_turn(statements: Sequence[Stmt]) -> Stmt:
+    """Statements one after the other."""
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+
+
+def added_products(sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """The meaning of most tile products, on values that their sums' type can multiply.
+
+    Args:
+        sums: shape (rows, columns).
+        data: shape (rows, depth).
+        weights: shape (depth / pack, columns, pack).
+
+    Returns:
+        The new sums: products are exact, and each sum is rounded to the type of ``sums``.
+    """
+    exact = np.float64 if sums.dtype.kind == "f" else np.int32
+    groups, _, pack = weights.shape
+    made = sums.copy()
+    for k in range(groups * pack):
+        left = data[:, k].astype(exact)
+        right = weights[k // pack, :, k % pack].astype(exact)
+        made = (made + np.multiply.outer(left, right)).astype(sums.dtype)
+    return made

@@ -1,0 +1,63 @@
+"""What becomes of scaled sums of an int8 operator, as TensorIR of scalars and of vectors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from chameleon_tvm.operators.activations import activate
+from chameleon_tvm.operators.elementary import lanes_of, number, typed
+from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.quick_tvm import tirx
+
+Expr = Any
+
+LARGEST = 255.0
+INTEGRAL = 1.5 * 2.0**23
+"""Near it float32 has whole numbers only, whose last byte is that of what was added to it."""
+CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6": (0.0, 6.0)}
+"""Bounds of activations that do nothing else."""
+
+
+def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:
+    """The output of scaled sums.
+
+    Args:
+        real: in float32, a scalar or a vector.
+        residual: of the output's type, with as many lanes; None where there is none.
+        spec: the operator, an int8 one.
+        numbers: those of ``Quantisation``, scalars of float32.
+    """
+    _, scale, zero, multiplier, out_zero = numbers
+    lanes = lanes_of(real)
+    quantized = spec.output_dtype == "uint8"
+    if residual is not None and quantized:
+        steps = tirx.Cast(typed("float32", real), tirx.Cast(typed("int32", real), residual))
+        real = real + (steps - _splat(zero, lanes)) * _splat(scale, lanes)
+    elif residual is not None:
+        real = real + residual
+    if not quantized:
+        return activate(real, spec.activation)
+    # Bounds are whole numbers, so that rounding does not pass them. Products with a positive number
+    # keep their order, so that those of an activation that clips bound them as well.
+    low, high = _float(0.0) - out_zero, _float(LARGEST) - out_zero
+    if spec.activation in CLIPPING:
+        bottom, top = CLIPPING[spec.activation]
+        low = tirx.max(low, _float(bottom) * multiplier)
+        high = high if top is None else tirx.min(high, _float(top) * multiplier)
+    else:
+        real = activate(real, spec.activation)
+    scaled = real * _splat(multiplier, lanes)
+    inside = tirx.min(tirx.max(scaled, _splat(low, lanes)), _splat(high, lanes))
+    # The sum has no digits behind the point, and those before it are the last bits: an addition
+    # rounds halves to even numbers, and a conversion takes another instruction.
+    bits = tirx.reinterpret(typed("int32", real), inside + number(INTEGRAL, real))
+    return tirx.Cast(typed("uint8", real), bits + _splat(tirx.Cast("int32", out_zero), lanes))
+
+
+def _float(value: float) -> Expr:
+    return tirx.FloatImm("float32", value)
+
+
+def _splat(scalar: Expr, lanes: int) -> Expr:
+    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)

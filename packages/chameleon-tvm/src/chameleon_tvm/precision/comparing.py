@@ -1,0 +1,60 @@
+"""What frameworks are calibrated with, and what their errors are measured on: the same as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from chameleon_core.stages import Arrays
+
+from chameleon_tvm.frameworks.reduced import asked_for
+from chameleon_tvm.graph.reduced_rivals import ReducedRequest
+from chameleon_tvm.graph.verify import Run
+from chameleon_tvm.precision.batches import KEPT, batches_of
+
+if TYPE_CHECKING:
+    from chameleon_tvm.frontends.networks import NetworkFrontend
+
+
+def reduced_request(
+    frontend: NetworkFrontend, precisions: Sequence[str], source: str | None, run: Run
+) -> ReducedRequest:
+    """How a network is compared with whatever else runs it in some precisions.
+
+    Args:
+        frontend: the network's.
+        precisions: each one of ``frameworks.reduced.PRECISIONS``.
+        source: of inputs to calibrate with, as for ``batches_of``.
+        run: the reference in float32.
+
+    Raises:
+        ChameleonError: there are no such inputs, they are not what the network takes, or the
+            reference fails.
+    """
+    calibrated = any(one.calibrated for one in asked_for(frontend.forms, precisions))
+    samples = kept_inputs(frontend, source)
+    return ReducedRequest(
+        precisions=precisions,
+        calibration=list(batches_of(frontend, source)) if calibrated else [],
+        samples=samples,
+        expected=[run(inputs) for inputs in samples],
+    )
+
+
+def kept_inputs(frontend: NetworkFrontend, source: str | None) -> list[Arrays]:
+    """Inputs that nothing is calibrated with.
+
+    Args:
+        frontend: the network's.
+        source: as for ``batches_of``.
+
+    Raises:
+        ConfigError: there are none, or they are not what the network takes.
+    """
+    if source is None:
+        return [frontend.samples(np.random.default_rng(seed)) for seed in range(KEPT)]
+    batches = batches_of(frontend, source)
+    for _ in batches:
+        pass
+    return batches.kept

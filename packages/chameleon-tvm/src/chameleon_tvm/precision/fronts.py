@@ -1,0 +1,113 @@
+"""Fronts of error against seconds, of whole and of partial assignments of types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LABELS = 20_000
+"""Partial assignments that are kept at a time."""
+
+INTERVALS = 64
+"""Of the error, in each of which the fastest assignment is kept where fronts are too long."""
+
+
+@attrs.frozen(kw_only=True)
+class Assignment:
+    """A type for each operator.
+
+    Attributes:
+        types: places in the list of types; 0 is float32.
+        error: sum of the operators' errors.
+        seconds: of all operators and conversions.
+    """
+
+    types: tuple[int, ...]
+    error: float
+    seconds: float
+
+    def dominates(self, other: Assignment) -> bool:
+        """Whether it is better in one regard and not worse in the other."""
+        no_worse = self.error <= other.error and self.seconds <= other.seconds
+        return no_worse and (self.error, self.seconds) != (other.error, other.seconds)
+
+
+def fastest(front: Sequence[Assignment], bound: float) -> Assignment:
+    """The fastest assignment of a front within a bound; its most exact one where none is."""
+    within = [one for one in front if one.error <= bound]
+    return min(within, key=lambda one: one.seconds) if within else front[0]
+
+
+def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
+    """At most so many assignments of a front, spread over its seconds, both ends among them."""
+    if len(front) <= most:
+        return list(front)
+    seconds = np.array([one.seconds for one in front])
+    wanted = np.linspace(seconds[0], seconds[-1], most)
+    places = {int(np.abs(seconds - one).argmin()) for one in wanted}
+    return [front[place] for place in sorted({0, len(front) - 1, *places})]
+
+
+def front_of(found: Sequence[Assignment]) -> list[Assignment]:
+    """The assignments that no other one dominates, by rising error and falling seconds."""
+    return list(_rising(sorted(found, key=lambda one: (one.error, one.seconds, one.types))))
+
+
+def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
+    best = np.inf
+    for one in ordered:
+        if one.seconds < best:
+            best = one.seconds
+            yield one
+
+
+def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
+    """Rows that no other row of the same state dominates."""
+    order = np.lexsort((seconds, errors, states))
+    starts = np.flatnonzero(np.diff(states[order], prepend=-1))
+    kept = []
+    for group in np.split(order, starts[1:]):
+        least = np.minimum.accumulate(seconds[group])
+        kept.append(group[np.append(True, seconds[group][1:] < least[:-1])])
+    return np.concatenate(kept)
+
+
+def thinned(
+    rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
+) -> NDArray[np.intp]:
+    """The fastest row of each state in each interval of the error, about ``most`` at most."""
+    own = errors[rows]
+    # Intervals of one ratio suit every bound; an error of 0 has an interval of its own.
+    positive = own[own > 0.0]
+    edges = np.geomspace(positive.min(), positive.max(), INTERVALS) if len(positive) else own[:1]
+    intervals = np.searchsorted(edges, own, side="right")
+    order = np.lexsort((seconds[rows], intervals, states))
+    new = np.diff(states[order], prepend=-1) | np.diff(intervals[order], prepend=-1)
+    order = order[np.flatnonzero(new)]
+    if len(order) > most:
+        # Too many states even so: of each interval the fastest rows, whatever their states.
+        by_interval = order[np.lexsort((seconds[rows[order]], intervals[order]))]
+        _, starts = np.unique(intervals[by_interval], return_index=True)
+        rank = np.arange(len(by_interval)) - np.repeat(
+            starts, np.diff(np.append(starts, len(by_interval)))
+        )
+        order = by_interval[rank < max(1, most // (INTERVALS + 1))]
+    return rows[order]
+
+
+__all__ = [
+    "INTERVALS",
+    "LABELS",
+    "Assignment",
+    "Floats",
+    "fastest",
+    "front_of",
+    "spread",
+    "thinned",
+    "undominated",
+]

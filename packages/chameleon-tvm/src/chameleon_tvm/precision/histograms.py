@@ -1,0 +1,151 @@
+"""How often values occur: histograms that grow by batches, but not in memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from chameleon_core.errors import ConfigError
+from numpy.typing import NDArray
+
+_BINS = 2048
+"""Of a histogram: at least four bins for every step of eight bits, whatever the range."""
+
+Floats = NDArray[np.float64]
+
+
+class Histogram:
+    """Counts of values in bins whose width is a power of two.
+
+    Bins lie on multiples of their width. When values come that the bins do not reach, the width
+    doubles as often as it takes and neighbours are added up, which loses nothing but resolution.
+    Zeros are counted apart: after a ReLU they are most of what there is, and exact in any range.
+
+    Attributes:
+        count: of values, zeros among them.
+        zeros: how many of them are zero.
+        low: the least value, or zero if that is less.
+        high: the largest value, or zero if that is more.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.zeros = 0
+        self.low = 0.0
+        self.high = 0.0
+        self._counts = np.zeros(_BINS, np.int64)
+        self._first = 0
+        self._exponent: int | None = None
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Count some more values.
+
+        Args:
+            values: of any shape; none is fine.
+
+        Raises:
+            ConfigError: one is infinite or not a number.
+        """
+        flat = np.asarray(values).reshape(-1)
+        if not flat.size:
+            return
+        least, most = float(flat.min()), float(flat.max())
+        if not math.isfinite(least) or not math.isfinite(most):
+            found = "NaN" if math.isnan(least) or math.isnan(most) else "an infinity"
+            raise ConfigError(
+                f"there is {found} among the values of a tensor, which has no range then",
+                hint="Look for it among the calibration inputs and the network's weights.",
+            )
+        zeros = int(flat.size - np.count_nonzero(flat))
+        self.count += int(flat.size)
+        self.zeros += zeros
+        if zeros == flat.size:
+            return
+        self._reach(least, most)
+        assert self._exponent is not None  # noqa: S101 - ``_reach`` sets it
+        bins = np.floor(flat.astype(np.float64) * 2.0**-self._exponent).astype(np.int64)
+        self._counts += np.bincount(bins - self._first, minlength=_BINS)
+        self._counts[-self._first] -= zeros
+
+    def merge(self, other: Histogram) -> None:
+        """Count what another histogram has counted."""
+        self.count += other.count
+        self.zeros += other.zeros
+        if other._exponent is None:
+            return
+        self._reach(other.low, other.high, other._exponent)
+        assert self._exponent is not None  # noqa: S101 - ``_reach`` sets it
+        self._counts += _coarser(
+            other._counts, other._first, self._exponent - other._exponent, self._first
+        )
+
+    def _reach(self, least: float, most: float, exponent: int | None = None) -> None:
+        """Have bins from one value to another one, and to zero.
+
+        Args:
+            least: value.
+            most: value.
+            exponent: of the least width, or None.
+        """
+        self.low, self.high = min(self.low, least), max(self.high, most)
+        # Two bins are kept for what lies on either side of a multiple of the width.
+        _, needed = math.frexp((self.high - self.low) / (_BINS - 2))
+        known = [one for one in (self._exponent, exponent) if one is not None]
+        wanted = max(needed, *known) if known else needed
+        first = math.floor(self.low * 2.0**-wanted)
+        if self._exponent is not None:
+            shift = wanted - self._exponent
+            if shift or first != self._first:
+                self._counts = _coarser(self._counts, self._first, shift, first)
+        self._exponent, self._first = wanted, first
+
+    def bins(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Where values other than zero lie.
+
+        Returns:
+            Edges of bins, shape (n + 1,), and counts, shape (n,); n may be 0.
+        """
+        found = np.flatnonzero(self._counts)
+        if self._exponent is None or not found.size:
+            return np.zeros(1), np.zeros(0, np.int64)
+        first, last = int(found[0]), int(found[-1]) + 1
+        edges = np.arange(first, last + 1) + float(self._first)
+        return np.ldexp(edges, self._exponent), self._counts[first:last]
+
+    def percentile(self, percent: float) -> tuple[float, float]:
+        """The range that is left when a share of the values is cut off at either end.
+
+        Args:
+            percent: of the values below the upper end, and above the lower one.
+
+        Returns:
+            The ends, neither beyond ``low`` and ``high``; zero lies between them.
+        """
+        edges, counts = self.bins()
+        if not counts.size:
+            return 0.0, 0.0
+        allowed = self.count * (1.0 - percent / 100.0)
+        # Counting from the ends, zeros never matter: the range has to reach them anyway.
+        below = np.concatenate([[0], np.cumsum(counts)])
+        above = np.concatenate([[0], np.cumsum(counts[::-1])])
+        low = float(np.interp(allowed, below, edges))
+        high = float(np.interp(allowed, above, edges[::-1]))
+        return min(0.0, max(low, self.low)), max(0.0, min(high, self.high))
+
+
+def _coarser(
+    counts: NDArray[np.int64], first: int, doublings: int, wanted: int
+) -> NDArray[np.int64]:
+    """Counts in wider bins.
+
+    Args:
+        counts: shape (bins,).
+        first: number of the first bin, in its own widths from zero.
+        doublings: of the width.
+        wanted: number of the first wider bin.
+    """
+    made = np.zeros_like(counts)
+    occupied = np.flatnonzero(counts)
+    np.add.at(made, ((occupied + first) >> doublings) - wanted, counts[occupied])
+    return made

@@ -1,0 +1,212 @@
+"""The points of a network's front: types for its chains, what they cost, and how they are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+from chameleon_core.words import in_seconds, listing
+
+from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.precision.choice import TypeChoice
+from chameleon_tvm.precision.edges import order_of, tensors_of
+from chameleon_tvm.precision.eligibility import FLOAT32
+from chameleon_tvm.precision.fronts import Floats, spread
+from chameleon_tvm.precision.networks import TypedNetworks, Types
+
+POINTS = 16
+"""Of the front that are told of, and whose errors are found with all types together."""
+
+
+class Errors(Protocol):
+    """Errors of a network's outputs where chains have types: |difference| over largest |output|.
+
+    ``precision.errors.Simulation`` finds them.
+    """
+
+    def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
+        """Of each chain and each type that it can have the error where it alone has it."""
+
+    def error_of(self, types: Types) -> float:
+        """The error where several chains have types."""
+
+
+@attrs.frozen(kw_only=True)
+class Point:
+    """A network with types.
+
+    Attributes:
+        types: of the chains that are not in float32, by place.
+        seconds: of its operators as they were measured alone, with what conversions are estimated
+            to take.
+        error: of its outputs, simulated with all types together.
+    """
+
+    types: Mapping[int, str]
+    seconds: float
+    error: float
+
+    def counted(self, chains: int) -> dict[str, int]:
+        """How many chains have each type, of so many."""
+        counts = Counter(self.types.values())
+        counts[FLOAT32] = chains - len(self.types)
+        return {kind: count for kind, count in counts.items() if count}
+
+    def to_json(self, chains: int, *, delivered: bool) -> dict[str, Any]:
+        """A row of the front."""
+        return {
+            "types": self.counted(chains),
+            "seconds": self.seconds,
+            "error": self.error,
+            "delivered": delivered,
+        }
+
+    def line(self, chains: int) -> str:
+        """The point in words."""
+        counts = ", ".join(f"{count} in {kind}" for kind, count in self.counted(chains).items())
+        return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
+
+
+class Front:
+    """What types may be chosen among.
+
+    Args:
+        networks: of the types.
+        kinds: types beside float32.
+        kernels: the winners, those of other types among them.
+        errors: of types.
+        rate: bytes that converting a tensor reads or writes in a second.
+
+    Attributes:
+        float32: the point that has no types.
+        points: of the front, by falling seconds, float32 first.
+        dominated: networks in one type that are no faster than a point with a smaller error.
+    """
+
+    def __init__(
+        self,
+        networks: TypedNetworks,
+        kinds: Sequence[str],
+        kernels: Kernels,
+        errors: Errors,
+        *,
+        rate: float,
+    ) -> None:
+        self._kinds = (FLOAT32, *kinds)
+        self._errors = errors
+        self._order = order_of(networks.network)
+        self._choice = TypeChoice(
+            _seconds(networks, self._kinds, kernels)[self._order],
+            _alone(networks, self._kinds, errors)[self._order],
+            tensors_of(networks.network, self._kinds, rate),
+        )
+        predicted = [self._point(one.types) for one in spread(self._choice.front(), POINTS)]
+        self.float32 = predicted[0]
+        self._uniform = [
+            self._point(self._choice.uniform(place).types) for place in range(1, len(self._kinds))
+        ]
+        self._all = [*predicted, *self._uniform]
+        self.points = _undominated(self._all)
+        known = [one.types for one in self.points]
+        self.dominated = [one for one in self._uniform if one.types not in known]
+
+    def within(self, bound: float) -> Point:
+        """The fastest point within a bound; others of its kind are tried where errors add up.
+
+        From the fastest point on that is over the bound, operators go back to float32 until it
+        holds: what comes of that may be faster than any point of the front that holds it.
+        """
+        holding = [one for one in self._all if one.error <= bound]
+        best = min(holding, key=lambda one: one.seconds, default=self.float32)
+        over = [one for one in self._all if one.error > bound and one.seconds < best.seconds]
+        if over:
+            eased = self.eased(min(over, key=lambda one: one.error), bound)
+            best = min((best, eased), key=lambda one: one.seconds)
+        return best
+
+    def eased(self, point: Point, bound: float) -> Point:
+        """A point with as many operators back in float32 as it takes to hold a bound.
+
+        Args:
+            point: at least one operator of which goes back, where any is not in float32.
+            bound: on the error, simulated with all types together.
+        """
+        types: tuple[int, ...] | None = self._row(point.types)
+        while types is not None and (types := self._choice.eased(types)) is not None:
+            eased = self._point(types)
+            if eased.error <= bound:
+                return eased
+        return self.float32
+
+    def uniform(self, bound: float) -> Point | None:
+        """The fastest point of one type within a bound; None where none is faster than float32."""
+        holding = [
+            one
+            for one in self._uniform
+            if one.error <= bound and one.seconds < self.float32.seconds
+        ]
+        return min(holding, key=lambda one: one.seconds, default=None)
+
+    def _row(self, types: Types) -> tuple[int, ...]:
+        return tuple(self._kinds.index(types.get(place, FLOAT32)) for place in self._order)
+
+    def _point(self, row: Sequence[int]) -> Point:
+        types = {
+            place: self._kinds[kind] for place, kind in zip(self._order, row, strict=True) if kind
+        }
+        return Point(
+            types=dict(sorted(types.items())),
+            seconds=self._choice.assignment(row).seconds,
+            error=self._errors.error_of(types) if types else 0.0,
+        )
+
+
+def _undominated(points: Sequence[Point]) -> list[Point]:
+    """The points that no other one dominates as simulated, by falling seconds."""
+    found: list[Point] = []
+    for one in sorted(points, key=lambda point: (point.error, point.seconds)):
+        if not found or one.seconds < found[-1].seconds:
+            found.append(one)
+    return found
+
+
+def _seconds(networks: TypedNetworks, kinds: Sequence[str], kernels: Kernels) -> Floats:
+    """Seconds of each chain in each type, of shape (chains, types); infinite where not measured.
+
+    A chain that was not measured in float32 stays in it: nothing is known to be faster.
+    """
+    found = np.full((len(networks.chains), len(kinds)), np.inf)
+    for place, chain in enumerate(networks.chains):
+        winner = kernels.like(chain)
+        found[place, 0] = 0.0 if winner is None or winner.seconds is None else winner.seconds
+    for column, kind in enumerate(kinds[1:], start=1):
+        made = networks.uniform(kind)
+        for place in networks.able(kind):
+            here = made.chain(place)
+            winner = None if here is None else kernels.like(here)
+            if winner is not None and winner.seconds is not None and found[place, 0] > 0.0:
+                found[place, column] = winner.seconds
+    return found
+
+
+def _alone(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
+    found = np.zeros((len(networks.chains), len(kinds)))
+    for (place, kind), error in errors.errors_alone(kinds[1:]).items():
+        found[place, kinds.index(kind)] = error
+    return found
+
+
+def in_words(types: Types, chains: int) -> str:
+    """The precision of a network, such as ``int8, the rest float32``."""
+    kinds = list(dict.fromkeys(sorted(types.values())))
+    if not kinds:
+        return FLOAT32
+    return listing(kinds).replace(" or ", " and ") + (
+        "" if len(types) == chains else ", the rest float32"
+    )
+
+
+__all__ = ["POINTS", "Errors", "Front", "Point", "in_words"]

@@ -1,0 +1,26 @@
+"""Numbers of float32 rounded to smaller types, as conversions by hardware do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.precision.eligibility import BFLOAT16
+
+
+def rounded(values: NDArray[Any], kind: str) -> NDArray[np.float32]:
+    """The nearest numbers of a type, of two the even one, in float32.
+
+    Args:
+        values: finite numbers of float32.
+        kind: ``bfloat16`` or ``float16``.
+    """
+    if kind != BFLOAT16:
+        with np.errstate(over="ignore"):
+            return values.astype(kind).astype(np.float32)
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    # Half of the last place that stays is added, less one unit where that place is even.
+    up = bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))
+    return (up & np.uint32(0xFFFF0000)).view(np.float32)

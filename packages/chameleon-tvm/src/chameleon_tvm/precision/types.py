@@ -1,0 +1,193 @@
+"""Types put into a network: what its chains read, rounded, and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from numpy.typing import NDArray
+
+from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.quantised_moves import with_small_moves
+from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.layouts import is_channels_last
+from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
+from chameleon_tvm.precision.correction import Means, constants_in
+from chameleon_tvm.precision.eligibility import FLOAT32, INT8, eligible
+from chameleon_tvm.precision.ranges import Affine
+from chameleon_tvm.precision.reads import Form, Network, Reads
+from chameleon_tvm.precision.rounding import rounded
+from chameleon_tvm.precision.weights import quantized_weights
+
+
+def with_types(
+    module: Any,
+    chains: Sequence[Chain],
+    types: Mapping[int, str],
+    ranges: Mapping[str, Affine],
+    means: Means = MappingProxyType({}),
+) -> Any:
+    """A network some of whose chains read rounded tensors and have rounded weights.
+
+    It takes and gives float32 still, and says by operators of Relax what is rounded: a pair of
+    ``quantize`` and ``dequantize`` for int8, of two ``astype`` for other types, which all readers
+    of a tensor in that type share. What moves numbers between two pairs of one range moves those of
+    eight bits. Weights of int8 are dequantized constants, with a scale for each
+    output channel; those of other types are float32 constants that the type has.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        types: of chains, by place; ``float32`` leaves one as it is, as no entry does.
+        ranges: of tensors by name, as ``calibrated`` returns them.
+        means: of channels of tensors, by name, as ``Simulation`` has them: biases of chains that
+            read one of these are corrected for what rounding their weights shifts.
+
+    Raises:
+        ConfigError: a chain cannot have its type, or a tensor has no range.
+    """
+    reduced = {place: kind for place, kind in types.items() if kind != FLOAT32}
+    for kind in sorted(set(reduced.values())):
+        reasons = eligible(chains, kind).reasons
+        for place in (place for place, one in reduced.items() if one == kind):
+            if place in reasons:
+                raise ConfigError(
+                    f"operator {place} of the network cannot be computed in {kind}: "
+                    f"{reasons[place]}",
+                    hint="Leave it in float32.",
+                )
+    if not reduced:
+        return module
+    network = Network(module, chains)
+    reads = Reads(network, reduced, ranges)
+    typed = _Typed(module, reads, _constants(network, reduced, means))
+    variable = module.get_global_var("main")
+    typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
+    return with_small_moves(typed.builder_.get())
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Constant:
+    """What takes the place of a constant operand.
+
+    Attributes:
+        chain: whose constant it is.
+        kind: of weights.
+        bias: one number per output channel; None where weights are replaced.
+    """
+
+    chain: Chain
+    kind: str = FLOAT32
+    bias: NDArray[Any] | None = None
+
+
+def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict[Any, _Constant]:
+    """New constants by the variable of the binding that reads them."""
+    found: dict[Any, _Constant] = {}
+    for place, kind in types.items():
+        chain = network.chains[place]
+        own = [one for one in network.bindings if network.chain_at.get(one.var) == place]
+        # The first member with a constant multiplies by weights; a move in front of it has none.
+        reading = [one.var for one in own if any(map(_is_constant, one.value.args))]
+        found[reading[0]] = _Constant(chain=chain, kind=kind)
+        mean = means.get(network.names[network.data(place)])
+        if mean is not None and isinstance(chain.spec, FusedSpec) and chain.spec.bias:
+            _, bias = constants_in(chain, kind, mean)
+            found[reading[1]] = _Constant(chain=chain, bias=bias)
+    return found
+
+
+@relax.expr_functor.mutator
+class _Typed(relax.PyExprMutator):
+    """Puts pairs in front of what reads them, and other constants in the places of constants."""
+
+    def __init__(self, module: Any, reads: Reads, constants: Mapping[Any, _Constant]) -> None:
+        super().__init__(module)
+        self._reads = reads.of
+        self._pairs: dict[tuple[Any, Form], Any] = {}
+        self._constants = constants
+
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        # A block's variables cannot be read in another one.
+        self._pairs = {}
+        return super().visit_dataflow_block_(block)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        forms = self._reads.get(binding.var, {})
+        constant = self._constants.get(binding.var)
+        if not forms and constant is None:
+            super().visit_var_binding_(binding)
+            return
+        value = self._with_pairs(binding.value, forms)
+        if constant is not None:
+            rank = len(shape_of(binding.var))
+            arguments = [
+                self._constant(one, constant, rank) if _is_constant(one) else one
+                for one in value.args
+            ]
+            value = relax.Call(value.op, arguments, value.attrs, value.ty_args)
+        inner = isinstance(binding.var, relax.DataflowVar)
+        name = str(binding.var.name)
+        emit = self.builder_.emit if inner else self.builder_.emit_output
+        self.set_var_remap(binding.var, emit(value, name))
+
+    def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
+        """An expression that reads tensors in their forms."""
+        if isinstance(value, relax.Var):
+            form = forms.get(value)
+            return self.visit_expr(value) if form is None else self._pair(value, form)
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self._with_pairs(one, forms) for one in value.fields])
+        if isinstance(value, relax.Call):
+            arguments = [self._with_pairs(one, forms) for one in value.args]
+            return relax.Call(value.op, arguments, value.attrs, value.ty_args)
+        return self.visit_expr(value)
+
+    def _pair(self, variable: Any, form: Form) -> Any:
+        """A tensor rounded and back in float32: one pair for all who read it so."""
+        if (variable, form) not in self._pairs:
+            emit, op, read = self.builder_.emit, relax.op, self.visit_expr(variable)
+            if form.affine is None:
+                made = emit(op.astype(emit(op.astype(read, form.kind)), FLOAT32))
+            else:
+                scale = relax.const(form.affine.scale, FLOAT32)
+                zero = relax.const(form.affine.zero_point, "uint8")
+                quantized = emit(op.quantize(read, scale, zero, out_dtype="uint8"))
+                made = emit(op.dequantize(quantized, scale, zero, out_dtype=FLOAT32))
+            self._pairs[variable, form] = made
+        return self._pairs[variable, form]
+
+    def _constant(self, operand: Any, constant: _Constant, rank: int) -> Any:
+        """A constant operand of a tensor of some rank, replaced."""
+        spec = constant.chain.spec
+        if constant.bias is not None:
+            first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
+            axis = 1 if first else rank - 1
+            shape = [-1 if place == axis else 1 for place in range(rank)]
+            return relax.const(constant.bias.reshape(shape), FLOAT32)
+        weights = array_of(operand)
+        if constant.kind != INT8:
+            return relax.const(rounded(weights, constant.kind), FLOAT32)
+        # Filters have output channels first, in any layout; matrices of products last.
+        axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
+        found = quantized_weights(np.moveaxis(weights, axis, 0))
+        values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
+        return self.builder_.emit(
+            relax.op.dequantize(
+                relax.const(values, "int8"),
+                relax.const(found.scales, FLOAT32),
+                relax.const(np.zeros(found.scales.shape, np.int8), "int8"),
+                axis=axis,
+                out_dtype=FLOAT32,
+            )
+        )
+
+
+def _is_constant(argument: Any) -> bool:
+    return isinstance(argument, tvm.ir.GenericConst)

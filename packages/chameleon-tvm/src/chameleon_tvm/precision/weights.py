@@ -1,0 +1,56 @@
+"""Weights of eight bits: symmetric, with a scale for every output channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from numpy.typing import NDArray
+
+LARGEST = 127
+"""Weights are between its negative and it, so that a weight and its negative are both there."""
+
+_TINY = np.finfo(np.float32).tiny
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ChannelWeights:
+    """Weights as whole numbers.
+
+    Attributes:
+        values: int8, output channels first.
+        scales: float32, what one is worth in each output channel.
+    """
+
+    values: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+    @property
+    def real(self) -> NDArray[np.float32]:
+        """The weights in float32."""
+        axes = (1,) * (self.values.ndim - 1)
+        return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
+
+
+def quantized_weights(weights: NDArray[Any]) -> ChannelWeights:
+    """Weights rounded to eight bits.
+
+    Args:
+        weights: output channels first.
+
+    Raises:
+        ConfigError: one is infinite or not a number.
+    """
+    if not np.isfinite(weights).all():
+        raise ConfigError(
+            "there are infinities or NaN among weights, which have no range then",
+            hint="Mend the weights.",
+        )
+    flat = weights.reshape(len(weights), -1)
+    largest = np.abs(flat).max(axis=1, initial=0.0).astype(np.float32)
+    scales = np.where(largest > 0, np.maximum(largest / np.float32(LARGEST), _TINY), 1.0)
+    scales = scales.astype(np.float32)
+    values = np.clip(np.rint(flat / scales[:, None]), -LARGEST, LARGEST).astype(np.int8)
+    return ChannelWeights(values=values.reshape(weights.shape), scales=scales)

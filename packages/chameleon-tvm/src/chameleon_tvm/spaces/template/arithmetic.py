@@ -1,0 +1,185 @@
+"""What a register-tiled template multiplies with, and how data become what that reads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
+from chameleon_tvm.instructions.bfloat16 import rounded, widening
+from chameleon_tvm.instructions.choosing import dots_of
+from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
+from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.operators.bfloat16 import real
+from chameleon_tvm.operators.quantized import Quantisation
+from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Expr
+from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
+from chameleon_tvm.targets import target_info
+
+_SHIFTS = {"uint8": 0, "int8": 128}
+"""What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
+EXACT_FLOAT = 2**24
+"""Sums of whole numbers up to here are exact in float32."""
+
+
+@attrs.frozen(kw_only=True)
+class Arithmetic:
+    """The types of a template's inner loop.
+
+    Attributes:
+        dot: what it multiplies with.
+        data: element type of the input.
+    """
+
+    dot: Dot = attrs.field(factory=MultiplyAdd)
+    data: str = "float32"
+
+    @property
+    def quantized(self) -> bool:
+        """Whether data have a zero point."""
+        return self.data == "uint8"
+
+    @property
+    def as_they_are(self) -> bool:
+        """Whether the inner loop may read the input where it is."""
+        return self.data == self.dot.data
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of an element that the inner loop reads."""
+        return np.dtype(self.dot.data).itemsize
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of a weight."""
+        return np.dtype(self.dot.weights).itemsize
+
+    def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
+        """Weights as numbers of their tensor's type, before they are packed."""
+        if self.quantized:
+            return logical
+        numbers = real(logical)
+        return real(rounded(numbers)) if self.data == BFLOAT16_BITS else numbers
+
+    def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
+        """Packed weights in the type that they are stored in."""
+        if self.dot.weights == BFLOAT16_BITS:
+            return rounded(packed)
+        return packed.astype(self.dot.weights, copy=False)
+
+    @property
+    def _centred(self) -> bool:
+        return self.quantized and self.dot.data not in _SHIFTS
+
+    def converted(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
+        """Elements of the input as they are multiplied, and as a copy holds them.
+
+        Args:
+            value: one element, or a vector of ``lanes``.
+            zero_point: of the data, in float32; None where they have none.
+            lanes: of the vector.
+        """
+        if self.data == BFLOAT16_BITS and not self.as_they_are:
+            return widening(value, lanes)
+        if self._centred:
+            zero = emit.splat(emit.cast(self.dot.data, zero_point), lanes)
+            return emit.cast(self.dot.data, value) - zero
+        shift = _SHIFTS.get(self.dot.data, 0)
+        if shift:
+            return tirx.Cast(self.dot.data, tirx.Cast("int32", value) - shift)
+        return value
+
+    def blank(self, zero_point: Expr | None) -> Expr:
+        """What the copy holds in the padding: zero, or what stands for it.
+
+        Args:
+            zero_point: of the data, in float32; None where they have none.
+        """
+        if self.quantized and not self._centred:
+            shift = _SHIFTS[self.dot.data]
+            return tirx.Cast(self.dot.data, tirx.Cast("int32", zero_point) - shift)
+        return tirx.const(0, self.dot.data)
+
+    def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
+        """A bias of the sums' type, which makes up for a zero point that the copy still has.
+
+        In float32 one that takes more than 24 bits is rounded, as its sum would be.
+
+        Args:
+            bias: of int32, shape (O,).
+            weights: of int8, shape (O, ...).
+            numbers: those of ``Quantisation``.
+        """
+        if self._centred:
+            return bias.astype(self.dot.sums)
+        zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.dot.data]
+        sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
+        # Sums wrap around and come back: what is added up in the end fits into 32 bits.
+        return (bias - zero * sums).astype(np.int32)
+
+
+FLOAT32 = Arithmetic()
+"""That of operators of float32."""
+
+
+def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
+    """What an operator is computed with whose sums run over channels.
+
+    Args:
+        spec: the operator.
+        target: the canonical target.
+        skipping: whether products in the padding are left out even of a copied input, so that
+            zero has to be zero.
+    """
+    if spec.dtype == BFLOAT16:
+        return Arithmetic(dot=_bfloat16_dot(spec, target), data=BFLOAT16_BITS)
+    if not spec.quantized:
+        return FLOAT32
+    return Arithmetic(dot=_integer_dot(target, skipping=skipping), data="uint8")
+
+
+def lanewise(spec: FusedSpec) -> Arithmetic:
+    """What an operator is computed with each of whose lanes has an input of its own.
+
+    Args:
+        spec: the operator.
+    """
+    if spec.dtype == BFLOAT16:
+        return Arithmetic(data=BFLOAT16_BITS)
+    if not spec.quantized:
+        return FLOAT32
+    # Multiply-adds of whole numbers in float32 are exact as long as their sums are small, and a
+    # vector of them is one instruction; few targets multiply 32-bit integers as fast.
+    largest = spec.reduced * 255 * 128
+    dot: Dot = MultiplyAdd() if largest <= EXACT_FLOAT else IntegerMultiplyAdd()
+    return Arithmetic(dot=dot, data="uint8")
+
+
+def _bfloat16_dot(spec: FusedSpec, target: str) -> Dot:
+    """The fastest, or one that widens weights as it goes where those are waited for."""
+    dots = dots_of(target, data=BFLOAT16, weights=BFLOAT16)
+    info = target_info(target)
+    stored = spec.output_channels * spec.reduced * FLOAT_BYTES
+    uses = math.prod(spec.result_shape) / spec.output_channels
+    # A vector of weights takes so many cycles to arrive, and to be multiplied with.
+    arrives = info.vector_bytes / info.l3_bytes_per_cycle
+    if stored > info.l2_bytes and uses / info.fma_per_cycle < arrives:
+        dots = [dot for dot in dots if dot.weights == BFLOAT16_BITS]
+    return dots[0]
+
+
+def _integer_dot(target: str, *, skipping: bool) -> Dot:
+    """The fastest for bytes; signed ones are data that are shifted while they are copied."""
+    dots = [dot for data in _SHIFTS for dot in dots_of(target, data=data, weights="int8")]
+    if skipping:
+        dots = [dot for dot in dots if dot.data not in _SHIFTS]
+    if not dots:
+        return IntegerMultiplyAdd()
+    return min(dots, key=lambda dot: dot.cost / dot.depth)

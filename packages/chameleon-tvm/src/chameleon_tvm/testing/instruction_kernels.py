@@ -1,0 +1,219 @@
+"""Functions that use one instruction on many operands, and what they should compute."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import Dot, Instruction
+from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.testing.instruction_operands import drawn, flushed, values
+
+Array = NDArray[Any]
+Stmt = Any
+Operands = dict[str, Array]
+"""Arrays by what they hold (``DATA``, ``WEIGHTS``, ``SUMS``), cases along the first axis."""
+
+_SEED = 0
+_NAMES = (DATA, WEIGHTS, SUMS)
+
+
+class Trial(ABC):
+    """One instruction, tried on random and extreme operands.
+
+    Attributes:
+        cases: how many operands of each kind there are.
+    """
+
+    cases: int
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.instruction = instruction
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of data, weights and sums of one case."""
+
+    @abstractmethod
+    def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
+        """What adds a case's products to its sums in place.
+
+        Args:
+            buffers: of one axis, by what they hold; the element types are those of ``arguments``.
+            case: which one, an expression.
+        """
+
+    @abstractmethod
+    def terms(self, data: Array, weights: Array) -> Array:
+        """The products of one case, those of a sum along the first axis.
+
+        Args:
+            data: as float64, of the case's shape.
+            weights: likewise.
+        """
+
+    def operands(self) -> Operands:
+        """Arrays by what they hold; cases along the first axis."""
+        rng = np.random.default_rng(_SEED)
+        return {
+            holds: drawn(self._element(holds), (self.cases, *self.shapes[holds]), rng)
+            for holds in _NAMES
+        }
+
+    def arguments(self, operands: Operands) -> list[Array]:
+        """What the function takes: arrays of one axis; it changes the last one."""
+        return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
+
+    def function(self) -> tirx.PrimFunc:
+        """Adds the products of all cases to their sums."""
+        buffers = {}
+        for holds in _NAMES:
+            elements = self.cases * int(np.prod(self.shapes[holds]))
+            narrower = np.dtype(self._stored(holds)).itemsize
+            extent = elements * np.dtype(self._element(holds)).itemsize // narrower
+            buffers[holds] = tirx.decl_buffer([extent], self._stored(holds), holds)
+        case = tirx.Var("case", "int32")
+        body = self.body(buffers, case)
+        first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", self.cases)
+        loop = tirx.For(case, first, count, tirx.ForKind.SERIAL, body)
+        made = tirx.PrimFunc([*buffers.values()], importing(loop, [self.instruction]))
+        return made.with_attr("tirx.noalias", True)
+
+    def expected(self, operands: Operands) -> tuple[Array, Array]:
+        """The new sums as the instruction's meaning has them, and as float64 what is added up."""
+        meant = operands
+        if self.instruction.flushes:
+            meant = {holds: flushed(array, self._element(holds)) for holds, array in meant.items()}
+        sums, terms = [], []
+        with np.errstate(all="ignore"):
+            for data, weights, before in zip(*(meant[holds] for holds in _NAMES), strict=True):
+                sums.append(self.instruction.meaning(before, data, weights))
+                numbers = (
+                    values(data, self._element(DATA)),
+                    values(weights, self._element(WEIGHTS)),
+                )
+                terms.append([before.astype(np.float64), *self.terms(*numbers)])
+        return np.array(sums), np.moveaxis(np.array(terms), 1, 0)
+
+    def _element(self, holds: str) -> str:
+        """As the instruction names it."""
+        return str(getattr(self.instruction, holds))
+
+    def _stored(self, holds: str) -> str:
+        """Element type of the function's argument."""
+        return self._element(holds)
+
+
+class DotTrial(Trial):
+    """A vector of sums at a time.
+
+    Args:
+        instruction: that is tried.
+        vector_bytes: size of a vector of sums.
+    """
+
+    instruction: Dot
+    cases = 256
+
+    def __init__(self, instruction: Dot, vector_bytes: int) -> None:
+        super().__init__(instruction)
+        self.lanes = instruction.lanes(vector_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.lanes} lanes"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        depth = self.instruction.depth
+        return {DATA: (depth,), WEIGHTS: (self.lanes, depth), SUMS: (self.lanes,)}
+
+    def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
+        lanes, of_weights = self.lanes, self.lanes * self.instruction.depth
+        places = [_run(case * lanes, lanes)]
+        made = self.instruction.emit(
+            tirx.BufferLoad(buffers[SUMS], places),
+            tirx.Broadcast(tirx.BufferLoad(buffers[DATA], [case]), lanes),
+            tirx.BufferLoad(buffers[WEIGHTS], [_run(case * of_weights, of_weights)]),
+            lanes,
+        )
+        return tirx.BufferStore(buffers[SUMS], made, places)
+
+    def terms(self, data: Array, weights: Array) -> Array:
+        return (data * weights).T
+
+    def _stored(self, holds: str) -> str:
+        return self.instruction.word if holds == DATA else super()._stored(holds)
+
+
+class TileTrial(Trial):
+    """A tile of sums at a time.
+
+    Args:
+        instruction: that is tried.
+        rows: of data and sums.
+    """
+
+    instruction: TileProduct
+    cases = 8
+
+    def __init__(self, instruction: TileProduct, rows: int) -> None:
+        super().__init__(instruction)
+        self.rows = rows
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        one = self.instruction
+        groups = one.depth // one.pack
+        return {
+            DATA: (self.rows, one.depth),
+            WEIGHTS: (groups, one.columns, one.pack),
+            SUMS: (self.rows, one.columns),
+        }
+
+    def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
+        one = self.instruction
+        held = {
+            holds: one.register(number, holds, 0 if holds == WEIGHTS else self.rows)
+            for number, holds in enumerate(_NAMES)
+        }
+        start = {holds: case * int(np.prod(shape)) for holds, shape in self.shapes.items()}
+        whole = [
+            *(one.load(held[name], buffers[name], start[name], one.width(name)) for name in _NAMES),
+            one.product(held[SUMS], held[DATA], held[WEIGHTS]),
+            one.store(held[SUMS], buffers[SUMS], start[SUMS], one.width(SUMS)),
+        ]
+        return one.around([*held.values()], tirx.SeqStmt(whole))
+
+    def terms(self, data: Array, weights: Array) -> Array:
+        columns = np.moveaxis(weights, 1, 2).reshape(-1, self.instruction.columns)
+        return data.T[:, :, None] * columns[:, None, :]
+
+
+def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Trial]:
+    """The trials of an instruction on a CPU: one for each size of a vector, or number of rows.
+
+    Args:
+        instruction: of any kind that CPUs have.
+        features: of the CPU.
+    """
+    if isinstance(instruction, Dot):
+        sizes = [size for size in instruction.vectors if instruction.needs(size) <= features]
+        return [DotTrial(instruction, size) for size in sizes]
+    if isinstance(instruction, TileProduct) and instruction.features <= features:
+        return [TileTrial(instruction, rows) for rows in (instruction.rows, instruction.rows - 1)]
+    return []
+
+
+def _run(start: Any, lanes: int) -> Any:
+    """The indices of neighbouring elements."""
+    return tirx.Ramp(start, tirx.IntImm("int32", 1), lanes)

@@ -1,0 +1,70 @@
+"""Alternatives have a share of the budget of their own, and take nothing from the others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from chameleon_core.loop.budget import Allowances, Spent
+from chameleon_core.pipeline.schema import Budget, Scope
+from chameleon_core.task import Task
+
+
+def _run(name, *, measured=0, seconds=0.0, of="", cost=1.0):
+    task = Task(
+        name=name, operator="x", arguments={"n": name}, target="t", flop=1.0, alternative_of=of
+    )
+    spent = Spent(measured=measured, seconds=seconds)
+    return SimpleNamespace(task=task, spent=spent, tuner=SimpleNamespace(best_cost=cost))
+
+
+def _allowances(runs, **budget):
+    return Allowances(runs, Budget(**budget), seconds_before=0.0, spent=lambda run: run.spent)
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_without_alternatives_the_budget_is_what_it_was(scope):
+    runs = [_run("a", measured=3), _run("b", measured=4)]
+    made = _allowances(runs, measurements=10, wall_time=50.0, scope=scope)
+    assert made.left(runs[0]) == (3 if scope is Scope.NETWORK else 7)
+    assert made.total_measurements == (10 if scope is Scope.NETWORK else 20)
+    assert made.most(runs[0]) == 10
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("types", [1, 2])
+def test_alternatives_add_at_most_sixty_percent(scope, types):
+    own = [_run(f"{place}") for place in range(5)]
+    others = [
+        _run(f"{one.task.name} {kind}", of=one.task.name) for one in own for kind in range(types)
+    ]
+    made = _allowances([*own, *others], measurements=100, wall_time=50.0, scope=scope)
+    alone = _allowances(own, measurements=100, wall_time=50.0, scope=scope)
+    assert made.total_measurements == pytest.approx(1.6 * alone.total_measurements, abs=types * 5)
+    assert made.total_measurements <= 1.6 * alone.total_measurements
+    assert made.seconds_left == pytest.approx(1.6 * alone.seconds_left)
+
+
+def test_neither_group_spends_what_is_the_other_ones():
+    own, other = _run("a", seconds=40.0), _run("a int8", measured=60, seconds=30.0, of="a")
+    made = _allowances([own, other], measurements=100, wall_time=50.0, scope=Scope.NETWORK)
+    assert (made.left(own), made.left(other)) == (100, 0)
+    assert not made.time_is_up(own)
+    assert made.time_is_up(other)
+
+
+def test_the_smallest_budget_measures_one_alternative():
+    own, other = _run("a"), _run("a int8", of="a")
+    assert _allowances([own, other], measurements=1).left(other) == 1
+
+
+def test_a_target_latency_is_reached_by_the_network_as_it_is():
+    own, other = _run("a", cost=2.0), _run("a int8", of="a", cost=0.1)
+    assert not _allowances([own, other], latency=1.0).fast_enough
+    assert _allowances([own, other], latency=2.0).fast_enough
+
+
+def test_a_task_says_what_it_is_an_alternative_of_and_others_say_nothing():
+    own, other = _run("a").task, _run("a int8", of="a").task
+    assert "alternative_of" not in own.to_json()
+    assert [Task(**one.to_json()) for one in (own, other)] == [own, other]

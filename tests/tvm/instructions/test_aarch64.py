@@ -1,0 +1,62 @@
+"""ARM's instructions compute what their meaning says: cross-compiled, run by an emulator."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.cpus.features import target_features
+from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, MultiplyAdd
+from chameleon_tvm.instructions.neon import Sdot, Usdot
+from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
+from chameleon_tvm.lowering import lower_function
+from chameleon_tvm.targets import TVMTargets, tvm_target
+from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
+from chameleon_tvm.testing.instructions import require_meaning
+from tvm_ffi import libinfo
+
+TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
+COMPILER = shutil.which("aarch64-linux-gnu-gcc")
+EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+ONES = (MultiplyAdd, Bfloat16Weights, Sdot, Usdot, Bfmmla, Smmla)
+
+pytestmark = [
+    pytest.mark.skipif(
+        not COMPILER, reason="there is no aarch64-linux-gnu-gcc (g++-aarch64-linux-gnu)"
+    ),
+    pytest.mark.skipif(
+        not EMULATOR, reason="there is no qemu-aarch64 (Debian's package qemu-user)"
+    ),
+]
+
+
+@pytest.mark.parametrize("one", ONES, ids=lambda one: one.name)
+def test_it_computes_its_meaning(one, tmp_path):
+    target = tvm_target(TVMTargets(NoOptions()).resolve(TARGET))
+    trials = trials_of(one(), target_features(target))
+    assert trials
+    for trial in trials:
+        lower_function(trial.function(), target, plain_loops=True).mod.write_to_file(
+            str(tmp_path / "kernel.o"), "o"
+        )
+        operands = trial.operands()
+        require_meaning(trial, operands, emulated(trial, operands, tmp_path), where=one.name)
+
+
+def emulated(trial: Trial, operands: dict[str, np.ndarray], folder: Path) -> np.ndarray:
+    """The sums that a program of the kernel in a folder makes of the operands."""
+    program, own = folder / "program", Path(__file__).with_name("emulated.c")
+    headers = [f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
+    build = [COMPILER, "-static", *headers, own, folder / "kernel.o", "-o", program]
+    subprocess.run([str(word) for word in build], check=True)
+    words: list[str] = []
+    arguments = trial.arguments(operands)
+    for place, array in enumerate(arguments):
+        array.tofile(folder / str(place))
+        words += [str(folder / str(place)), str(8 * array.itemsize)]
+    subprocess.run([EMULATOR, "-cpu", "max", str(program), *words], check=True)
+    return np.fromfile(words[-2], arguments[-1].dtype)

@@ -1,0 +1,175 @@
+"""Every instruction computes what its meaning says, and is what compiled code contains."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_testing.conformance import ConformanceError
+from chameleon_tvm.cpus.features import target_features
+from chameleon_tvm.instructions.amx import AmxBfloat16
+from chameleon_tvm.instructions.bfloat16 import rounded, widened
+from chameleon_tvm.instructions.choosing import instruction_of, own_records_of
+from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.instructions.neon_tiles import Bfmmla
+from chameleon_tvm.instructions.records import INSTRUCTIONS
+from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS
+from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
+from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
+from chameleon_tvm.lowering import lower_function
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.targets import TVMTargets, tvm_target
+from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
+from chameleon_tvm.testing.instructions import assembly, check_instruction, check_meaning
+
+ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
+X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
+TARGETS = {
+    "": (ARM, f"{X86}x86-64", f"{X86}haswell", f"{X86}znver4"),
+    "aarch64": (ARM,),
+    "f16c": (f"{X86}haswell",),
+    "avx2": (f"{X86}haswell", f"{X86}znver4", f"{X86}skylake-avx512"),
+    "avx512vnni": (f"{X86}cascadelake", f"{X86}znver4", f"{X86}sapphirerapids"),
+    "avxvnni": (f"{X86}alderlake",),
+    "avx512bf16": (f"{X86}cooperlake", f"{X86}znver4", f"{X86}sapphirerapids"),
+    "avx512fp16": (f"{X86}sapphirerapids",),
+    "amx-tile": (f"{X86}graniterapids",),
+}
+"""CPUs that have what an instruction needs first, or whose architecture it is."""
+
+
+@pytest.mark.parametrize(
+    ("record", "target"),
+    [
+        pytest.param(record, target, id=f"{record.name}, {target.partition('-mcpu=')[2]}")
+        for record in INSTRUCTIONS
+        for target in TARGETS[
+            record.architecture if record.architecture == "aarch64" else (*record.features, "")[0]
+        ]
+    ],
+)
+def test_compiled_code_contains_it(record, target):
+    assert instruction_of(record).permission == ("amx" if "amx-tile" in record.features else "")
+    check_instruction(record, target)
+
+
+def native() -> str:
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+@pytest.mark.parametrize("record", own_records_of(native()), ids=lambda record: record.name)
+def test_it_computes_its_meaning_here(record):
+    assert check_instruction(record)
+
+
+class Saturating(MultiplyAdd):
+    """Says that sums end at the largest number."""
+
+    def meaning(self, sums, data, weights):
+        return np.nan_to_num(super().meaning(sums, data, weights))
+
+
+class Twice(MultiplyAdd):
+    """Says that products count twice."""
+
+    def meaning(self, sums, data, weights):
+        return super().meaning(sums, 2 * data, weights)
+
+
+class Wrapping(Vpmaddwd):
+    """Says that products keep their lower 16 bits."""
+
+    def meaning(self, sums, data, weights):
+        return super().meaning(sums, data[:1].repeat(2), weights)
+
+
+class Misnamed(MultiplyAdd):
+    mnemonics = ("vpermq",)
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        (Saturating, "sums are infinite or NaN, or should be"),
+        (Twice, "further off than rounding explains"),
+        (Misnamed, "none of vpermq in its code"),
+        (AmxBfloat16, "the target native lacks it"),
+        (Bfmmla, "the target native lacks it"),
+    ],
+)
+def test_what_is_wrong_is_said(one, sentence):
+    with pytest.raises(ConformanceError, match=sentence):
+        check_meaning(one())
+
+
+@pytest.mark.skipif("vpmaddwd" not in [one.name for one in own_records_of(native())], reason="AVX2")
+def test_integers_have_to_be_equal():
+    with pytest.raises(ConformanceError, match="sums differ from its meaning"):
+        check_meaning(Wrapping())
+
+
+def test_multiply_add_is_one_instruction_where_the_cpu_has_it():
+    target = tvm_target(TVMTargets(NoOptions()).resolve(f"{X86}haswell"))
+    for trial in trials_of(MultiplyAdd(), target_features(target)):
+        text = assembly(lower_function(trial.function(), target, plain_loops=True))
+        assert "vfmadd" in text
+        assert "mulps" not in text
+
+
+def in_parallel(trial: Trial, target: str) -> str:
+    """The assembly of a trial's function, its cases dealt to threads."""
+    serial = trial.function()
+    loop = serial.body.body if isinstance(serial.body, tirx.AttrStmt) else serial.body
+    shared = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.PARALLEL, loop.body)
+    # An instruction that several parts of a kernel use, among others.
+    body = importing(shared, [trial.instruction, trial.instruction, Vpmaddwd()])
+    function = tirx.PrimFunc(serial.params, body)
+    resolved = tvm_target(TVMTargets(NoOptions()).resolve(target))
+    return assembly(lower_function(function, resolved, plain_loops=True))
+
+
+def test_what_is_imported_is_inlined_into_parallel_bodies():
+    (trial, _) = trials_of(Vdpbf16ps(), frozenset({"avx512bf16", "avx512vl"}))
+    text = in_parallel(trial, f"{X86}znver4")
+    assert "vdpbf16ps" in text
+    assert "chameleon_vdpbf16ps" not in text
+
+
+def test_tiles_are_configured_and_released_inside_each_parallel_body():
+    (trial, _) = trials_of(AmxBfloat16(), AmxBfloat16.features)
+    functions = in_parallel(trial, f"{X86}sapphirerapids").split("@function")
+    (body,) = [text for text in functions if "tdpbf16ps" in text]
+    steps = ["ldtilecfg", "tileloadd", "tileloadd", "tileloadd"]
+    steps += ["tdpbf16ps", "tilestored", "tilerelease"]
+    found = re.findall("|".join(sorted(set(steps))), body)
+    assert found == len(found) // len(steps) * steps
+
+
+def test_the_configuration_says_what_a_tile_holds():
+    """Table 18-2 of the manual's first volume: byte 16 + 2 i and byte 48 + i are of tile i."""
+    one = AmxBfloat16()
+    held = [one.register(0, SUMS, 7), one.register(4, DATA, 7), one.register(6, WEIGHTS)]
+    made = np.frombuffer(one.configuration(held), np.uint8)
+    assert len(made) == 64
+    assert made[0] == 1
+    assert made[16:32].view(np.uint16).tolist() == [64, 0, 0, 0, 64, 0, 64, 0]
+    assert made[48:56].tolist() == [7, 0, 0, 0, 7, 0, 16, 0]
+    assert not made[1:16].any()
+    assert not made[56:].any()
+
+
+def test_bfloat16_is_rounded_to_nearest_even():
+    values = np.float32([1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -2.5, 3e38, 3.4e38])
+    expected = [1.0, 1.0, 1 + 2**-6, 1 + 2**-7, -2.5, np.nan, np.inf]
+    got = widened(rounded(values))
+    assert got[:5].tolist() == expected[:5]
+    assert abs(got[5] / 3e38 - 1) < 2**-8
+    assert got[6] == np.inf
+    assert np.isnan(widened(rounded(np.float32([np.nan, np.inf, -np.inf])))).tolist() == [
+        True,
+        False,
+        False,
+    ]

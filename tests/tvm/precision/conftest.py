@@ -1,0 +1,89 @@
+"""What delivers small networks in types, as if operators and networks took given times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chameleon_core.pipeline import Precision
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Delivery, Trials, Winner
+from chameleon_tvm.precision import delivery as delivering
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.targets import TVMTargets
+
+SPACE = AutoSpace(AutoOptions())
+
+
+class NoTrials(Trials):
+    """What a frontend settles with where nothing can be measured."""
+
+    seconds = 1.0
+    live = False
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
+        del task, guesses, seconds_to_beat
+
+
+@pytest.fixture(scope="session")
+def target() -> str:
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+@pytest.fixture(scope="session")
+def trials(target: str) -> Trials:
+    """What a frontend settles with."""
+    return NoTrials(target)
+
+
+def _delivered(
+    target: str,
+    given: Any,
+    settled: dict[str, Any],
+    folder: Path,
+    precision: Precision,
+    *,
+    alone: float = 0.5,
+    together: float = 0.5,
+) -> tuple[dict[str, Any], Path]:
+    """Deliver a network whose operators in int8 take another share of the time in float32.
+
+    Args:
+        target: the resolved target.
+        given: the frontend of the network.
+        settled: what ``settle`` returned.
+        folder: the delivery's.
+        precision: as a pipeline says.
+        alone: that share, of operators as measured.
+        together: the same of whole networks.
+    """
+
+    def median_seconds(processes: Any, *_: Any, **__: Any) -> Mapping[str, float]:
+        return {one.name: 1.0 if one.name == "float32" else together for one in processes}
+
+    frontend = type(given)(given.options)
+    frontend.compute_in(precision)
+    frontend.recall(settled)
+    winners = []
+    for task in frontend.tasks(target):
+        config = tuple(map(int, SPACE.design_space(task).first_guesses[0]))
+        seconds = 1e-3 * (alone if task.alternative_of else 1.0)
+        winners.append(Winner(task=task, config=config, seconds=seconds))
+    delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivering, "median_seconds", median_seconds)
+        found: dict[str, Any] = frontend.deliver(delivery)
+    return found, folder
+
+
+@pytest.fixture(scope="session")
+def delivered_in(target: str) -> Callable[..., tuple[dict[str, Any], Path]]:
+    """Delivers a network in types; see ``_delivered``."""
+    return partial(_delivered, target)

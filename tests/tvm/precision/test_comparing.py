@@ -1,0 +1,59 @@
+"""Whatever runs a network beside us is calibrated with the same inputs, and checked on others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
+from chameleon_tvm.precision.comparing import kept_inputs, reduced_request
+
+DATA = """
+import numpy as np
+
+def batches():
+    for number in range(6):
+        yield np.full((1, 3, 8, 8), number, "float32")
+
+def nothing():
+    return []
+"""
+
+
+def _same(inputs: Arrays) -> Arrays:
+    return list(inputs)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    file = tmp_path / "data.py"
+    file.write_text(DATA)
+    return str(file)
+
+
+def test_the_users_inputs_are_used_once(tiny: Any, data: str):
+    request = reduced_request(tiny, ["int8"], f"{data}:batches", _same)
+    calibrated = [int(array[0, 0, 0, 0]) for [array] in request.calibration]
+    checked = [int(array[0, 0, 0, 0]) for [array] in request.samples]
+    assert (calibrated, checked) == ([0, 1, 2], [3, 4, 5])
+    assert request.expected == request.samples, "the reference was run on them"
+
+
+def test_random_inputs_are_others_than_those_checked(tiny: Any):
+    request = reduced_request(tiny, ["int8"], None, _same)
+    assert request.calibration
+    for [one] in request.calibration:
+        assert one.shape == (1, 3, 8, 8)
+        assert not any(np.array_equal(one, other) for [other] in request.samples)
+
+
+def test_nothing_is_read_where_nothing_is_calibrated(tiny: Any):
+    assert not reduced_request(tiny, ["as-it-comes"], None, _same).calibration
+
+
+def test_inputs_that_are_missing_are_said(tiny: Any, data: str):
+    with pytest.raises(ConfigError, match="yields no batch"):
+        kept_inputs(tiny, f"{data}:nothing")

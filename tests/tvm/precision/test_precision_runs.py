@@ -1,0 +1,89 @@
+"""``chameleon run`` with a precision, and another point of its front by ``chameleon compile``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chameleon_cli.main import run as command_line
+from chameleon_core.run_folder import read_store
+
+BOUND = 0.5
+MEASUREMENTS = 5
+
+
+def _pipeline(tiny: Any, folder: Path, **more: Any) -> Path:
+    file = folder / "p.yaml"
+    pipeline = {
+        "model": {"onnx": {"file": tiny.options.file, "compare": False, "check": False}},
+        "target": "native",
+        "baselines": [],
+        "scheduler": {"name": "gradient", "window": 1},
+        "budget": {"measurements": MEASUREMENTS, "batch_size": 2, "scope": "network"},
+        "output": str(folder / "run"),
+        **more,
+    }
+    file.write_text(json.dumps(pipeline))
+    return file
+
+
+@pytest.fixture(scope="module")
+def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a finished run in int8 and its result."""
+    folder = tmp_path_factory.mktemp("precision")
+    file = _pipeline(tiny, folder, precision={"type": "int8", "max_error": BOUND})
+    assert command_line(["run", str(file), "--json"]) == 0
+    return folder / "run", json.loads((folder / "run" / "best.json").read_text())
+
+
+def test_a_run_measures_alternatives_beside_the_networks_own_operators(
+    run: tuple[Path, dict[str, Any]],
+) -> None:
+    _, result = run
+    own = [one for one in result["operators"] if "alternative_of" not in one["task"]]
+    others = [one for one in result["operators"] if "alternative_of" in one["task"]]
+    assert [one["task"]["alternative_of"] for one in others] == [one["name"] for one in own]
+    assert sum(one["measurements"] for one in own) == MEASUREMENTS
+    assert 0 < sum(one["measurements"] for one in others) <= 0.6 * MEASUREMENTS
+
+
+def test_the_result_says_which_types_there_were_and_what_was_chosen(
+    run: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, result = run
+    network = result["network"]
+    assert network["precision_summary"]
+    assert [row["delivered"] for row in network["front"]].count(True) == 1
+    assert network["max_relative_error"] <= BOUND
+    manifest = json.loads((folder / "network" / "manifest.json").read_text())
+    assert manifest["precision"]["precision_summary"] == network["precision_summary"]
+    with read_store(folder) as store:
+        assert store.fact("model")["types"]["types"] == ["int8"]
+
+
+def test_another_bound_is_compiled_without_measuring(
+    run: tuple[Path, dict[str, Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run
+    with read_store(folder) as store:
+        before = [len(store.measurements(one.id)) for one in store.tasks()]
+    words = ["compile", str(folder), "--max-error", "1e-9", "-o", str(folder / "exact")]
+    assert command_line(words) == 0
+    printed = capfd.readouterr().out
+    assert "precision: float32, since " in printed
+    assert "operators in" in printed
+    assert json.loads((folder / "exact" / "manifest.json").read_text())["precision"]["front"]
+    with read_store(folder) as store:
+        assert [len(store.measurements(one.id)) for one in store.tasks()] == before
+
+
+def test_a_run_in_float32_has_no_front_to_choose_from(
+    tiny: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = _pipeline(tiny, tmp_path, model={"builtin": "resnet_small"})
+    assert command_line(["validate", str(file), "--json"]) == 0
+    assert "precision" not in json.loads(capfd.readouterr().out)["pipeline"]
+    assert command_line(["validate", str(file), "--set", "precision=int8", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["pipeline"]["precision"] == {"type": "int8"}
