@@ -46,6 +46,7 @@ TARGETS = {
     [
         pytest.param(record, target, id=f"{record.name}, {target.partition('-mcpu=')[2]}")
         for record in INSTRUCTIONS
+        if record.architecture != "cuda"
         for target in TARGETS[
             record.architecture if record.architecture == "aarch64" else (*record.features, "")[0]
         ]

@@ -28,7 +28,8 @@ class Instruction(ABC):
         summary: what it computes, in one line.
         architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
             a kind of target (``cuda``); empty where every CPU has it.
-        features: what a target has to have, by LLVM's names; empty where the architecture is all.
+        features: what a target has to have, by LLVM's names, of a GPU the first architecture that
+            has it; empty where ``architecture`` says all.
         mnemonics: one of which the code of a function that uses it contains.
         permission: what a process has to ask the operating system for before its threads start;
             empty where there is nothing.
