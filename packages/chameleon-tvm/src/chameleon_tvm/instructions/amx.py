@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from chameleon_system.permissions import AMX
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
@@ -24,8 +25,6 @@ from chameleon_tvm.instructions.tiles import (
     added_products,
 )
 from chameleon_tvm.quick_tvm import tirx
-
-PERMISSION = "amx"
 
 _TILES = 8
 _CONFIGURATION_BYTES = 64
@@ -40,7 +39,7 @@ class Amx(TileProduct):
     """
 
     architecture: ClassVar[str] = "x86_64"
-    permission: ClassVar[str] = PERMISSION
+    permission: ClassVar[str] = AMX
     sums: ClassVar[str] = "float32"
     rows: ClassVar[int] = 16
     columns: ClassVar[int] = 16

@@ -34,7 +34,7 @@ class Instruction(ABC):
         permission: what a process has to ask the operating system for before its threads start;
             empty where there is nothing.
         prelude: LLVM IR that the emission calls into, for types that TVM's code generator lacks;
-            ``emission.importing`` puts it around the body of a function that uses it.
+            ``emission.using`` puts it into a function.
         flushes: whether denormal operands and results count as zero, whatever the CPU is set to.
     """
 

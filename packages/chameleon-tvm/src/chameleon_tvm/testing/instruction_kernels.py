@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import Dot, Instruction
-from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.instructions.emission import using
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.testing.instruction_operands import drawn, flushed, values
@@ -83,8 +83,8 @@ class Trial(ABC):
         body = self.body(buffers, case)
         first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", self.cases)
         loop = tirx.For(case, first, count, tirx.ForKind.SERIAL, body)
-        made = tirx.PrimFunc([*buffers.values()], importing(loop, [self.instruction]))
-        return made.with_attr("tirx.noalias", True)
+        made = tirx.PrimFunc([*buffers.values()], loop).with_attr("tirx.noalias", True)
+        return using(made, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
         """The new sums as the instruction's meaning has them, and as float64 what is added up."""
