@@ -26,6 +26,22 @@ def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
     return tirx.call_llvm_pure_intrin(dtype, name, *arguments)
 
 
+def fenced(sums: Expr, lanes: int) -> Expr:
+    """Sums of integers that LLVM does not put in another order; no instruction.
+
+    Of an unrolled loop it would add up the products of several iterations first, and then add those
+    to the sums, for which there are no registers.
+
+    Args:
+        sums: of int32.
+        lanes: of the vector.
+    """
+    # LLVM has such a fence for floating-point numbers alone.
+    floats = f"float32x{lanes}"
+    kept = intrinsic(floats, "llvm.arithmetic.fence", tirx.reinterpret(floats, sums))
+    return tirx.reinterpret(f"int32x{lanes}", kept)
+
+
 def function(dtype: str, name: str, *arguments: Expr) -> Expr:
     """A call of a function of an instruction's ``prelude`` that has no effect beside its result.
 

@@ -156,5 +156,9 @@ def tolerance_of(dtype: str) -> float:
 
 
 def widened(outputs: Arrays) -> Arrays:
-    """Outputs that can be compared: bfloat16, which is foreign to NumPy, as float32."""
-    return [one.astype(np.float32) if one.dtype.name == "bfloat16" else one for one in outputs]
+    """Outputs that can be compared: bfloat16, which is foreign to NumPy, and uint8 as float32.
+
+    References are floating-point numbers, and a difference of unsigned integers is never negative.
+    """
+    narrow = {"bfloat16", "uint8"}
+    return [one.astype(np.float32) if one.dtype.name in narrow else one for one in outputs]

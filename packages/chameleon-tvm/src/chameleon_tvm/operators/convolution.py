@@ -9,14 +9,14 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of, widened
-from chameleon_tvm.operators.epilogue import Epilogue
+from chameleon_tvm.operators.base import Operator, widened
 from chameleon_tvm.operators.layouts import (
     SPATIAL,
     channel_block,
     is_channels_last,
     physical_shape,
 )
+from chameleon_tvm.operators.quantized import epilogue_of
 from chameleon_tvm.operators.specs import convolution_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _TAPS = ("rz", "ry", "rx")
 class Convolution(Operator):
     """A convolution, possibly grouped; inputs are data, weights, [bias], [residual].
 
+    Those of int8 operators are listed in :class:`.QuantizedEpilogue`.
+
     The unscheduled function takes the weights as (spatial axes, I, O) for channels last and as
     (O, I, spatial axes) otherwise.
     """
@@ -36,18 +38,17 @@ class Convolution(Operator):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.spec = convolution_of(task)
-        self.epilogue = Epilogue(self.spec)
+        self.epilogue = epilogue_of(self.spec)
         self.constants = self.epilogue.constants
 
     @property
     def tolerance(self) -> float:
-        return tolerance_of(self.spec.dtype)
+        return self.epilogue.tolerance
 
     def inputs(self) -> Arrays:
         spec = self.spec
         return [
-            seeded_array(spec.input, spec.dtype, 0),
-            seeded_array(spec.filter_shape, spec.dtype, 1),
+            *self.epilogue.operands(spec.input, spec.filter_shape),
             *self.epilogue.inputs(),
         ]
 
@@ -65,7 +66,8 @@ class Convolution(Operator):
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
-        data, weights = (array.astype(np.float64) for array in inputs[:2])
+        data = self.epilogue.centred(inputs[0], inputs[2:])
+        weights = inputs[1].astype(np.float64)
         before, after = spec.pads[: spec.rank], spec.pads[spec.rank :]
         data = np.pad(data, ((0, 0), (0, 0), *zip(before, after, strict=True)))
         n, oc, *extents = spec.output_shape
@@ -95,9 +97,13 @@ class Convolution(Operator):
         before, after = spec.pads[: spec.rank], spec.pads[spec.rank :]
         per_group = oc // spec.group_count
         last = is_channels_last(spec.layout)
-        data = te.placeholder(physical_shape(spec.input, spec.layout), spec.dtype, name="data")
+        taken = te.placeholder(
+            physical_shape(spec.input, spec.layout), self.epilogue.data_type, name="data"
+        )
+        data = self.epilogue.centred_tensor(taken, _axis_names(spec.layout, "c"))
         shape = (*kernel, ic, oc) if last else spec.filter_shape
-        weights = te.placeholder(shape, spec.dtype, name="weights")
+        weights = te.placeholder(shape, self.epilogue.weights_type, name="weights")
+        operand = self.epilogue.operand_type
 
         def pad(*place: Any) -> Any:
             b, channel, *at = _logical_index(place, spec.layout)
@@ -134,8 +140,8 @@ class Convolution(Operator):
             ]
             tap = (*taps, channel_axis, o) if last else (o, channel_axis, *taps)
             return te.sum(
-                padded(*_physical_index((b, source, *at), spec.layout)).astype("float32")
-                * weights(*tap).astype("float32"),
+                padded(*_physical_index((b, source, *at), spec.layout)).astype(operand)
+                * weights(*tap).astype(operand),
                 axis=[*taps, channel_axis] if last else [channel_axis, *taps],
             )
 
@@ -145,7 +151,7 @@ class Convolution(Operator):
         more, out = self.epilogue.apply(
             summed, lambda place: _logical_index(place, spec.output_layout)[1], names
         )
-        return te.create_prim_func([data, weights, *more, out])
+        return te.create_prim_func([taken, weights, *more, out])
 
 
 def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:

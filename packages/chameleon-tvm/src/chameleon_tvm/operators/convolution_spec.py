@@ -6,6 +6,7 @@ without TVM or NumPy.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -21,8 +22,8 @@ from chameleon_tvm.operators.layouts import (
 from chameleon_tvm.operators.spec import (
     HALVES,
     FusedSpec,
+    float32_or_int8,
     helped,
-    only_float32,
     positive,
     times,
 )
@@ -84,7 +85,9 @@ class ConvolutionSpec(FusedSpec):
     )
     dtype: str = attrs.field(
         default="float32",
-        metadata=helped("element type: float32; conv2d on GPUs also " + " or ".join(HALVES)),
+        metadata=helped(
+            "element type: float32, int8 on CPUs; conv2d on GPUs also " + " or ".join(HALVES)
+        ),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -126,6 +129,7 @@ class ConvolutionSpec(FusedSpec):
             (self.output_layout, self.output_channels, "output"),
         ):
             self._check_layout(layout, channels, what)
+        self._check_sums()
 
     def _check_lengths(self) -> None:
         """Refuse shapes of another number of axes."""
@@ -154,7 +158,7 @@ class ConvolutionSpec(FusedSpec):
 
     def _check_dtype(self) -> None:
         """Refuse element types that nothing here computes with."""
-        only_float32(self, self.dtype)
+        float32_or_int8(self, self.dtype)
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -207,6 +211,10 @@ class ConvolutionSpec(FusedSpec):
     def filter_shape(self) -> tuple[int, ...]:
         """The weights' logical (output channels, input channels of a group, spatial axes)."""
         return (self.output_channels, self.input[1] // self.group_count, *self.kernel_size)
+
+    @property
+    def reduced(self) -> int:
+        return math.prod(self.filter_shape[1:])
 
     @property
     def sizes(self) -> str:

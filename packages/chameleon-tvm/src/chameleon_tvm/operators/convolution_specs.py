@@ -8,7 +8,7 @@ import attrs
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.convolution_spec import ConvolutionSpec
-from chameleon_tvm.operators.spec import float_type, helped, on_gpu
+from chameleon_tvm.operators.spec import float_or_int8, helped
 
 
 @attrs.frozen(kw_only=True)
@@ -52,11 +52,7 @@ class Conv2dSpec(GroupedSpec):
     rank: ClassVar[int] = 2
 
     def _check_dtype(self) -> None:
-        float_type(self, self.dtype)
-
-    def task(self, name: str, target: str) -> Task:
-        on_gpu(self, self.dtype, target)
-        return super().task(name, target)
+        float_or_int8(self, self.dtype)
 
 
 @attrs.frozen(kw_only=True)

@@ -70,7 +70,7 @@ _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 def number(constant: float, like: Expr) -> Expr:
     """A constant with as many lanes as an expression."""
     scalar = tirx.FloatImm("float32", constant)
-    lanes = _lanes(like)
+    lanes = lanes_of(like)
     return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
 
 
@@ -100,9 +100,9 @@ def exp(x: Expr) -> Expr:
 
     def of_power(inside: Expr, power: Expr) -> Expr:
         rest = inside - power * number(_LOG_2_HIGH, x) - power * number(_LOG_2_LOW, x)
-        exponent = tirx.Cast(_typed("int32", x), power) + _integer(_EXPONENT_BIAS, x)
+        exponent = tirx.Cast(typed("int32", x), power) + _integer(_EXPONENT_BIAS, x)
         shifted = exponent << _integer(_FRACTION_BITS, x)
-        scale = tirx.reinterpret(_typed("float32", x), shifted)
+        scale = tirx.reinterpret(typed("float32", x), shifted)
         return _named(rest, lambda rest: scale * of_rest(rest))
 
     def of_rest(rest: Expr) -> Expr:
@@ -151,17 +151,19 @@ def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     return tirx.Let(variable, value, body(variable))
 
 
-def _lanes(value: Expr) -> int:
+def lanes_of(value: Expr) -> int:
+    """Lanes of an expression; 1 of a scalar."""
     _, _, lanes = str(value.ty).partition("x")
     return int(lanes) if lanes else 1
 
 
-def _typed(dtype: str, like: Expr) -> str:
-    lanes = _lanes(like)
+def typed(dtype: str, like: Expr) -> str:
+    """An element type with as many lanes as an expression."""
+    lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
 def _integer(constant: int, like: Expr) -> Expr:
     scalar = tirx.IntImm("int32", constant)
-    lanes = _lanes(like)
+    lanes = lanes_of(like)
     return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)

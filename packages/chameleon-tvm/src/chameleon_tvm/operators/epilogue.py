@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import seeded_array
+from chameleon_tvm.operators.base import seeded_array, tolerance_of
 from chameleon_tvm.operators.spec import SELU_SCALE, SELU_SLOPE, slope_of
 from chameleon_tvm.operators.specs import FusedSpec
 
@@ -59,14 +59,54 @@ def activated(x: Exact, name: str) -> Exact:
 
 
 class Epilogue:
-    """The epilogue of one operator whose own inputs are data and weights.
+    """Operands and epilogue of one operator whose own inputs are data and weights.
 
     Args:
         spec: the operator.
+
+    Attributes:
+        data_type: element type of the data.
+        weights_type: element type of the weights.
     """
+
+    operand_type: ClassVar[str] = "float32"
+    """What data and weights are multiplied in, and the type of sums."""
 
     def __init__(self, spec: FusedSpec) -> None:
         self.spec = spec
+        self.data_type = self.weights_type = spec.dtype
+
+    @property
+    def tolerance(self) -> float:
+        """Largest accepted |difference| over the largest |expected|."""
+        return tolerance_of(self.spec.dtype)
+
+    def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
+        """Deterministic logical data and weights of these shapes."""
+        return [
+            seeded_array(data, self.data_type, 0),
+            seeded_array(weights, self.weights_type, 1),
+        ]
+
+    def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
+        """The data as what padding extends by zeros, in float64.
+
+        Args:
+            data: as the operator takes them.
+            more: inputs after the weights.
+        """
+        del more
+        return data.astype(np.float64)
+
+    def centred_tensor(self, data: te.Tensor, names: list[str]) -> te.Tensor:
+        """The same as a tensor expression.
+
+        Args:
+            data: as the operator takes them.
+            names: of the data's axes.
+        """
+        del names
+        return data
 
     @property
     def constants(self) -> frozenset[int]:

@@ -10,7 +10,7 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of, widened
-from chameleon_tvm.operators.epilogue import Epilogue
+from chameleon_tvm.operators.quantized import epilogue_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Dense(Operator):
     """(rows, features) x (units, features)^T; inputs are data, weights, [bias], [residual].
 
+    Those of int8 operators are listed in :class:`.QuantizedEpilogue`.
+
     The unscheduled function takes the weights as (features, units), so that its inner loop can
     be vectorised.
     """
@@ -27,18 +29,17 @@ class Dense(Operator):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.spec = DenseSpec.of(task)
-        self.epilogue = Epilogue(self.spec)
+        self.epilogue = epilogue_of(self.spec)
         self.constants = self.epilogue.constants
 
     @property
     def tolerance(self) -> float:
-        return tolerance_of(self.spec.dtype)
+        return self.epilogue.tolerance
 
     def inputs(self) -> Arrays:
         shape = (self.spec.units, self.spec.input[1])
         return [
-            seeded_array(self.spec.input, self.spec.dtype, 0),
-            seeded_array(shape, self.spec.dtype, 1),
+            *self.epilogue.operands(self.spec.input, shape),
             *self.epilogue.inputs(),
         ]
 
@@ -49,25 +50,28 @@ class Dense(Operator):
         return widened(outputs)
 
     def reference(self, inputs: Arrays) -> Arrays:
-        data, weights = (array.astype(np.float64) for array in inputs[:2])
+        data = self.epilogue.centred(inputs[0], inputs[2:])
+        weights = inputs[1].astype(np.float64)
         return [self.epilogue.reference(data @ weights.T, inputs[2:])]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
         rows, features = self.spec.input
-        data = te.placeholder((rows, features), self.spec.dtype, name="data")
-        weights = te.placeholder((features, self.spec.units), self.spec.dtype, name="weights")
+        operand = self.epilogue.operand_type
+        taken = te.placeholder((rows, features), self.epilogue.data_type, name="data")
+        data = self.epilogue.centred_tensor(taken, ["m", "k"])
+        weights = te.placeholder(
+            (features, self.spec.units), self.epilogue.weights_type, name="weights"
+        )
         k = te.reduce_axis((0, features), name="k")
         sums = te.compute(
             (rows, self.spec.units),
-            lambda m, n: te.sum(
-                data[m, k].astype("float32") * weights[k, n].astype("float32"), axis=k
-            ),
+            lambda m, n: te.sum(data[m, k].astype(operand) * weights[k, n].astype(operand), axis=k),
             name="dense",
         )
         more, out = self.epilogue.apply(sums, lambda place: place[1], ["m", "n"])
-        return te.create_prim_func([data, weights, *more, out])
+        return te.create_prim_func([taken, weights, *more, out])
 
 
 class BatchMatmul(Operator):

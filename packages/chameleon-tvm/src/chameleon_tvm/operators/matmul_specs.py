@@ -14,9 +14,10 @@ from chameleon_tvm.operators.spec import (
     HALVES,
     FusedSpec,
     OperatorSpec,
+    float_or_int8,
     float_type,
     helped,
-    on_gpu,
+    on_target,
     positive,
     times,
 )
@@ -34,19 +35,20 @@ class DenseSpec(FusedSpec):
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
         default="float32",
-        metadata=helped("element type: float32, or on GPUs " + " or ".join(HALVES)),
+        metadata=helped("element type: float32, int8 on CPUs, on GPUs " + " or ".join(HALVES)),
     )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        float_type(self, self.dtype)
+        float_or_int8(self, self.dtype)
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
         positive(self, input=self.input, units=self.units)
+        self._check_sums()
 
-    def task(self, name: str, target: str) -> Task:
-        on_gpu(self, self.dtype, target)
-        return super().task(name, target)
+    @property
+    def reduced(self) -> int:
+        return self.input[1]
 
     @property
     def output_channels(self) -> int:
@@ -100,7 +102,7 @@ class BatchMatmulSpec(OperatorSpec):
             )
 
     def task(self, name: str, target: str) -> Task:
-        on_gpu(self, self.dtype, target)
+        on_target(self, self.dtype, target)
         return super().task(name, target)
 
     @property

@@ -121,7 +121,8 @@ def slope_of(activation: str) -> float | None:
 class FusedSpec(OperatorSpec):
     """An operator with an epilogue, computed while the sums are still in registers.
 
-    The output is ``activation(sums + bias + residual)``.
+    The output is ``activation(sums + bias + residual)``. Of an ``int8`` operator ``quantized`` says
+    what is computed: its data are uint8, its weights int8, its sums int32.
     """
 
     dtype: str
@@ -146,17 +147,65 @@ class FusedSpec(OperatorSpec):
         },
     )
 
+    output_dtype: str = attrs.field(
+        default="float32",
+        metadata={
+            "epilogue": True,
+            **helped("of an int8 operator: float32, or uint8 for outputs that are quantized"),
+        },
+    )
+
     def __attrs_post_init__(self) -> None:
         if self.activation not in ACTIVATIONS and slope_of(self.activation) is None:
             raise self.fail(
                 f"the activation {self.activation!r} is not supported",
                 f"Known ones here: {', '.join(ACTIVATIONS)}, {leaky_relu(0.1)}.",
             )
+        if self.output_dtype not in OUTPUT_DTYPES:
+            raise self.fail(
+                f"output_dtype {self.output_dtype!r} is not supported",
+                "Give float32, or uint8 for an int8 operator.",
+            )
+        if self.quantized and self.bias:
+            raise self.fail(
+                "an int8 operator always adds an int32 bias of its own",
+                "Leave bias out: where there is none, that one is zero.",
+            )
+        if not self.quantized and self.output_dtype != "float32":
+            raise self.fail(
+                f"output_dtype {self.output_dtype!r} is for int8 operators, and dtype is "
+                f"{self.dtype!r}",
+                "Give dtype: int8, or leave output_dtype out.",
+            )
+
+    def task(self, name: str, target: str) -> Task:
+        on_target(self, self.dtype, target)
+        return super().task(name, target)
+
+    @property
+    def quantized(self) -> bool:
+        """Whether data are uint8 and weights int8."""
+        return self.dtype == INT8
+
+    def _check_sums(self) -> None:
+        """Refuse integer sums that could pass 32 bits; to be called when sizes are known."""
+        if self.quantized and self.reduced * LARGEST_PRODUCT > LARGEST_SUM:
+            most = LARGEST_SUM // LARGEST_PRODUCT
+            raise self.fail(
+                f"sums of {self.reduced} products of 8-bit integers could pass 32 bits",
+                f"Give dtype: float32, or sum up at most {most} products.",
+            )
+
+    @property
+    @abstractmethod
+    def reduced(self) -> int:
+        """Number of products that an output adds up."""
 
     @property
     def plain(self) -> bool:
-        """Whether there is no epilogue."""
-        return not (self.bias or self.residual or self.activation != "none")
+        """Whether there is no epilogue: the sums are the output."""
+        added = self.bias or self.residual or self.activation != "none"
+        return not (added or self.quantized)
 
     @property
     @abstractmethod
@@ -180,6 +229,12 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
 HALVES = ("float16", "bfloat16")
 """Element types of two bytes; sums of their products are float32."""
 DTYPES = ("float32", *HALVES)
+INT8 = "int8"
+"""The element type of operators on quantized tensors, after that of their weights."""
+OUTPUT_DTYPES = ("float32", "uint8")
+LARGEST_PRODUCT = 255 * 128
+"""Of uint8 data, less a zero point, and an int8 weight."""
+LARGEST_SUM = 2**31 - 1
 
 
 def float_type(spec: OperatorSpec, dtype: str) -> None:
@@ -190,12 +245,29 @@ def float_type(spec: OperatorSpec, dtype: str) -> None:
         )
 
 
-def on_gpu(spec: OperatorSpec, dtype: str, target: str) -> None:
-    """Refuse half precision on targets where nothing here computes with it."""
-    if dtype not in HALVES:
+def float_or_int8(spec: OperatorSpec, dtype: str) -> None:
+    """Refuse element types that neither a CPU nor a GPU computes with here."""
+    if dtype not in (*DTYPES, INT8):
+        raise spec.fail(
+            f"dtype {dtype!r} is not supported",
+            "Give float32, int8 on CPUs, or float16 or bfloat16 on GPUs.",
+        )
+
+
+def on_target(spec: OperatorSpec, dtype: str, target: str) -> None:
+    """Refuse element types on targets where nothing here computes with them."""
+    if dtype == "float32":
         return
     value = json.loads(target)
-    if value.get("kind") != "cuda":
+    kind = value.get("kind")
+    if dtype == INT8:
+        if kind != "llvm":
+            raise spec.fail(
+                f"dtype {dtype!r} is for llvm targets, and the target is {kind!r}",
+                "Give float32 or float16 there, or a CPU as the target.",
+            )
+        return
+    if kind != "cuda":
         raise spec.fail(f"dtype {dtype!r} is for cuda targets", "Give float32 on a CPU.")
     arch = str(value.get("arch", ""))
     if dtype == "bfloat16" and arch and capability(arch) < BFLOAT16_SINCE:
@@ -203,6 +275,12 @@ def on_gpu(spec: OperatorSpec, dtype: str, target: str) -> None:
             f"bfloat16 needs a GPU of sm_80 or later, and the target is {arch}",
             "Give float16 there.",
         )
+
+
+def float32_or_int8(spec: OperatorSpec, dtype: str) -> None:
+    """Refuse element types that no CPU computes with here."""
+    if dtype not in ("float32", INT8):
+        raise spec.fail(f"dtype {dtype!r} is not supported", "Give float32, or int8 on CPUs.")
 
 
 def only_float32(spec: OperatorSpec, dtype: str) -> None:

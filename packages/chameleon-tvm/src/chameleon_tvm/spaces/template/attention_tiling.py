@@ -8,13 +8,16 @@ from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, 
 from numpy.typing import NDArray
 
 from chameleon_tvm.operators.specs import AttentionSpec
-from chameleon_tvm.spaces.template.estimates import Numbers, broadcast_is_operand
+from chameleon_tvm.spaces.template.estimates import (
+    FLOAT_BYTES,
+    Numbers,
+    broadcast_is_operand,
+)
 from chameleon_tvm.spaces.template.guesses import (
     LOOP_CYCLES,
     TILE_CYCLES,
     first_guesses,
 )
-from chameleon_tvm.spaces.template.tiling import FLOAT_BYTES
 from chameleon_tvm.targets import TargetInfo
 
 POWER_OPERATIONS = 14.0

@@ -22,6 +22,7 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, joined
+from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic, arithmetic_of
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.geometry import (
@@ -31,6 +32,8 @@ from chameleon_tvm.spaces.template.geometry import (
     block_diagonal,
     groups_per_vector,
     pack_weights,
+    row_runs,
+    rows_as_channels,
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
@@ -51,6 +54,25 @@ Array = NDArray[np.float32]
 
 SMALLEST_CHANNEL_BLOCK = 8
 """Shorter blocks leave too little to do between two jumps to the next tap."""
+
+
+def filled(channels: int, depth: int) -> int:
+    """Input channels of a group that is filled up so that ``depth`` divides it."""
+    return -(-channels // depth) * depth
+
+
+def channel_blocks(filled_up: int, channels: int, depth: int) -> tuple[int, ...]:
+    """Input channels of a block to choose from.
+
+    Args:
+        filled_up: channels of a group, zeros included.
+        channels: those that the input has.
+        depth: channels that are multiplied together.
+    """
+    if filled_up > channels:
+        return (filled_up,)
+    least = min(filled_up, SMALLEST_CHANNEL_BLOCK)
+    return tuple(d for d in divisors(filled_up) if d >= least and d % depth == 0)
 
 
 PLANE = 2
@@ -115,12 +137,27 @@ def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
     return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
 
 
-def pack_constants(constants: Arrays, geometry: Geometry, tile: Tile) -> Arrays:
-    """(O, I, spatial axes) weights, and a bias if there is one, for one tile."""
+def pack_constants(
+    constants: Arrays, geometry: Geometry, tile: Tile, arithmetic: Arithmetic = FLOAT32
+) -> Arrays:
+    """Constants of an operator for one tile.
+
+    Args:
+        constants: (O, I, spatial axes) weights, and a bias if there is one; of an int8 operator
+            its scale, bias and quantisation.
+        geometry: the convolution.
+        tile: the point of the design space.
+        arithmetic: what it is computed with.
+    """
     weights, *rest = constants
     channels = max(geometry.oc, tile.vectors * geometry.lanes)
-    packed = [pack_bias(bias, geometry.groups, channels) for bias in rest]
-    return [pack_weights(weights, geometry, tile), *packed]
+    alike = []
+    if arithmetic.quantized:
+        scale, bias, numbers = rest
+        rest, alike = [scale, arithmetic.bias(bias, weights, numbers)], [numbers]
+    packed = [pack_bias(one, geometry.groups, channels) for one in rest]
+    ordered = pack_weights(weights, geometry, tile, arithmetic.dot.depth)
+    return [ordered.astype(arithmetic.dot.weights, copy=False), *packed, *alike]
 
 
 class ConvolutionTemplate(Template):
@@ -132,18 +169,27 @@ class ConvolutionTemplate(Template):
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         self.info = target_info(task.target)
         self.spec = convolution_of(task)
-        geometry = geometry_of(self.spec, self.info.lanes(self.spec.dtype))
+        # Sums are 32 bits wide, whatever is added up.
+        geometry = geometry_of(self.spec, self.info.lanes("float32"))
+        # There are no planes of zeros in a copy.
+        skipping = any(axis.padded for axis in geometry.outer)
+        self.arithmetic = arithmetic_of(self.spec, task.target, skipping=skipping)
+        dot = self.arithmetic.dot
         self._together = groups_per_vector(geometry)
         self.geometry = attrs.evolve(
             geometry,
             groups=geometry.groups // self._together,
-            ic=geometry.ic * self._together,
+            ic=filled(geometry.ic * self._together, dot.depth),
             oc=geometry.oc * self._together,
         )
         self.with_direct = DIRECT in options.algorithms
         self.winograd: tuple[str, ...] = ()
         self._transformed: dict[int, tuple[Array, Array]] = {}
-        if winograd_applies(self.geometry):
+        self.staging = row_runs(geometry, dot.depth)
+        if self.staging is not None:
+            run = filled(geometry.ic * geometry.kernel[1], dot.depth)
+            self.geometry = attrs.evolve(geometry, ic=run, kernel=(geometry.kernel[0], 1))
+        if self.arithmetic == FLOAT32 and winograd_applies(self.geometry):
             self.winograd = allowed_algorithms(options, self.geometry.ic)
 
     def space(self) -> DesignSpace:
@@ -153,28 +199,57 @@ class ConvolutionTemplate(Template):
         return joined(self._direct_space(), winograd) if self.with_direct else winograd
 
     def _direct_space(self) -> DesignSpace:
-        g = self.geometry
-        blocks = tuple(d for d in divisors(g.ic) if d >= min(g.ic, SMALLEST_CHANNEL_BLOCK))
+        g, channels = self.geometry, self.spec.input[1] // self.geometry.groups
+        depth = self.arithmetic.dot.depth
+        blocks = (g.ic,) if self.staging is not None else channel_blocks(g.ic, channels, depth)
         size = channel_block(g.layout)
-        if size:
+        if size and self.arithmetic.as_they_are:
             # A block of the loop lies within a block of the layout, so that it is contiguous.
-            blocks = tuple(d for d in divisors(g.ic) if size % d == 0)[-3:]
-        in_place = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)
-        return ConvolutionTiling(g, self.info, in_place=in_place, channel_blocks=blocks).space()
+            within = [d for d in divisors(g.ic) if size % d == 0 and d % depth == 0]
+            blocks = tuple(within[-3:]) or blocks
+        return ConvolutionTiling(
+            g,
+            self.info,
+            in_place=self._in_place,
+            channel_blocks=blocks,
+            arithmetic=self.arithmetic,
+        ).space()
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether the input may be read where it is."""
+        g, depth = self.geometry, self.arithmetic.dot.depth
+        size = channel_block(g.layout)
+        contiguous = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)
+        if depth > 1:
+            contiguous &= self.spec.input[1] == g.ic * g.groups and size % depth == 0
+        # What stands for zero is in the copy's padding alone.
+        skipped = not (self.arithmetic.quantized and any(g.padded))
+        return contiguous and skipped and self.arithmetic.as_they_are
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         made: WinogradConvolution | DirectConvolution
         if _is_winograd(values):
             made = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
         else:
-            made = DirectConvolution(self.geometry, tile_of(values), self.spec)
+            made = DirectConvolution(
+                self.geometry,
+                tile_of(values),
+                self.spec,
+                arithmetic=self.arithmetic,
+                channels=self.spec.input[1],
+                staging=self.staging,
+            )
         return emit.with_shapes(made.function(), parameter_shapes(self.spec))
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants
         weights = block_diagonal(weights, self.spec.group_count, self._together)
         if not _is_winograd(values):
-            return pack_constants([weights, *bias], self.geometry, tile_of(values))
+            if self.staging is not None:
+                weights = rows_as_channels(weights)
+            packed = [weights, *bias]
+            return pack_constants(packed, self.geometry, tile_of(values), self.arithmetic)
         tile = winograd_tile_of(values)
         transformed = self._transform(weights, tile.out)
         return [pack_transformed(transformed, self.geometry, tile), *bias]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.operators.specs import DepthwiseSpec, channel_block, convolution_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.arithmetic import lanewise
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import (
     geometry_of,
@@ -45,15 +46,24 @@ class DepthwiseConvolution(DirectConvolution):
         self.multiplier = spec.multiplier
         # Whole vectors are loaded, which would reach beyond the input where its channels end.
         copy = tile.copy or tile.vectors * geometry.lanes > geometry.ic
-        super().__init__(geometry, attrs.evolve(tile, copy=copy), spec)
+        super().__init__(geometry, attrs.evolve(tile, copy=copy), spec, arithmetic=lanewise(spec))
 
     def _make_input(self) -> Input:
         g = self.geometry
         block = max(g.ic, self.output.block)
-        return Input(g, block, rows=self.tile.copy, lanes=g.lanes, repeat=self.multiplier)
+        return Input(
+            g,
+            block,
+            rows=self.tile.copy,
+            lanes=g.lanes,
+            repeat=self.multiplier,
+            arithmetic=self.arithmetic,
+            zero_point=self.output.epilogue.zero_point,
+        )
 
     def _make_weights(self) -> Buffer:
-        return emit.buffer("weights", (self.blocks, self.geometry.taps, self.output.block))
+        shape = (self.blocks, self.geometry.taps, self.output.block)
+        return emit.buffer("weights", shape, dtype=self.dot.weights)
 
     def _reduce(self, at: TilePosition) -> Stmt:
         """Add every tap's products; columns of taps are straight-line code."""
@@ -86,7 +96,7 @@ class DepthwiseConvolution(DirectConvolution):
                     else:
                         value = self.input.in_place(at.n, channel, outer, row, column)
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
-                    total = emit.load(into, [0], g.lanes) + value * weight
+                    total = self.dot.emit(emit.load(into, [0], g.lanes), value, weight, g.lanes)
                     statements.append(emit.store(into, [0], total, g.lanes))
         return emit.sequence(statements)
 
@@ -105,7 +115,8 @@ class DepthwiseTemplate(Template):
         if not isinstance(spec, DepthwiseSpec):
             raise TypeError(f"{task.operator} is no depthwise convolution")
         self.spec = spec
-        geometry = geometry_of(spec, self.info.lanes(spec.dtype))
+        self.arithmetic = lanewise(spec)
+        geometry = geometry_of(spec, self.info.lanes("float32"))
         channels = spec.output_channels
         self.geometry = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
 
@@ -114,8 +125,13 @@ class DepthwiseTemplate(Template):
         size = channel_block(g.layout)
         vectors_fit = g.layout == "NHWC" or (size > 0 and size % g.lanes == 0)
         vectors_fit &= self.spec.multiplier == 1 and g.ic >= g.lanes
-        tiling = DepthwiseTiling(g, self.info, in_place=vectors_fit, channel_blocks=(g.ic,))
-        return tiling.space()
+        return DepthwiseTiling(
+            g,
+            self.info,
+            in_place=vectors_fit and self.arithmetic.as_they_are,
+            channel_blocks=(g.ic,),
+            arithmetic=self.arithmetic,
+        ).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         made = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
@@ -123,7 +139,8 @@ class DepthwiseTemplate(Template):
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         one = attrs.evolve(self.geometry, ic=1)
-        return pack_constants(constants, one, attrs.evolve(tile_of(values), channels=1))
+        tile = attrs.evolve(tile_of(values), channels=1)
+        return pack_constants(constants, one, tile, self.arithmetic)
 
 
 class DepthwiseTiling(ConvolutionTiling):

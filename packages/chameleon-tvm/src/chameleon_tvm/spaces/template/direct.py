@@ -13,9 +13,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.staging import Input
@@ -33,10 +35,28 @@ class DirectConvolution:
         geometry: the convolution.
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
+        arithmetic: what it multiplies with.
+        channels: input channels of all groups, where groups are filled up with zeros.
+        staging: the convolution as its input is copied, where that is another one: taps of a row
+            and their channels, which are neighbours in the copy, may be channels of one tap in the
+            loops, more of them than the copy has (their weights are zero).
     """
 
-    def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec | None = None) -> None:
+    def __init__(
+        self,
+        geometry: Geometry,
+        tile: Tile,
+        spec: FusedSpec | None = None,
+        *,
+        arithmetic: Arithmetic = FLOAT32,
+        channels: int | None = None,
+        staging: Geometry | None = None,
+    ) -> None:
         self.geometry = geometry
+        self.staging = staging
+        self.arithmetic = arithmetic
+        self.dot = arithmetic.dot
+        self.channels = channels
         self.tile = tile
         self.output = Output(geometry, tile, spec)
         g = geometry
@@ -49,18 +69,39 @@ class DirectConvolution:
         self.weights = self._make_weights()
 
     def _make_input(self) -> Input:
+        if self.staging is not None:
+            run = self.staging.ic * self.staging.kernel[1]
+            return Input(
+                self.staging,
+                self.staging.ic,
+                rows=True,
+                lanes=self.dot.depth,
+                arithmetic=self.arithmetic,
+                zero_point=self.output.epilogue.zero_point,
+                spare=self.geometry.ic - run,
+            )
         rows = self.tile.copy or (self.one_loop and self.geometry.kernel[1] > 1)
-        return Input(self.geometry, self.tile.channels, rows=rows)
+        return Input(
+            self.geometry,
+            self.tile.channels,
+            rows=rows,
+            lanes=self.dot.depth,
+            arithmetic=self.arithmetic,
+            channels=self.channels,
+            zero_point=self.output.epilogue.zero_point,
+        )
 
     def _make_weights(self) -> Buffer:
-        g = self.geometry
-        return emit.buffer("weights", (g.groups * self.blocks, g.taps * g.ic, self.output.block))
+        g, depth = self.geometry, self.dot.depth
+        shape = (g.groups * self.blocks, g.taps * g.ic // depth, self.output.block * depth)
+        return emit.buffer("weights", shape, dtype=self.dot.weights)
 
     def function(self) -> tirx.PrimFunc:
         """The whole function: (data, packed weights, [packed bias], [residual], out)."""
         body = self._compute()
         if self.tile.copy:
             body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
+        body = importing(body, [self.dot])
         more = self.output.epilogue.parameters
         return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 
@@ -87,7 +128,7 @@ class DirectConvolution:
         y = emit.within(yo, tile.rows, g.out[0])
         x = emit.within(xo, tile.columns, g.out[1])
         vectors = tile.rows * tile.columns * tile.vectors
-        sums = emit.registers(vectors, g.lanes)
+        sums = emit.registers(vectors, g.lanes, dtype=self.dot.sums)
 
         def at(valid: NDArray[np.bool_]) -> TilePosition:
             return TilePosition(
@@ -110,7 +151,8 @@ class DirectConvolution:
             starts = np.minimum(np.array(examples) * tile.columns, g.out[1] - tile.columns)
             versions = [self._reduce(at(valid)) for valid in valid_taps(g, starts, tile.columns)]
             reduce = _by_pattern(patterns, versions, xo)
-        clear = [emit.store(total, [0], emit.zero(g.lanes), g.lanes) for total in sums]
+        zero = emit.zero(g.lanes, self.dot.sums)
+        clear = [emit.store(total, [0], zero, g.lanes) for total in sums]
         write = self.output.write(at(every))
         return emit.local(sums, emit.sequence([*clear, reduce, write]))
 
@@ -153,6 +195,7 @@ class DirectConvolution:
 
     def _channels(self, at: TilePosition, tap: Tap, used: NDArray[np.bool_], extent: int) -> Stmt:
         """The innermost loop: channels of one tap, or of all taps of a row."""
+        extent //= self.dot.depth
         step = self.tile.unroll if extent % self.tile.unroll == 0 else 1
 
         def some(c: Expr) -> Stmt:
@@ -161,7 +204,7 @@ class DirectConvolution:
         return emit.loop("c", extent // step, some)
 
     def _multiply(self, at: TilePosition, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
-        """The products of one channel of one tap."""
+        """The products of one channel of one tap, or of the few that are multiplied together."""
         g, tile = self.geometry, self.tile
         co, rz, ry, rx = tap
         outer = self._outer(at, rz)
@@ -175,21 +218,28 @@ class DirectConvolution:
                 value = emit.splat(element, g.lanes)
                 for v, weight in enumerate(columns):
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
-                    total = emit.load(into, [0], g.lanes) + value * weight
+                    total = emit.load(into, [0], g.lanes)
+                    total = self.dot.emit(total, value, weight, g.lanes)
                     statements.append(emit.store(into, [0], total, g.lanes))
         return emit.sequence(statements)
 
     def _element(
         self, at: TilePosition, co: Expr, outer: list[Expr], row: Expr, place: tuple[Expr, Expr]
     ) -> Expr:
-        """The input at a place of the padded planes; the last is a column and a channel."""
-        g, tile = self.geometry, self.tile
+        """The input at a place of the padded planes; the last is a column and a channel.
+
+        Channels that are multiplied together are counted, and loaded, as one number.
+        """
+        g, tile, depth = self.geometry, self.tile, self.dot.depth
+        column, c = place
+        c = c if depth == 1 else c * depth
         if tile.copy:
             block = at.group * self.channel_blocks + co
-            return self.input.copied(at.n, block, outer, row, place)
-        column, c = place
-        channel = at.group * g.ic + co * tile.channels + c
-        return self.input.in_place(at.n, channel, outer, row, column)
+            value = self.input.copied(at.n, block, outer, row, (column, c))
+        else:
+            channel = at.group * g.ic + co * tile.channels + c
+            value = self.input.in_place(at.n, channel, outer, row, column)
+        return value if depth == 1 else tirx.reinterpret(self.dot.word, value)
 
     def _outer(self, at: TilePosition, rz: tuple[Expr, ...]) -> list[Expr]:
         """Where a tap is in the input along each outer axis."""
@@ -200,9 +250,10 @@ class DirectConvolution:
 
     def _weight(self, at: TilePosition, tap: Tap, c: Expr, v: int) -> Expr:
         g = self.geometry
-        row = emit.join((tap[0], self._tap(tap), c), (1, g.taps, self.tile.channels))
-        place = [at.group * self.blocks + at.block, row, v * g.lanes]
-        return emit.load(self.weights, place, g.lanes)
+        depth = self.dot.depth
+        row = emit.join((tap[0], self._tap(tap), c), (1, g.taps, self.tile.channels // depth))
+        place = [at.group * self.blocks + at.block, row, v * g.lanes * depth]
+        return emit.load(self.weights, place, g.lanes * depth)
 
     def _tap(self, tap: Tap) -> Expr:
         """Number of a tap within the filter."""

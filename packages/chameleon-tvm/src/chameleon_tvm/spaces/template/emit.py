@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from chameleon_tvm.operators.elementary import typed
 from chameleon_tvm.quick_tvm import tirx
 
 Expr = Any
@@ -17,9 +18,11 @@ Stmt = Any
 Buffer = Any
 
 
-def buffer(name: str, shape: Sequence[int], *, scope: str = "global") -> Buffer:
-    """A float32 buffer."""
-    return tirx.decl_buffer(list(shape), "float32", name, scope=scope)
+def buffer(
+    name: str, shape: Sequence[int], *, scope: str = "global", dtype: str = "float32"
+) -> Buffer:
+    """A buffer, of float32 unless told."""
+    return tirx.decl_buffer(list(shape), dtype, name, scope=scope)
 
 
 def loop(
@@ -67,18 +70,26 @@ def constant(value: float, lanes: int = 1) -> Expr:
     return splat(tirx.FloatImm("float32", value), lanes)
 
 
-def zero(lanes: int = 1) -> Expr:
+def zero(lanes: int = 1, dtype: str = "float32") -> Expr:
     """Zero in every lane."""
-    return constant(0.0, lanes)
+    return constant(0.0, lanes) if dtype == "float32" else splat(tirx.const(0, dtype), lanes)
 
 
-def registers(count: int, lanes: int, *, name: str = "sum") -> tuple[Buffer, ...]:
+def cast(dtype: str, value: Expr) -> Expr:
+    """A value of another element type, in as many lanes."""
+    wanted = typed(dtype, value)
+    return value if str(value.ty) == wanted else tirx.Cast(wanted, value)
+
+
+def registers(
+    count: int, lanes: int, *, name: str = "sum", dtype: str = "float32"
+) -> tuple[Buffer, ...]:
     """Vector registers, to be allocated with ``local``.
 
     Each is a buffer of its own: TVM puts small buffers of this scope on the stack, where LLVM
     turns them into registers, and asks its runtime for the memory of all others, tile by tile.
     """
-    return tuple(buffer(f"{name}{index}", (lanes,)) for index in range(count))
+    return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
 
 def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
@@ -153,7 +164,7 @@ def with_shapes(made: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tir
         if shape == [int(extent) for extent in old.shape]:
             parameters.append(old)
             continue
-        parameters.append(buffer(str(old.name), shape))
+        parameters.append(buffer(str(old.name), shape, dtype=str(old.dtype)))
         inside.append(tirx.DeclBuffer(old, data=parameters[-1].data))
     return function(parameters, tirx.SeqStmt([*inside, made.body])) if inside else made
 

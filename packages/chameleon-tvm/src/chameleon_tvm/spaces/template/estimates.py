@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.targets import TargetInfo
 
 AVX512_BYTES = 64
+FLOAT_BYTES = 4
 
 Numbers = NDArray[np.float64]
 

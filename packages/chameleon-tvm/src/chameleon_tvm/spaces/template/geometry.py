@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import attrs
 import numpy as np
@@ -171,15 +172,26 @@ def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> N
 
 
 def pack_weights(
-    weights: NDArray[np.float32], geometry: Geometry, tile: Tile
-) -> NDArray[np.float32]:
+    weights: NDArray[Any], geometry: Geometry, tile: Tile, depth: int = 1
+) -> NDArray[Any]:
     """(O, I, spatial axes) weights in the order the inner loops read them.
 
+    Args:
+        weights: of a group that may have fewer input channels than the geometry's; of the others
+            they are zero.
+        geometry: the convolution.
+        tile: the point of the design space.
+        depth: input channels that are multiplied together: their weights are neighbours.
+
     Returns:
-        Shape (groups * blocks, taps and input channels, output channels of a block).
+        Shape (groups * blocks, taps and ``depth`` input channels, output channels of a block times
+        ``depth``).
     """
     block = tile.vectors * geometry.lanes
-    grouped = weights.reshape(geometry.groups, geometry.oc, geometry.ic, geometry.taps)
+    grouped = weights.reshape(geometry.groups, geometry.oc, weights.shape[1], geometry.taps)
+    if weights.shape[1] < geometry.ic:
+        missing = geometry.ic - weights.shape[1]
+        grouped = np.pad(grouped, ((0, 0), (0, 0), (0, missing), (0, 0)))
     if geometry.oc < block:
         missing = block - geometry.oc
         grouped = np.pad(grouped, ((0, 0), (0, missing), (0, 0), (0, 0)))
@@ -190,9 +202,31 @@ def pack_weights(
         starts = np.minimum(np.arange(blocks) * block, extent - block)
         taken = grouped[:, starts[:, None] + np.arange(block)]
     outer = geometry.ic // tile.channels
-    taken = taken.reshape(geometry.groups, blocks, block, outer, tile.channels, geometry.taps)
-    ordered = taken.transpose(0, 1, 3, 5, 4, 2)
-    return np.ascontiguousarray(ordered).reshape(geometry.groups * blocks, -1, block)
+    inner = (tile.channels // depth, depth)
+    taken = taken.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)
+    ordered = taken.transpose(0, 1, 3, 6, 4, 2, 5)
+    return np.ascontiguousarray(ordered).reshape(geometry.groups * blocks, -1, block * depth)
+
+
+def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
+    """The convolution itself where its rows of taps had better be channels of one tap.
+
+    That is where ``depth`` input channels are multiplied together and do not divide those of a
+    tap: they go on with the next tap's, which are its neighbours. None elsewhere.
+    """
+    neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
+    return geometry if neighbours and geometry.ic % depth else None
+
+
+def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
+    """(O, I, outer axes, rows, columns) weights with the columns' taps as input channels.
+
+    Returns:
+        Shape (O, columns * I, outer axes, rows, 1), or without rows where there are none.
+    """
+    moved = np.moveaxis(weights, -1, 1)
+    oc, taps, ic, *rest = moved.shape
+    return moved.reshape(oc, taps * ic, *rest, 1)
 
 
 def groups_per_vector(geometry: Geometry) -> int:
@@ -205,7 +239,7 @@ def groups_per_vector(geometry: Geometry) -> int:
     return max(m for m in range(1, max(1, most) + 1) if geometry.groups % m == 0)
 
 
-def block_diagonal(weights: NDArray[np.float32], groups: int, together: int) -> NDArray[np.float32]:
+def block_diagonal(weights: NDArray[Any], groups: int, together: int) -> NDArray[Any]:
     """Weights of a convolution that has several of the groups in one.
 
     Args:

@@ -10,6 +10,7 @@ import numpy as np
 from chameleon_core.space import DesignSpace, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.estimates import Estimates, Numbers
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.targets import TargetInfo
@@ -32,20 +33,22 @@ GUESS_ERROR = 0.02
 
 @attrs.frozen(kw_only=True)
 class CostGuess:
-    """Guesses the time of configurations, in that of a multiply-add at full rate.
+    """Guesses the time of configurations, in that of an inner loop's instruction at full rate.
 
     Attributes:
         geometry: the convolution.
         info: the target.
         reduced: input channels that an output adds up.
+        arithmetic: what is multiplied with.
     """
 
     geometry: Geometry
     info: TargetInfo
     reduced: int
+    arithmetic: Arithmetic = FLOAT32
 
     def cost(self, values: Values, estimates: Estimates) -> Numbers:
-        """Guessed time over that of all multiply-adds at full rate, lower is better; shape (n,).
+        """Guessed time over that of all products at full rate, lower is better; shape (n,).
 
         Work that is done in vain multiplies the time of the inner loop, during which most of
         what L2 does not hold arrives; copies add to it.
@@ -53,7 +56,8 @@ class CostGuess:
         e = estimates
         work = e.waste * e.imbalance * (1.0 - e.skipped)
         loops = work * (self._issue(values, e) + self._overhead(e))
-        far = self.info.flop_per_byte(self.info.l3_bytes_per_cycle)
+        dot = self.arithmetic.dot
+        far = self.info.flop_per_byte(self.info.l3_bytes_per_cycle) * dot.depth / dot.cost
         memory = far * e.traffic
         copies = COPIED * far * e.copied
         # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
@@ -62,16 +66,16 @@ class CostGuess:
         return cost
 
     def _issue(self, values: Values, e: Estimates) -> Numbers:
-        """Time that the busiest of the units takes for a multiply-add in the inner loop."""
-        info = self.info
+        """Time that the busiest of the units takes for an instruction of the inner loop."""
+        info, cost = self.info, self.arithmetic.dot.cost
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
         # Each weight serves all positions, each broadcast all vectors of a tile.
         loads = 1.0 / (info.loads_per_cycle * positions)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["tile_vectors"])
-        ports = info.fma_per_cycle * (loads + broadcasts)
-        waiting = info.sums_in_flight / e.accumulators
+        ports = info.fma_per_cycle * (loads + broadcasts) / cost
+        waiting = info.sums_in_flight / e.accumulators / cost
         # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
-        streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions
+        streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
         block = np.minimum(values["channel_block"], self.reduced)
         held = e.input_bytes * block / self.reduced <= info.l1_bytes
         reused = self.geometry.taps > 1
@@ -81,15 +85,16 @@ class CostGuess:
         return issue
 
     def _overhead(self, e: Estimates) -> Numbers:
-        """Time per multiply-add around the inner loop: of its end and of a tile's."""
-        sums = e.accumulators
-        products = np.maximum(1.0, self.geometry.taps * self.reduced * (1.0 - e.skipped))
+        """Time per instruction of the inner loop around it: of its end and of a tile's."""
+        sums, dot = e.accumulators, self.arithmetic.dot
+        reduced = self.geometry.taps * self.reduced / dot.depth
+        products = np.maximum(1.0, reduced * (1.0 - e.skipped))
         # The next tile starts while sums are stored, as far as instructions in flight reach;
         # those of more sums than half of the registers hold are waited for.
         exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)
         ends = TILE_CYCLES + STORE_CYCLES * exposed
         cycles = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums
-        overhead: Numbers = self.info.fma_per_cycle * cycles
+        overhead: Numbers = self.info.fma_per_cycle * cycles / dot.cost
         return overhead
 
 

@@ -12,21 +12,31 @@ from chameleon_core.task import Task
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic, arithmetic_of
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.conv2d import SMALLEST_CHANNEL_BLOCK, pack_constants, tile_of
+from chameleon_tvm.spaces.template.conv2d import (
+    channel_blocks,
+    filled,
+    pack_constants,
+    tile_of,
+)
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
+from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.targets import target_info
 
 
-def _tiling(task: Task, geometry: Geometry) -> ConvolutionTiling:
-    inner = geometry.ic
-    blocks = tuple(d for d in divisors(inner) if d >= min(inner, SMALLEST_CHANNEL_BLOCK))
+def _tiling(
+    task: Task, geometry: Geometry, inner: int, arithmetic: Arithmetic = FLOAT32
+) -> ConvolutionTiling:
     return ConvolutionTiling(
-        geometry, target_info(task.target), in_place=True, channel_blocks=blocks
+        geometry,
+        target_info(task.target),
+        in_place=arithmetic.as_they_are and geometry.ic == inner,
+        channel_blocks=channel_blocks(geometry.ic, inner, arithmetic.dot.depth),
+        arithmetic=arithmetic,
     )
 
 
@@ -38,24 +48,32 @@ class DenseTemplate(Template):
         self.task = task
         self.spec = spec = DenseSpec.of(task)
         rows, features = spec.input
+        self.arithmetic = arithmetic_of(spec, task.target)
+        dot = self.arithmetic.dot
         self.geometry = Geometry(
             batch=1,
             groups=1,
-            ic=features,
+            ic=filled(features, dot.depth),
             oc=spec.units,
             size=(1, rows),
             out=(1, rows),
             kernel=(1, 1),
             layout="NHWC",
             out_layout="NHWC",
-            lanes=target_info(task.target).lanes(spec.dtype),
+            lanes=target_info(task.target).lanes("float32"),
         )
 
     def space(self) -> DesignSpace:
-        return _tiling(self.task, self.geometry).space()
+        return _tiling(self.task, self.geometry, self.spec.input[1], self.arithmetic).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        made = DirectConvolution(self.geometry, tile_of(values), self.spec)
+        made = DirectConvolution(
+            self.geometry,
+            tile_of(values),
+            self.spec,
+            arithmetic=self.arithmetic,
+            channels=self.spec.input[1],
+        )
         out = self.spec.result_shape
         shapes = {"data": self.spec.input, "residual": out, "out": out}
         return emit.with_shapes(made.function(), shapes)
@@ -63,7 +81,8 @@ class DenseTemplate(Template):
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants
         filters = weights[:, :, None, None]
-        return pack_constants([filters, *rest], self.geometry, tile_of(values))
+        packed = [filters, *rest]
+        return pack_constants(packed, self.geometry, tile_of(values), self.arithmetic)
 
 
 class PackingBatchMatmul(DirectConvolution):
@@ -143,7 +162,7 @@ class BatchMatmulTemplate(Template):
         )
 
     def space(self) -> DesignSpace:
-        return _tiling(self.task, self.geometry).space()
+        return _tiling(self.task, self.geometry, self.geometry.ic).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         made = PackingBatchMatmul(self.geometry, tile_of(values), transposed=self.spec.transpose_b)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from chameleon_tvm.operators.specs import channel_block, physical_shape
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry
 
@@ -26,6 +27,11 @@ class Input:
         lanes: elements the inner loops load at once.
         repeat: how many times each channel of the input counts, one after the other, as a channel
             of the geometry.
+        arithmetic: the types of the input and of its copy.
+        channels: of the input, over all groups; as many as the geometry's where missing. Groups of
+            fewer have one block each, filled up with zeros.
+        zero_point: of the data, in float32; None where they have none.
+        spare: elements beyond the end of a row that are read, whatever they are.
 
     Attributes:
         data: the function's parameter. In NHWC with ``rows`` width and channels are one axis, so
@@ -36,7 +42,17 @@ class Input:
     """
 
     def __init__(
-        self, geometry: Geometry, block: int, *, rows: bool, lanes: int = 1, repeat: int = 1
+        self,
+        geometry: Geometry,
+        block: int,
+        *,
+        rows: bool,
+        lanes: int = 1,
+        repeat: int = 1,
+        arithmetic: Arithmetic = FLOAT32,
+        channels: int | None = None,
+        zero_point: Expr | None = None,
+        spare: int = 0,
     ) -> None:
         g = geometry
         self.geometry = g
@@ -44,16 +60,20 @@ class Input:
         self.lanes = lanes
         self.repeat = repeat
         h, w = g.size
-        self.channels = g.ic * g.groups // repeat
+        self.arithmetic = arithmetic
+        self.zero_point = zero_point
+        self.channels = g.ic * g.groups // repeat if channels is None else channels
         self.one_axis = rows and g.layout == "NHWC"
         shape = physical_shape((g.batch, self.channels, g.planes * h, w), g.layout)
         if self.one_axis:
             shape = (g.batch, g.planes * h, w * self.channels)
-        self.data = emit.buffer("data", shape)
+        self.data = emit.buffer("data", shape, dtype=arithmetic.data)
         height, columns = g.staged_size
         self.blocks = math.ceil(g.ic * g.groups / block)
         self.staged = emit.buffer(
-            "staged", (g.batch, self.blocks, g.planes * height, columns * block)
+            "staged",
+            (g.batch, self.blocks, g.planes * height, columns * block + spare),
+            dtype=arithmetic.dot.data,
         )
 
     def in_place(
@@ -104,7 +124,11 @@ class Input:
             blank = emit.sequence(self._blank(at, 0, columns * self.block))
             return emit.choose([(tirx.all(y >= top, y < g.size[0] + top), copied)], blank)
 
-        return emit.parallel("row", g.batch * self.blocks * g.planes * rows, row)
+        count = g.batch * self.blocks * g.planes * rows
+        if count == 1 and not self.arithmetic.as_they_are:
+            # Templates that need no copy have the choice of reading in place instead.
+            return row(0)
+        return emit.parallel("row", count, row)
 
     def _blank(self, at: list[Expr], start: Expr, count: int) -> list[Stmt]:
         """Zeros in a row of the copy."""
@@ -112,7 +136,8 @@ class Input:
             return []
 
         def clear(z: Expr) -> Stmt:
-            return emit.store(self.staged, [*at, start + z], emit.zero())
+            blank = self.arithmetic.blank(self.zero_point)
+            return emit.store(self.staged, [*at, start + z], blank)
 
         return [emit.loop("z", count, clear)]
 
@@ -121,13 +146,15 @@ class Input:
         _, left = self.geometry.pads
         n, block, _ = at
         size = self.block
-        there = min(size, self.channels * self.repeat)
+        # Channels of a block that the input has.
+        there = min(size, self.channels * self.repeat // min(self.blocks, self.geometry.groups))
 
         def element(x: Expr, c: Expr) -> Stmt:
-            channel = block * size + c
+            channel = block * there + c
             if self.repeat > 1:
                 channel = tirx.floordiv(channel, self.repeat)
             value = emit.load(self.data, self._place(n, channel, y, x))
+            value = self.arithmetic.copied(value, self.zero_point)
             return emit.store(self.staged, [*at, (x + left) * size + c], value)
 
         def pixel(x: Expr) -> Stmt:

@@ -10,12 +10,12 @@ import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
 from chameleon_tvm.spaces.template.guesses import CostGuess, first_guesses
 from chameleon_tvm.targets import TargetInfo
 
-FLOAT_BYTES = 4
 MAX_WASTE = 1.13
 """Computed over needed outputs along one axis; tiles that waste more are not offered."""
 
@@ -42,6 +42,7 @@ class ConvolutionTiling:
         info: the target.
         in_place: whether the input may be read where it is; else it must be copied first.
         channel_blocks: input channels of a block to choose from.
+        arithmetic: what it multiplies with.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class ConvolutionTiling:
         *,
         in_place: bool,
         channel_blocks: tuple[int, ...],
+        arithmetic: Arithmetic = FLOAT32,
     ) -> None:
         self.geometry = geometry
+        self.arithmetic = arithmetic
         self.info = info
         height, width = geometry.out
         self.columns = tile_sizes(width, info.vector_registers - 2)
@@ -91,7 +94,7 @@ class ConvolutionTiling:
         """What a legal configuration meets."""
         info, geometry = self.info, self.geometry
         positions = geometry.out[0] * geometry.out[1]
-        vectors = max(self.vectors)
+        vectors, depth = max(self.vectors), self.arithmetic.dot.depth
         # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
         # may have no tile with more.
         enough = min(info.vector_registers // 4, positions * vectors)
@@ -116,7 +119,7 @@ class ConvolutionTiling:
             ),
             Constraint(
                 reason="the unrolled loop does not divide the block of input channels",
-                holds=lambda v: v["channel_block"] % v.get("unroll", 1) == 0,
+                holds=lambda v: v["channel_block"] // depth % v.get("unroll", 1) == 0,
             ),
         )
 
@@ -126,11 +129,12 @@ class ConvolutionTiling:
         # A broadcast that several vectors multiply with gets a register of its own; one that
         # a single vector multiplies with is a memory operand where the target has those.
         # Elsewhere the next broadcast is loaded while this one, which is used once, is multiplied.
-        operand = broadcast_is_operand(info)
+        dot = self.arithmetic.dot
+        operand = broadcast_is_operand(info) and dot.depth == 1
         broadcast = np.where(vectors > 1, 1.0, 0.0 if operand else 2.0)
         # A weight that a single position multiplies with is a memory operand, too.
         weights = np.where(info.memory_operands & (positions == 1), 0, vectors)
-        return positions * vectors + weights + broadcast
+        return positions * vectors + weights + broadcast + dot.temporaries
 
     @property
     def reduced(self) -> int:
@@ -146,6 +150,7 @@ class ConvolutionTiling:
         channels = values["channel_block"].astype(np.float64)
         copy = values["input"] == "copy"
         kh, kw = g.kernel
+        data_bytes, depth = self.arithmetic.data_bytes, self.arithmetic.dot.depth
         taps, images = g.taps, g.batch * g.out_planes
         positions = rows * columns
         down, across = np.ceil(g.out[0] / rows), np.ceil(g.out[1] / columns)
@@ -156,7 +161,7 @@ class ConvolutionTiling:
         in_rows = (rows - 1) * g.stride[0] + (kh - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (kw - 1) * g.dilation[1] + 1
         flop = 2.0 * images * g.groups * needed * self.reduced * taps
-        staged_bytes = g.planes * g.groups * g.ic * staged[0] * staged[1] * FLOAT_BYTES
+        staged_bytes = g.planes * g.groups * g.ic * staged[0] * staged[1] * data_bytes
         copied = g.batch * staged_bytes / flop
         fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
         return Estimates(
@@ -166,10 +171,10 @@ class ConvolutionTiling:
             waste=down * rows * across * columns * blocks * vectors * g.lanes / needed,
             tasks=tasks,
             imbalance=np.ceil(tasks / info.cores) * info.cores / tasks,
-            weight_bytes=taps * self.reduced * vectors * g.lanes * FLOAT_BYTES,
-            input_bytes=in_rows * in_columns * self.reduced * (taps // (kh * kw)) * FLOAT_BYTES,
+            weight_bytes=taps * self.reduced * vectors * g.lanes * self.arithmetic.weight_bytes,
+            input_bytes=in_rows * in_columns * self.reduced * (taps // (kh * kw)) * data_bytes,
             versions=np.where(copy, 1, self._versions[values["tile_columns"]]),
-            run=np.where(fused, kw * channels, channels),
+            run=np.where(fused, kw * channels, channels) / depth,
             skipped=np.where(copy, 1.0 - self._inside, self._skipped),
             copied=np.where(copy, copied, 0.0),
             traffic=self._traffic(values, blocks, down * across) / flop,
@@ -178,8 +183,9 @@ class ConvolutionTiling:
     def _traffic(self, values: Values, blocks: Numbers, positions: Numbers) -> Numbers:
         """Bytes read again per outer iteration where they are more than half of L2 holds."""
         g, held = self.geometry, self.info.l2_bytes / 2
-        weights = g.groups * g.oc * self.reduced * g.taps * FLOAT_BYTES
-        inputs: Any = g.groups * g.ic * g.planes * g.size[0] * g.size[1] * FLOAT_BYTES
+        types = self.arithmetic
+        weights = g.groups * g.oc * self.reduced * g.taps * types.weight_bytes
+        inputs: Any = g.groups * g.ic * g.planes * g.size[0] * g.size[1] * types.data_bytes
         if self.reduced < g.ic:
             inputs /= blocks  # each block of channels reads its own
         again_inputs = blocks * inputs * g.batch * (inputs > held)
@@ -220,5 +226,10 @@ class ConvolutionTiling:
 
     def guessed_cost(self, values: Values) -> Numbers:
         """A rough relative cost for ordering first guesses, lower is better; shape (n,)."""
-        guess = CostGuess(geometry=self.geometry, info=self.info, reduced=self.reduced)
+        guess = CostGuess(
+            geometry=self.geometry,
+            info=self.info,
+            reduced=self.reduced,
+            arithmetic=self.arithmetic,
+        )
         return guess.cost(values, self.estimate(values))

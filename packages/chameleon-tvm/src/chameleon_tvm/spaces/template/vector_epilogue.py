@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,10 @@ class VectorEpilogue:
     Attributes:
         bias: the function's parameter, or None.
         residual: the function's parameter, or None.
+        out_type: element type of the output.
     """
+
+    out_type: str = "float32"
 
     def __init__(self, spec: FusedSpec | None, channels: int, shape: Sequence[int]) -> None:
         self.activation = "none" if spec is None else spec.activation
@@ -39,6 +43,11 @@ class VectorEpilogue:
     def parameters(self) -> list[Buffer]:
         """The function's further parameters, in order."""
         return [buffer for buffer in (self.bias, self.residual) if buffer is not None]
+
+    @property
+    def zero_point(self) -> Expr | None:
+        """That of the data, in float32; None where they have none."""
+        return None
 
     def whole(self, sums: Expr, channel: Expr, place: Sequence[Expr], lanes: int) -> Expr:
         """The output of ``lanes`` channels from ``channel``, which the output has at ``place``."""
@@ -55,7 +64,7 @@ class VectorEpilogue:
         return activate(sums, self.activation)
 
 
-def pack_bias(bias: NDArray[np.float32], groups: int, channels: int) -> NDArray[np.float32]:
+def pack_bias(bias: NDArray[Any], groups: int, channels: int) -> NDArray[Any]:
     """A bias with every group's channels padded, shape (groups * channels,)."""
     grouped = bias.reshape(groups, -1)
     padded = np.pad(grouped, ((0, 0), (0, channels - grouped.shape[1])))

@@ -7,8 +7,8 @@ from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+from chameleon_tvm.spaces.template.quantized_epilogue import epilogue_of
 from chameleon_tvm.spaces.template.tile_position import TilePosition
-from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
 
 
 class Output:
@@ -35,8 +35,8 @@ class Output:
         height, width = g.out
         image = (g.batch, g.oc * g.groups, g.out_planes * height, width)
         shape = physical_shape(image, g.out_layout)
-        self.out = emit.buffer("out", shape)
-        self.epilogue = VectorEpilogue(spec, g.groups * self.channels, shape)
+        self.epilogue = epilogue_of(spec, g.groups * self.channels, shape)
+        self.out = emit.buffer("out", shape, dtype=self.epilogue.out_type)
 
     def write(self, at: TilePosition) -> Stmt:
         """Store a tile's sums."""
@@ -65,9 +65,10 @@ class Output:
         """Write one by one, through memory: registers cannot be indexed by a variable."""
         g, tile = self.geometry, self.tile
         vectors = tile.rows * tile.columns * tile.vectors
-        spilled = emit.buffer("spilled", (vectors * g.lanes,))
         # All that needs no other element of the output is done while there still are vectors.
         early = self.epilogue.residual is None
+        kept = self.epilogue.out_type if early else "float32"
+        spilled = emit.buffer("spilled", (vectors * g.lanes,), dtype=kept)
         spill = []
         for v, total in enumerate(at.sums):
             channel = at.group * self.channels + first + v % tile.vectors * g.lanes

@@ -1,0 +1,211 @@
+"""Operators on quantized tensors: integer sums, and what makes their outputs of them.
+
+A real number is ``scale * (q - zero_point)`` of an integer ``q`` (Jacob et al. 2018, equation 1,
+arXiv 1712.05877): data are uint8 with one scale and zero point, weights int8 with a scale for each
+output channel and no zero point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+from chameleon_core.stages import Arrays
+from numpy.typing import NDArray
+
+from chameleon_tvm.operators.base import seeded_array, tolerance_of
+from chameleon_tvm.operators.epilogue import Epilogue, Exact, activated
+from chameleon_tvm.operators.specs import FusedSpec
+
+if TYPE_CHECKING:
+    from chameleon_tvm.quick_tvm import te
+
+LARGEST = 255
+"""The largest uint8."""
+PARAMETERS = 5
+"""Numbers of ``Quantisation``."""
+
+
+@attrs.frozen(kw_only=True)
+class Quantisation:
+    """What is the same for all channels; an array of float32 in this order.
+
+    Attributes:
+        data_zero_point: of the data.
+        residual_scale: of a residual that is uint8.
+        residual_zero_point: likewise.
+        out_multiplier: one over the scale of outputs that are uint8.
+        out_zero_point: likewise.
+    """
+
+    data_zero_point: float
+    residual_scale: float = 1.0
+    residual_zero_point: float = 0.0
+    out_multiplier: float = 1.0
+    out_zero_point: float = 0.0
+
+    @property
+    def array(self) -> NDArray[np.float32]:
+        """The numbers as operators take them, shape (5,)."""
+        return np.array(attrs.astuple(self), np.float32)
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Quantisation:
+        """The numbers of an array of shape (5,)."""
+        return cls(
+            **{
+                field.name: float(number)
+                for field, number in zip(attrs.fields(cls), array, strict=True)
+            }
+        )
+
+
+_BOUNDED = frozenset({"sigmoid", "tanh", "hardsigmoid"})
+"""Activations whose outputs are at most one in magnitude."""
+
+
+class QuantizedEpilogue(Epilogue):
+    """Operands and epilogue of an int8 operator.
+
+    Inputs are data, weights, scale (O,), bias (O,) of int32, quantisation (5,), [residual]; the
+    residual is of the output's type. With ``sums`` of ``(data - data_zero_point) * weights``, exact
+    in int32, and what is in the padding being real zero,
+
+        real = activation(float32(sums + bias) * scale + residual)
+
+    is the output in float32, a residual in uint8 counting as ``(residual - residual_zero_point) *
+    residual_scale``, and in uint8 ``round(real * out_multiplier) + out_zero_point`` between 0 and
+    255, halves rounded to even numbers.
+
+    Args:
+        spec: the operator.
+    """
+
+    operand_type = "int32"
+
+    def __init__(self, spec: FusedSpec) -> None:
+        super().__init__(spec)
+        self.data_type, self.weights_type = "uint8", spec.dtype
+
+    @property
+    def constants(self) -> frozenset[int]:
+        return frozenset({1, 2, 3, 4})
+
+    @property
+    def tolerance(self) -> float:
+        """Of uint8 a difference of one is accepted and of two is not, if the largest is near 255.
+
+        What is almost half-way between two numbers may be rounded to either: products and sums
+        of float32 may be computed in one instruction, or in two.
+        """
+        return 1.5 / LARGEST if self.spec.output_dtype == "uint8" else tolerance_of("float32")
+
+    def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
+        return [_integers(data, np.uint8, 0), _integers(weights, np.int8, 1)]
+
+    def inputs(self) -> Arrays:
+        """Whole ranges of integers; outputs that are spread over theirs, a few beyond it."""
+        spec = self.spec
+        channels = (spec.output_channels,)
+        # The standard deviation of sums of products of independent, uniform numbers.
+        typical = 256.0**2 / 12.0 * spec.reduced**0.5
+        made: Arrays = [
+            (seeded_array(channels, "float32", 2) * 0.25 + 0.75) / np.float32(typical),
+            np.rint(seeded_array(channels, "float32", 3) * typical).astype(np.int32),
+            Quantisation(
+                data_zero_point=113.0,
+                residual_scale=1.0 / 64.0,
+                residual_zero_point=97.0,
+                out_multiplier=100.0 if spec.activation in _BOUNDED else 40.0,
+                out_zero_point=119.0,
+            ).array,
+        ]
+        if spec.residual and spec.output_dtype == "uint8":
+            made.append(_integers(spec.result_shape, np.uint8, 4))
+        elif spec.residual:
+            made.append(seeded_array(spec.result_shape, "float32", 4))
+        return made
+
+    def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
+        zero = Quantisation.of(more[2]).data_zero_point
+        return data.astype(np.float64) - zero
+
+    def reference(self, sums: Exact, more: Arrays) -> Exact:
+        """The logical output; scaled in float32, as it is defined, and computed in float64 beyond.
+
+        Args:
+            sums: exact; channels are axis 1.
+            more: scale, bias, quantisation, [residual].
+        """
+        scale, bias, numbers, *residual = more
+        known = Quantisation.of(numbers)
+        channel = (-1, *(1,) * (sums.ndim - 2))
+        total = (sums + bias.astype(np.float64).reshape(channel)).astype(np.float32)
+        real = (total * scale.reshape(channel)).astype(np.float64)
+        if residual and self.spec.output_dtype == "uint8":
+            steps = residual[0].astype(np.float64) - known.residual_zero_point
+            real = real + steps * known.residual_scale
+        elif residual:
+            real = real + residual[0].astype(np.float64)
+        real = activated(real, self.spec.activation)
+        if self.spec.output_dtype != "uint8":
+            return real
+        return np.clip(np.rint(real * known.out_multiplier) + known.out_zero_point, 0, LARGEST)
+
+    @cached_property
+    def _numbers(self) -> te.Tensor:
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        return te.placeholder((PARAMETERS,), "float32", name="quantisation")
+
+    def centred_tensor(self, data: te.Tensor, names: list[str]) -> te.Tensor:
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        return te.compute(
+            data.shape,
+            lambda *place: data(*place).astype("int32") - self._numbers[0].astype("int32"),
+            name="centred",
+            varargs_names=names,
+        )
+
+    def apply(
+        self,
+        sums: te.Tensor,
+        channel: Callable[[tuple[Any, ...]], Any],
+        names: list[str],
+        *,
+        shape: Sequence[int] | None = None,
+    ) -> tuple[list[te.Tensor], te.Tensor]:
+        from chameleon_tvm.operators.requantizing import finished  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        spec, numbers = self.spec, self._numbers
+        shape = sums.shape if shape is None else shape
+        scale = te.placeholder((spec.output_channels,), "float32", name="scale")
+        bias = te.placeholder((spec.output_channels,), "int32", name="bias")
+        residual = []
+        if spec.residual:
+            residual.append(te.placeholder(shape, spec.output_dtype, name="residual"))
+
+        def finish(*place: Any) -> Any:
+            real = (sums(*place) + bias[channel(place)]).astype("float32") * scale[channel(place)]
+            added = residual[0](*place) if residual else None
+            return finished(real, added, spec, [numbers[at] for at in range(PARAMETERS)])
+
+        out = te.compute(shape, finish, name="out", varargs_names=names)
+        return [scale, bias, numbers, *residual], out
+
+
+def _integers(shape: tuple[int, ...], dtype: type[np.integer[Any]], stream: int) -> NDArray[Any]:
+    """Integers of a whole range that depend on nothing but their shape and stream."""
+    rng = np.random.default_rng([20200426, stream, *shape])
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+def epilogue_of(spec: FusedSpec) -> Epilogue:
+    """Operands and epilogue of an operator, quantized or not."""
+    return QuantizedEpilogue(spec) if spec.quantized else Epilogue(spec)

@@ -1,0 +1,143 @@
+"""What a register-tiled template multiplies with, and how data become what that reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.instructions.choosing import dots_of
+from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
+from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.operators.quantized import Quantisation
+from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template.emit import Expr
+
+_SHIFTS = {"uint8": 0, "int8": 128}
+"""What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
+EXACT_FLOAT = 2**24
+"""Sums of whole numbers up to here are exact in float32."""
+
+
+@attrs.frozen(kw_only=True)
+class Arithmetic:
+    """The types of a template's inner loop.
+
+    Attributes:
+        dot: what it multiplies with.
+        data: element type of the input.
+    """
+
+    dot: Dot = attrs.field(factory=MultiplyAdd)
+    data: str = "float32"
+
+    @property
+    def quantized(self) -> bool:
+        """Whether data have a zero point."""
+        return self.data == "uint8"
+
+    @property
+    def as_they_are(self) -> bool:
+        """Whether the inner loop may read the input where it is."""
+        return self.data == self.dot.data
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of an element that the inner loop reads."""
+        return np.dtype(self.dot.data).itemsize
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of a weight."""
+        return np.dtype(self.dot.weights).itemsize
+
+    @property
+    def _centred(self) -> bool:
+        return self.quantized and self.dot.data not in _SHIFTS
+
+    def copied(self, value: Expr, zero_point: Expr | None) -> Expr:
+        """An element of the input as the copy holds it.
+
+        Args:
+            value: the element.
+            zero_point: of the data, in float32; None where they have none.
+        """
+        if self._centred:
+            return tirx.Cast(self.dot.data, value) - tirx.Cast(self.dot.data, zero_point)
+        shift = _SHIFTS.get(self.dot.data, 0)
+        if shift:
+            return tirx.Cast(self.dot.data, tirx.Cast("int32", value) - shift)
+        return value
+
+    def blank(self, zero_point: Expr | None) -> Expr:
+        """What the copy holds in the padding: zero, or what stands for it.
+
+        Args:
+            zero_point: of the data, in float32; None where they have none.
+        """
+        if self.quantized and not self._centred:
+            shift = _SHIFTS[self.dot.data]
+            return tirx.Cast(self.dot.data, tirx.Cast("int32", zero_point) - shift)
+        return tirx.const(0, self.dot.data)
+
+    def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
+        """A bias that makes up for a zero point that the copy still has.
+
+        Args:
+            bias: of int32, shape (O,).
+            weights: of int8, shape (O, ...).
+            numbers: those of ``Quantisation``.
+        """
+        if self._centred:
+            return bias
+        zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.dot.data]
+        sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
+        # Sums wrap around and come back: what is added up in the end fits into 32 bits.
+        return (bias - zero * sums).astype(np.int32)
+
+
+FLOAT32 = Arithmetic()
+"""That of operators of float32."""
+
+
+def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
+    """What an operator is computed with whose sums run over channels.
+
+    Args:
+        spec: the operator.
+        target: the canonical target.
+        skipping: whether products in the padding are left out even of a copied input, so that
+            zero has to be zero.
+    """
+    if not spec.quantized:
+        return FLOAT32
+    return Arithmetic(dot=_integer_dot(target, skipping=skipping), data="uint8")
+
+
+def lanewise(spec: FusedSpec) -> Arithmetic:
+    """What an operator is computed with each of whose lanes has an input of its own.
+
+    Args:
+        spec: the operator.
+    """
+    if not spec.quantized:
+        return FLOAT32
+    # Multiply-adds of whole numbers in float32 are exact as long as their sums are small, and a
+    # vector of them is one instruction; few targets multiply 32-bit integers as fast.
+    largest = spec.reduced * 255 * 128
+    dot: Dot = MultiplyAdd() if largest <= EXACT_FLOAT else IntegerMultiplyAdd()
+    return Arithmetic(dot=dot, data="uint8")
+
+
+def _integer_dot(target: str, *, skipping: bool) -> Dot:
+    """The fastest for bytes; signed ones are data that are shifted while they are copied."""
+    dots = [dot for data in _SHIFTS for dot in dots_of(target, data=data, weights="int8")]
+    if skipping:
+        dots = [dot for dot in dots if dot.data not in _SHIFTS]
+    if not dots:
+        return IntegerMultiplyAdd()
+    return min(dots, key=lambda dot: dot.cost / dot.depth)

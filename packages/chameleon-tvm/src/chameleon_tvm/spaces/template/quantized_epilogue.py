@@ -1,0 +1,58 @@
+"""The epilogue of an int8 template: integer sums made real, and quantized again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chameleon_tvm.operators.quantized import PARAMETERS
+from chameleon_tvm.operators.requantizing import finished
+from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.emit import Buffer, Expr
+from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
+
+
+class QuantizedVectorEpilogue(VectorEpilogue):
+    """What is done to integer sums before they are stored (see ``QuantizedEpilogue``).
+
+    Args:
+        spec: the operator, an int8 one.
+        channels: how many numbers scale and bias have, padded.
+        shape: of the output, and of the residual.
+    """
+
+    def __init__(self, spec: FusedSpec, channels: int, shape: Sequence[int]) -> None:
+        super().__init__(None, channels, shape)
+        self.spec = spec
+        self.out_type = spec.output_dtype
+        self.scale = emit.buffer("scale", (channels,))
+        self.offsets = emit.buffer("bias", (channels,), dtype="int32")
+        self.numbers = emit.buffer("quantisation", (PARAMETERS,))
+        if spec.residual:
+            self.residual = emit.buffer("residual", shape, dtype=self.out_type)
+
+    @property
+    def parameters(self) -> list[Buffer]:
+        more = [] if self.residual is None else [self.residual]
+        return [self.scale, self.offsets, self.numbers, *more]
+
+    @property
+    def zero_point(self) -> Expr:
+        return emit.load(self.numbers, [0])
+
+    def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
+        """The sums of ``lanes`` channels with their bias, as real numbers."""
+        total = emit.cast("int32", sums) + emit.load(self.offsets, [channel], lanes)
+        return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
+
+    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+        residual = None if self.residual is None else emit.load(self.residual, place, lanes)
+        numbers = [emit.load(self.numbers, [at]) for at in range(PARAMETERS)]
+        return finished(sums, residual, self.spec, numbers)
+
+
+def epilogue_of(spec: FusedSpec | None, channels: int, shape: Sequence[int]) -> VectorEpilogue:
+    """The epilogue of an operator, quantized or not; of one that has none for None."""
+    if spec is not None and spec.quantized:
+        return QuantizedVectorEpilogue(spec, channels, shape)
+    return VectorEpilogue(spec, channels, shape)

@@ -1,0 +1,245 @@
+"""Int8 operators: what they refuse, their reference against plain loops, their extremes."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.quantized import Quantisation
+from chameleon_tvm.operators.specs import (
+    BatchMatmulSpec,
+    Conv1dSpec,
+    Conv2dSpec,
+    Conv3dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+)
+from chameleon_tvm.targets import TVMTargets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+CUDA = '{"kind": "cuda", "arch": "sm_90"}'
+INT8 = {"dtype": "int8", "output_dtype": "uint8"}
+
+
+def conv(**changes):
+    return Conv2dSpec(
+        **{"input": [1, 6, 6, 5], "filters": 8, "kernel": 3, "dtype": "int8"} | changes
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: conv(output_dtype="int8"), "output_dtype 'int8' is not supported"),
+        (lambda: conv(dtype="float32", output_dtype="uint8"), "is for int8 operators"),
+        (lambda: conv(bias=True), "always adds an int32 bias"),
+        (lambda: DenseSpec(input=[1, 65794], units=1, dtype="int8"), "could pass 32 bits"),
+        (lambda: conv(input=[1, 7311, 6, 6]), "sums of 65799 products"),
+        (lambda: BatchMatmulSpec(a=[1, 2, 3], b=[1, 3, 2], dtype="int8"), "is not supported"),
+        (lambda: conv(dtype="uint8"), "dtype 'uint8' is not supported"),
+        (lambda: conv().task("t", CUDA), "is for llvm targets, and the target is 'cuda'"),
+        (lambda: conv().task("t", '{"kind": "vulkan"}'), "the target is 'vulkan'"),
+    ],
+)
+def test_what_cannot_be_computed_is_said_in_a_sentence(make, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        make()
+    assert caught.value.hint
+
+
+def test_tasks_of_float32_say_nothing_of_output_types():
+    plain = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3)
+    assert "output_dtype" not in plain.arguments()
+    assert plain.task("x", "llvm").key == "fdf88253715ffbb30eb5e18a"
+    both = {spec.task("x", NATIVE).key for spec in (conv(), conv(output_dtype="uint8"))}
+    assert len(both) == 2
+    assert Conv2dSpec.of(conv(**INT8).task("t", NATIVE)).output_dtype == "uint8"
+
+
+def test_inputs_fill_their_ranges_and_outputs_most_of_theirs():
+    operator = operator_of(
+        conv(input=[1, 64, 16, 16], filters=64, residual=True, **INT8).task("t", NATIVE)
+    )
+    data, weights, scale, bias, numbers, residual = inputs = operator.inputs()
+    types = ["uint8", "int8", "float32", "int32", "float32", "uint8"]
+    assert [str(array.dtype) for array in inputs] == types
+    assert (data.min(), data.max(), weights.min(), weights.max()) == (0, 255, -128, 127)
+    assert (scale > 0).all()
+    assert np.abs(bias).max() > 1000
+    assert residual.shape == operator.spec.output_shape
+    assert (numbers != 0).all()
+    (expected,) = operator.reference(inputs)
+    saturated = np.mean((expected == 0) | (expected == 255))
+    assert 0.0 < saturated < 0.2
+    assert len(np.unique(expected)) == 256
+    assert operator.constants == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu6", "hardswish"])
+def test_bounded_activations_do_not_collapse(activation):
+    operator = operator_of(
+        conv(input=[1, 6, 20, 20], activation=activation, **INT8).task("t", NATIVE)
+    )
+    assert len(np.unique(operator.reference(operator.inputs())[0])) > 40
+
+
+def by_loops(spec, inputs):
+    """The definition, one integer after the other."""
+    data, weights, scale, bias, numbers, *residual = inputs
+    known = Quantisation.of(numbers)
+    zero = int(known.data_zero_point)
+    out = np.zeros(spec.output_shape)
+    per_group = spec.output_channels // spec.group_count
+    ic = weights.shape[1]
+    for place in itertools.product(*map(range, spec.output_shape)):
+        n, o, *at = place
+        total = int(bias[o])
+        for c, *tap in itertools.product(*map(range, weights.shape[1:])):
+            where = [
+                x * s + k * d - p
+                for x, s, k, d, p in zip(
+                    at, spec.strides, tap, spec.dilations, spec.pads[: spec.rank], strict=True
+                )
+            ]
+            inside = all(0 <= x < e for x, e in zip(where, spec.input[2:], strict=True))
+            value = int(data[(n, o // per_group * ic + c, *where)]) - zero if inside else 0
+            total += value * int(weights[(o, c, *tap)])
+        real = float(np.float32(total) * scale[o])
+        if residual and spec.output_dtype == "uint8":
+            added = int(residual[0][place]) - known.residual_zero_point
+            real += added * known.residual_scale
+        elif residual:
+            real += float(residual[0][place])
+        if spec.activation == "relu":
+            real = max(real, 0.0)
+        if spec.output_dtype == "uint8":
+            real = min(255, max(0, round(real * known.out_multiplier) + known.out_zero_point))
+        out[place] = real
+    return out
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.fixed_dictionaries(
+        {
+            "groups": st.sampled_from([1, 1, 3]),
+            "stride": st.integers(1, 2),
+            "output_dtype": st.sampled_from(["float32", "uint8"]),
+            "residual": st.booleans(),
+            "activation": st.sampled_from(["none", "relu"]),
+        }
+    ),
+)
+def test_the_reference_is_what_loops_compute(kernel, padding, more):
+    spec = Conv2dSpec(
+        input=[2, 3, 4, 3],
+        filters=3,
+        kernel=kernel,
+        padding=(padding, 1, 0, padding),
+        dilation=(1, 2) if kernel == 2 else 1,
+        dtype="int8",
+        **more,
+    )
+    operator = operator_of(spec.task("t", NATIVE))
+    inputs = operator.inputs()
+    (got,) = operator.reference(inputs)
+    np.testing.assert_allclose(got, by_loops(spec, inputs), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        conv(padding=1, layout="NHWC", **INT8),
+        conv(padding=1, residual=True, activation="relu", output_dtype="uint8"),
+        conv(input=[1, 8, 6, 5], layout="NCHW4c", residual=True),
+        conv(groups=2, stride=2, padding=(2, 0, 1, 1), activation="hardswish", **INT8),
+        Conv1dSpec(input=[2, 4, 9], filters=5, kernel=3, padding=1, dilation=2, **INT8),
+        Conv3dSpec(input=[1, 3, 4, 4, 4], filters=5, kernel=2, padding=1, **INT8),
+        DepthwiseConv2dSpec(input=[1, 7, 6, 6], kernel=3, padding=1, layout="NHWC", **INT8),
+        DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
+        DenseSpec(input=[1, 65793], units=3, dtype="int8"),
+    ],
+    ids=lambda spec: f"{spec.kind}-{spec.activation}-{spec.output_dtype}",
+)
+def test_the_unscheduled_function_computes_the_reference(spec):
+    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
+    (expected,), tolerance = builder.reference()
+    (got,) = builder.build([]).outputs()
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def computed(spec, inputs):
+    """What the unscheduled function makes of logical inputs."""
+    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
+    builder.use(inputs)
+    (got,) = builder.build([]).outputs()
+    return got
+
+
+@pytest.mark.parametrize(
+    ("data", "zero", "weight"), [(255, 0, -128), (0, 255, -128), (0, 255, 127)]
+)
+def test_the_largest_sums_stay_exact(data, zero, weight):
+    depth = 65793
+    spec = DenseSpec(input=[1, depth], units=2, dtype="int8")
+    inputs = [
+        np.full((1, depth), data, np.uint8),
+        np.full((2, depth), weight, np.int8),
+        np.array([1.0, 0.5], np.float32),
+        np.array([0, 64], np.int32),
+        Quantisation(data_zero_point=zero).array,
+    ]
+    total = depth * (data - zero) * weight
+    assert abs(total) < 2**31
+    expected = [[np.float32(total), np.float32(total + 64) * np.float32(0.5)]]
+    np.testing.assert_array_equal(
+        operator_of(spec.task("t", NATIVE)).reference(inputs)[0], expected
+    )
+    np.testing.assert_array_equal(computed(spec, inputs), expected)
+
+
+@pytest.mark.parametrize("scale", [1e38, 1.0, 1e-30, -1e38])
+def test_outputs_saturate_and_never_wrap_around(scale):
+    """An infinite product is at the end of the range, too."""
+    spec = DenseSpec(input=[2, 4], units=3, **INT8)
+    inputs = [
+        np.array([[200] * 4, [3] * 4], np.uint8),
+        np.array([[127] * 4, [-128] * 4, [0] * 4], np.int8),
+        np.full(3, scale, np.float32),
+        np.zeros(3, np.int32),
+        Quantisation(data_zero_point=100.0, out_multiplier=1e3, out_zero_point=7.0).array,
+    ]
+    signs = math.copysign(1, scale) * np.array([[1, -1, 0], [-1, 1, 0]])
+    # 1e-30 is far less than half of a step.
+    expected = np.full((2, 3), 7.0)
+    if abs(scale) >= 1.0:
+        expected = np.where(signs > 0, 255.0, np.where(signs < 0, 0.0, 7.0))
+    with np.errstate(over="ignore"):
+        (reference,) = operator_of(spec.task("t", NATIVE)).reference(inputs)
+    np.testing.assert_array_equal(reference, expected)
+    np.testing.assert_array_equal(computed(spec, inputs), expected)
+
+
+def test_halves_are_rounded_to_even_numbers():
+    spec = DenseSpec(input=[1, 1], units=6, **INT8)
+    inputs = [
+        np.array([[1]], np.uint8),
+        np.array([[1], [2], [3], [5], [7], [-1]], np.int8),
+        np.full(6, 0.5, np.float32),
+        np.zeros(6, np.int32),
+        Quantisation(data_zero_point=0.0, out_zero_point=10.0).array,
+    ]
+    expected = [[10, 11, 12, 12, 14, 10]]
+    np.testing.assert_array_equal(
+        operator_of(spec.task("t", NATIVE)).reference(inputs)[0], expected
+    )
+    np.testing.assert_array_equal(computed(spec, inputs), expected)

@@ -1,0 +1,310 @@
+"""Int8 templates: every drawn configuration computes the integers of the reference."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.lowering import lower_function
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.spec import ACTIVATIONS
+from chameleon_tvm.operators.specs import (
+    Conv1dSpec,
+    Conv2dSpec,
+    Conv3dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+    DepthwiseConv3dSpec,
+)
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import arithmetic
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.targets import TVMTargets, tvm_target
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+PLAIN = TVMTargets(NoOptions()).resolve("llvm -mcpu=x86-64 -num-cores=2")
+PROVIDER = TemplateSpace(TemplateOptions())
+INT8 = {"dtype": "int8", "output_dtype": "uint8"}
+FEW = settings(
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+TYPES = st.fixed_dictionaries(
+    {
+        "dtype": st.just("int8"),
+        "output_dtype": st.sampled_from(["uint8", "uint8", "float32"]),
+        "residual": st.booleans(),
+        "activation": st.sampled_from(["none", "relu", "relu6"]),
+    }
+)
+
+
+def check(spec, seed, count=1, target=NATIVE):
+    """Build random legal configurations and the first guess, and compare their outputs."""
+    builder = PROVIDER.builder(spec.task("t", target), threads=2)
+    (expected,), tolerance = builder.reference()
+    space = builder.space
+    drawn = space.sample(count, np.random.default_rng(seed))
+    assert len(drawn), "the space has no legal configuration"
+    for config in [*space.first_guesses[:1], *drawn]:
+        (got,) = builder.build(config.tolist()).outputs()
+        assert got.shape == expected.shape
+        largest = np.abs(expected).max()
+        if spec.output_dtype == "uint8":
+            # Small outputs may be all on one side of zero, where one step is much of the largest.
+            largest = 255.0
+        assert np.abs(got - expected).max() <= tolerance * largest, space.decode(config)
+
+
+@st.composite
+def convolutions(draw):
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    block = draw(st.sampled_from([4, 8, 16]))
+    blocked = f"NCHW{block}c"
+    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", blocked]))
+    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", blocked]))
+    ic = draw(st.integers(1, 20)) if layout != blocked else block * draw(st.integers(1, 2))
+    oc = draw(st.integers(1, 40)) if output != blocked else block * draw(st.integers(1, 3))
+    small = st.integers(1, 3)
+    size = st.integers(1, 15)
+    try:
+        return Conv2dSpec(
+            input=[draw(st.integers(1, 2)), ic * groups, draw(size), draw(size)],
+            filters=oc * groups,
+            kernel=(draw(st.integers(1, 4)), draw(st.integers(1, 4))),
+            stride=(draw(small), draw(small)),
+            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
+            dilation=(draw(st.integers(1, 2)), draw(st.integers(1, 2))),
+            groups=groups,
+            layout=layout,
+            output_layout=output,
+            **draw(TYPES),
+        )
+    except ConfigError:
+        assume(False)
+
+
+@FEW
+@given(convolutions(), st.integers(0, 1000))
+def test_convolutions(spec, seed):
+    check(spec, seed)
+
+
+@settings(FEW, max_examples=8)
+@given(
+    st.integers(1, 40), st.integers(1, 70), TYPES, st.sampled_from(ACTIVATIONS), st.integers(1, 9)
+)
+def test_dense(features, units, types, activation, seed):
+    spec = DenseSpec(
+        input=[seed % 4 + 1, features], units=units, **{**types, "activation": activation}
+    )
+    check(spec, seed)
+
+
+@settings(FEW, max_examples=10)
+@given(
+    st.sampled_from(["NCHW", "NHWC", "NCHW8c"]),
+    st.sampled_from([8, 16, 24, 40]),
+    st.fixed_dictionaries(
+        {
+            "kernel": st.integers(1, 4),
+            "stride": st.integers(1, 2),
+            "multiplier": st.sampled_from([1, 1, 2]),
+        }
+    ),
+    TYPES,
+)
+def test_depthwise(layout, channels, sizes, types):
+    spec = DepthwiseConv2dSpec(
+        input=[1, channels, 9, 7],
+        padding=1,
+        layout=layout,
+        **sizes,
+        **types,
+    )
+    check(spec, channels)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **INT8),
+        Conv3dSpec(input=[1, 5, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
+        DepthwiseConv3dSpec(input=[1, 16, 4, 7, 7], kernel=3, padding=1, layout="NDHWC", **INT8),
+        Conv2dSpec(
+            input=[1, 3, 33, 33], filters=64, kernel=7, stride=2, padding=3, layout="NHWC", **INT8
+        ),
+        Conv2dSpec(input=[1, 16, 9, 9], filters=16, kernel=3, groups=8, layout="NHWC", **INT8),
+        # More taps than float32 adds up exactly.
+        DepthwiseConv2dSpec(input=[1, 8, 27, 27], kernel=25, layout="NHWC", **INT8),
+    ],
+    ids=lambda spec: f"{spec.kind}-{spec.kernel}",
+)
+def test_other_ranks_and_filters(spec):
+    check(spec, seed=0, count=2)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Conv2dSpec(input=[1, 10, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **INT8),
+        DepthwiseConv2dSpec(input=[1, 16, 9, 9], kernel=3, padding=1, layout="NHWC", **INT8),
+        DenseSpec(input=[3, 33], units=20, **INT8),
+    ],
+    ids=lambda spec: spec.kind,
+)
+def test_cpus_without_an_instruction_for_integers_compute_the_same(spec):
+    template = template_of(spec.task("t", PLAIN))
+    assert template.arithmetic.dot.depth == 1
+    check(spec, seed=0, count=2, target=PLAIN)
+
+
+@pytest.mark.parametrize("weight", [-128, 127])
+@pytest.mark.parametrize(("data", "zero"), [(0, 255), (255, 0)])
+def test_the_largest_sums_are_exact(data, zero, weight):
+    depth = 65793
+    spec = DenseSpec(input=[1, depth], units=8, dtype="int8")
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    inputs = operator_of(builder.task).inputs()
+    inputs[0][:], inputs[1][:], inputs[4][0] = data, weight, zero
+    inputs[3][:] = 0
+    builder.use(inputs)
+    (got,) = builder.build(builder.space.first_guesses[0].tolist()).outputs()
+    total = np.float32(depth * (data - zero) * weight)
+    np.testing.assert_array_equal(got, total * inputs[2][None])
+
+
+def test_outputs_are_those_of_float32_arithmetic_bit_by_bit():
+    """What QLinearConv of ONNX says, where ``scale`` holds one over the output's scale."""
+    spec = Conv2dSpec(input=[1, 24, 12, 12], filters=32, kernel=3, layout="NHWC", **INT8)
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    data, weights, scale, bias, numbers = builder.operator.inputs()
+    numbers[3] = 1.0
+    scale = scale * np.float32(40.0)
+    builder.use([data, weights, scale, bias, numbers])
+    windows = np.lib.stride_tricks.sliding_window_view(data.astype(np.int32) - 113, (3, 3), (2, 3))
+    sums = np.einsum("nchwyx,ocyx->nohw", windows, weights.astype(np.int32))
+    channel = (1, -1, 1, 1)
+    real = (sums + bias.reshape(channel)).astype(np.float32) * scale.reshape(channel)
+    expected = np.clip(np.rint(real) + numbers[4], 0, 255)
+    for config in builder.space.first_guesses[:3]:
+        (got,) = builder.build(config.tolist()).outputs()
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC", **INT8),
+        DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, padding=1, layout="NHWC", **INT8),
+        DenseSpec(input=[4, 64], units=48, dtype="int8"),
+    ],
+    ids=lambda spec: spec.kind,
+)
+def test_the_space_conforms(spec):
+    check_space_provider(lambda: TemplateSpace(TemplateOptions()), spec.task("t", NATIVE))
+
+
+def test_both_output_types_have_the_same_knobs():
+    made = [
+        PROVIDER.design_space(
+            Conv2dSpec(
+                input=[1, 16, 8, 8], filters=32, kernel=3, dtype="int8", output_dtype=output
+            ).task("t", NATIVE)
+        )
+        for output in ("float32", "uint8")
+    ]
+    assert made[0].fingerprint == made[1].fingerprint
+
+
+class Bytes(Dot):
+    """What VNNI and ARM's dot products compute, on any CPU: bytes by signed bytes."""
+
+    name = "bytes"
+    summary = "groups of four bytes"
+    mnemonics = ("pmulld",)
+    data = "uint8"
+    weights = "int8"
+    sums = "int32"
+    depth = 4
+    vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
+    signed = False
+
+    def meaning(self, sums, data, weights):
+        return sums + weights.astype(np.int32) @ data.astype(np.int32)
+
+    def emit(self, sums, data, weights, lanes):
+        words = tirx.reinterpret(f"int32x{lanes}", weights)
+
+        def byte(vector, place, *, signed):
+            top = vector << tirx.Broadcast(tirx.IntImm("int32", 24 - 8 * place), lanes)
+            shifted = top >> tirx.Broadcast(tirx.IntImm("int32", 24), lanes)
+            return shifted if signed else shifted & tirx.Broadcast(tirx.IntImm("int32", 255), lanes)
+
+        for place in range(self.depth):
+            left = byte(data, place, signed=self.signed)
+            sums += left * byte(words, place, signed=True)
+        return sums
+
+
+class SignedBytes(Bytes):
+    name = "signed-bytes"
+    data = "int8"
+    signed = True
+
+
+@pytest.mark.parametrize("dot", [Bytes, SignedBytes])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **INT8),
+        Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, stride=2, layout="NCHW8c", **INT8),
+        Conv2dSpec(input=[1, 3, 19, 19], filters=24, kernel=7, padding=3, stride=2, **INT8),
+        Conv2dSpec(input=[1, 6, 9, 9], filters=48, kernel=3, padding=1, groups=2, **INT8),
+        Conv2dSpec(input=[1, 5, 9, 9], filters=9, kernel=2, padding=2, dilation=2, **INT8),
+        Conv3dSpec(input=[1, 8, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **INT8),
+        DenseSpec(input=[3, 64], units=20, **INT8),
+        DenseSpec(input=[3, 33], units=20, dtype="int8"),
+    ],
+    ids=lambda spec: f"{spec.kind}-{spec.sizes}",
+)
+def test_bytes_are_multiplied_as_they_are(dot, spec, monkeypatch):
+    """The zero point is in the padding and in the bias then."""
+    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [dot()])
+    made = template_of(spec.task("t", NATIVE))
+    # Planes in the padding are no part of a copy, so that zero has to be zero there.
+    assert isinstance(made.arithmetic.dot, dot) == (spec.kind != "conv3d")
+    check(spec, seed=3, count=4)
+
+
+def test_data_are_read_in_place_where_there_is_nothing_to_fill_up(monkeypatch):
+    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [Bytes()])
+
+    def inputs(**changes):
+        spec = Conv2dSpec(
+            **{"input": [1, 16, 9, 9], "filters": 24, "kernel": 3, "layout": "NHWC", **INT8}
+            | changes
+        )
+        space = PROVIDER.design_space(spec.task("t", NATIVE))
+        return space.knobs[space.index["input"]].options
+
+    assert inputs() == ("copy", "in_place")
+    assert inputs(layout="NCHW8c") == ("copy", "in_place")
+    for changes in ({"padding": 1}, {"input": [1, 6, 9, 9]}, {"layout": "NCHW"}):
+        assert inputs(**changes) == ("copy",)
+
+
+@pytest.mark.parametrize(("cpu", "mnemonic"), [("znver4", "vpdpbusd"), ("haswell", "vpmaddwd")])
+def test_the_code_of_other_cpus_holds_their_instruction(cpu, mnemonic):
+    target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
+    spec = Conv2dSpec(input=[1, 16, 9, 9], filters=32, kernel=3, padding=1, layout="NHWC", **INT8)
+    template = template_of(spec.task("t", target))
+    space = template.space()
+    function = template.function(space.decode(space.first_guesses[0]))
+    made = lower_function(function, tvm_target(target), plain_loops=True)
+    assert mnemonic in made.mod.inspect_source("asm")
