@@ -12,6 +12,7 @@ from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.choosing import dots_of
 from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.operators.quantized import Quantisation
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
@@ -36,6 +37,11 @@ class Arithmetic:
     data: str = "float32"
 
     @property
+    def read(self) -> str:
+        """Element type of the input as the inner loop reads it."""
+        return self.dot.data
+
+    @property
     def quantized(self) -> bool:
         """Whether data have a zero point."""
         return self.data == "uint8"
@@ -43,12 +49,12 @@ class Arithmetic:
     @property
     def as_they_are(self) -> bool:
         """Whether the inner loop may read the input where it is."""
-        return self.data == self.dot.data
+        return self.data == self.read
 
     @property
     def data_bytes(self) -> int:
         """Bytes of an element that the inner loop reads."""
-        return np.dtype(self.dot.data).itemsize
+        return np.dtype(self.read).itemsize
 
     @property
     def weight_bytes(self) -> int:
@@ -57,7 +63,7 @@ class Arithmetic:
 
     @property
     def _centred(self) -> bool:
-        return self.quantized and self.dot.data not in _SHIFTS
+        return self.quantized and self.read not in _SHIFTS
 
     def copied(self, value: Expr, zero_point: Expr | None) -> Expr:
         """An element of the input as the copy holds it.
@@ -67,10 +73,10 @@ class Arithmetic:
             zero_point: of the data, in float32; None where they have none.
         """
         if self._centred:
-            return tirx.Cast(self.dot.data, value) - tirx.Cast(self.dot.data, zero_point)
-        shift = _SHIFTS.get(self.dot.data, 0)
+            return tirx.Cast(self.read, value) - tirx.Cast(self.read, zero_point)
+        shift = _SHIFTS.get(self.read, 0)
         if shift:
-            return tirx.Cast(self.dot.data, tirx.Cast("int32", value) - shift)
+            return tirx.Cast(self.read, tirx.Cast("int32", value) - shift)
         return value
 
     def blank(self, zero_point: Expr | None) -> Expr:
@@ -80,9 +86,9 @@ class Arithmetic:
             zero_point: of the data, in float32; None where they have none.
         """
         if self.quantized and not self._centred:
-            shift = _SHIFTS[self.dot.data]
-            return tirx.Cast(self.dot.data, tirx.Cast("int32", zero_point) - shift)
-        return tirx.const(0, self.dot.data)
+            shift = _SHIFTS[self.read]
+            return tirx.Cast(self.read, tirx.Cast("int32", zero_point) - shift)
+        return tirx.const(0, self.read)
 
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
         """A bias that makes up for a zero point that the copy still has.
@@ -94,10 +100,25 @@ class Arithmetic:
         """
         if self._centred:
             return bias
-        zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.dot.data]
+        zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.read]
         sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
         # Sums wrap around and come back: what is added up in the end fits into 32 bits.
         return (bias - zero * sums).astype(np.int32)
+
+
+@attrs.frozen(kw_only=True)
+class TileArithmetic(Arithmetic):
+    """That of a template that multiplies tiles, and vectors nowhere.
+
+    Attributes:
+        product: what it multiplies with.
+    """
+
+    product: TileProduct
+
+    @property
+    def read(self) -> str:
+        return self.product.data
 
 
 FLOAT32 = Arithmetic()

@@ -36,6 +36,8 @@ from chameleon_tvm.spaces.template.geometry import (
     rows_as_channels,
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
+from chameleon_tvm.spaces.template.tile_products import TileProducts
+from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
 from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.spaces.template.winograd import (
@@ -189,10 +191,13 @@ class ConvolutionTemplate(Template):
         if self.staging is not None:
             run = filled(geometry.ic * geometry.kernel[1], dot.depth)
             self.geometry = attrs.evolve(geometry, ic=run, kernel=(geometry.kernel[0], 1))
+        self.tiles = TileProducts.of(geometry, self.spec, task.target)
         if self.arithmetic == FLOAT32 and winograd_applies(self.geometry):
             self.winograd = allowed_algorithms(options, self.geometry.ic)
 
     def space(self) -> DesignSpace:
+        if self.tiles is not None:
+            return joined(self._direct_space(), self.tiles.space())
         if not self.winograd:
             return self._direct_space()
         winograd = WinogradTiling(self.geometry, self.info, self.winograd).space()
@@ -228,6 +233,9 @@ class ConvolutionTemplate(Template):
         return contiguous and skipped and self.arithmetic.as_they_are
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        shapes = parameter_shapes(self.spec)
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.function(values, shapes)
         made: WinogradConvolution | DirectConvolution
         if _is_winograd(values):
             made = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
@@ -240,9 +248,11 @@ class ConvolutionTemplate(Template):
                 channels=self.spec.input[1],
                 staging=self.staging,
             )
-        return emit.with_shapes(made.function(), parameter_shapes(self.spec))
+        return emit.with_shapes(made.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.pack(values, constants)
         weights, *bias = constants
         weights = block_diagonal(weights, self.spec.group_count, self._together)
         if not _is_winograd(values):
