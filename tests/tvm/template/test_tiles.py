@@ -9,18 +9,20 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
-from chameleon_tvm.instructions.amx import AmxInt8
+from chameleon_tvm.instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
 from chameleon_tvm.instructions.emission import permissions_of
-from chameleon_tvm.lowering import lower_function
+from chameleon_tvm.lowering import compile_function, lower_function
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import tile_products
 from chameleon_tvm.spaces.template.algorithms import KNOB
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.targets import TVMTargets, tvm_target
-from chameleon_tvm.testing.instructions import assembly
+from chameleon_tvm.testing.instruction_kernels import trials_of
+from chameleon_tvm.testing.instructions import assembly, require_meaning
 from chameleon_tvm.testing.loop_tiles import LoopTiles
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -95,6 +97,16 @@ def convolutions(draw):
         )
     except ConfigError:
         assume(False)
+
+
+@pytest.mark.parametrize("product", [AmxInt8, AmxBfloat16, AmxFloat16], ids=lambda one: one.name)
+def test_tiles_that_are_loops_compute_what_the_instruction_means(product):
+    one = LoopTiles(product())
+    for trial in trials_of(one, frozenset()):
+        operands = trial.operands()
+        arguments = [tvm.runtime.tensor(array) for array in trial.arguments(operands)]
+        compile_function(trial.function(), tvm_target(NATIVE), plain_loops=True)["main"](*arguments)
+        require_meaning(trial, operands, arguments[-1].numpy(), where=product.name)
 
 
 @FEW
