@@ -93,6 +93,11 @@ def test_it_declines_what_it_cannot_do(change):
     assert not baseline().supports(attrs.evolve(task, **change))
 
 
+def test_it_declines_int8_which_it_saturates_without_vnni():
+    quantized = attrs.evolve(SPECS["3x3"], dtype="int8", output_dtype="uint8")
+    assert not baseline().supports(quantized.task("3x3", CPU))
+
+
 def test_asking_imports_neither_torch_nor_tvm():
     task = SPECS["3x3"].task("3x3", CPU)
     assert isinstance(task, Task)

@@ -44,9 +44,14 @@ class OneDNNBaseline(Baseline):
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether it is a plain convolution or product: the kernels here fuse no epilogue."""
+        """Whether it is a plain convolution or product of float32, without an epilogue.
+
+        Its kernels for int8 saturate sums of two products on CPUs without VNNI, as its manual says
+        ("Nuances of int8 computations"), so that their outputs would be refused there.
+        """
         return (
             task.operator in VARIANTS
+            and task.arguments.get("dtype", "float32") == "float32"
             and EPILOGUE.isdisjoint(task.arguments)
             and kind_of(task) == "llvm"
             and importlib.util.find_spec("torch") is not None

@@ -43,3 +43,24 @@ def widening(bits: Expr, lanes: int) -> Expr:
     sixteen = tirx.IntImm("uint32", 16)
     shift = sixteen if lanes == 1 else tirx.Broadcast(sixteen, lanes)
     return tirx.reinterpret(f"float32{suffix}", tirx.Cast(f"uint32{suffix}", bits) << shift)
+
+
+def rounding(values: Expr, lanes: int) -> Expr:
+    """``rounded`` as an expression of TensorIR.
+
+    Args:
+        values: of float32, one number or a vector of ``lanes``.
+        lanes: of it.
+    """
+    suffix = "" if lanes == 1 else f"x{lanes}"
+
+    def number(value: int) -> Expr:
+        scalar = tirx.IntImm("uint32", value)
+        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+
+    bits = tirx.reinterpret(f"uint32{suffix}", values)
+    odd = (bits >> number(16)) & number(1)
+    nearest = (bits + number(0x7FFF) + odd) >> number(16)
+    # A comparison with itself is one that TVM decides.
+    is_nan = (bits & number(0x7FFFFFFF)) > number(0x7F800000)
+    return tirx.Cast(f"uint16{suffix}", tirx.Select(is_nan, number(0x7FC0), nearest))

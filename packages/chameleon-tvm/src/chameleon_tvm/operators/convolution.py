@@ -9,14 +9,14 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import Operator, widened
+from chameleon_tvm.operators.base import Operator
+from chameleon_tvm.operators.epilogues import epilogue_of
 from chameleon_tvm.operators.layouts import (
     SPATIAL,
     channel_block,
     is_channels_last,
     physical_shape,
 )
-from chameleon_tvm.operators.quantized import epilogue_of
 from chameleon_tvm.operators.specs import convolution_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Convolution(Operator):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.spec = convolution_of(task)
-        self.epilogue = epilogue_of(self.spec)
+        self.epilogue = epilogue_of(self.spec, task.target)
         self.constants = self.epilogue.constants
 
     @property
@@ -53,6 +53,7 @@ class Convolution(Operator):
         ]
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        array = self.epilogue.stored(array)
         if place == 0:
             return to_layout(array, self.spec.layout)
         if place in self.constants:
@@ -62,7 +63,7 @@ class Convolution(Operator):
         return to_layout(array, self.spec.output_layout)
 
     def logical(self, outputs: Arrays) -> Arrays:
-        return [from_layout(one, self.spec.output_layout) for one in widened(outputs)]
+        return [from_layout(one, self.spec.output_layout) for one in self.epilogue.logical(outputs)]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -103,7 +104,7 @@ class Convolution(Operator):
         data = self.epilogue.centred_tensor(taken, _axis_names(spec.layout, "c"))
         shape = (*kernel, ic, oc) if last else spec.filter_shape
         weights = te.placeholder(shape, self.epilogue.weights_type, name="weights")
-        operand = self.epilogue.operand_type
+        operand = self.epilogue.operand
 
         def pad(*place: Any) -> Any:
             b, channel, *at = _logical_index(place, spec.layout)
@@ -140,8 +141,8 @@ class Convolution(Operator):
             ]
             tap = (*taps, channel_axis, o) if last else (o, channel_axis, *taps)
             return te.sum(
-                padded(*_physical_index((b, source, *at), spec.layout)).astype(operand)
-                * weights(*tap).astype(operand),
+                operand(padded(*_physical_index((b, source, *at), spec.layout)))
+                * operand(weights(*tap)),
                 axis=[*taps, channel_axis] if last else [channel_axis, *taps],
             )
 

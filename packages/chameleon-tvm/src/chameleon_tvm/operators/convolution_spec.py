@@ -22,8 +22,8 @@ from chameleon_tvm.operators.layouts import (
 from chameleon_tvm.operators.spec import (
     HALVES,
     FusedSpec,
-    float32_or_int8,
     helped,
+    of_cpus,
     positive,
     times,
 )
@@ -86,7 +86,8 @@ class ConvolutionSpec(FusedSpec):
     dtype: str = attrs.field(
         default="float32",
         metadata=helped(
-            "element type: float32, int8 on CPUs; conv2d on GPUs also " + " or ".join(HALVES)
+            "element type: float32; bfloat16 and int8 on CPUs; conv2d on GPUs also "
+            + " or ".join(HALVES)
         ),
     )
 
@@ -158,7 +159,7 @@ class ConvolutionSpec(FusedSpec):
 
     def _check_dtype(self) -> None:
         """Refuse element types that nothing here computes with."""
-        float32_or_int8(self, self.dtype)
+        of_cpus(self, self.dtype)
 
     @property
     def result_shape(self) -> tuple[int, ...]:

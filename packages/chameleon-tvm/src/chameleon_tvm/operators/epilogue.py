@@ -10,7 +10,7 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import seeded_array, tolerance_of
+from chameleon_tvm.operators.base import seeded_array, tolerance_of, widened
 from chameleon_tvm.operators.spec import SELU_SCALE, SELU_SLOPE, slope_of
 from chameleon_tvm.operators.specs import FusedSpec
 
@@ -87,6 +87,18 @@ class Epilogue:
             seeded_array(data, self.data_type, 0),
             seeded_array(weights, self.weights_type, 1),
         ]
+
+    def stored(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A logical input as buffers hold it, in the same order."""
+        return array
+
+    def logical(self, outputs: Arrays) -> Arrays:
+        """Outputs as numbers that can be compared."""
+        return widened(outputs)
+
+    def operand(self, element: Any) -> Any:
+        """An element of data or weights as it is multiplied, in an expression."""
+        return element.astype(self.operand_type)
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
         """The data as what padding extends by zeros, in float64.

@@ -10,7 +10,7 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of, widened
-from chameleon_tvm.operators.quantized import epilogue_of
+from chameleon_tvm.operators.epilogues import epilogue_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Dense(Operator):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.spec = DenseSpec.of(task)
-        self.epilogue = epilogue_of(self.spec)
+        self.epilogue = epilogue_of(self.spec, task.target)
         self.constants = self.epilogue.constants
 
     @property
@@ -44,10 +44,11 @@ class Dense(Operator):
         ]
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        array = self.epilogue.stored(array)
         return np.ascontiguousarray(array.T) if place == 1 else array
 
     def logical(self, outputs: Arrays) -> Arrays:
-        return widened(outputs)
+        return self.epilogue.logical(outputs)
 
     def reference(self, inputs: Arrays) -> Arrays:
         data = self.epilogue.centred(inputs[0], inputs[2:])
@@ -58,7 +59,7 @@ class Dense(Operator):
         from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
 
         rows, features = self.spec.input
-        operand = self.epilogue.operand_type
+        operand = self.epilogue.operand
         taken = te.placeholder((rows, features), self.epilogue.data_type, name="data")
         data = self.epilogue.centred_tensor(taken, ["m", "k"])
         weights = te.placeholder(
@@ -67,7 +68,7 @@ class Dense(Operator):
         k = te.reduce_axis((0, features), name="k")
         sums = te.compute(
             (rows, self.spec.units),
-            lambda m, n: te.sum(data[m, k].astype(operand) * weights[k, n].astype(operand), axis=k),
+            lambda m, n: te.sum(operand(data[m, k]) * operand(weights[k, n]), axis=k),
             name="dense",
         )
         more, out = self.epilogue.apply(sums, lambda place: place[1], ["m", "n"])

@@ -35,7 +35,9 @@ class DenseSpec(FusedSpec):
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
         default="float32",
-        metadata=helped("element type: float32, int8 on CPUs, on GPUs " + " or ".join(HALVES)),
+        metadata=helped(
+            "element type: float32; bfloat16 and int8 on CPUs, on GPUs " + " or ".join(HALVES)
+        ),
     )
 
     def __attrs_post_init__(self) -> None:

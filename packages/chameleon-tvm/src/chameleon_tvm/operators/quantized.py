@@ -204,8 +204,3 @@ def _integers(shape: tuple[int, ...], dtype: type[np.integer[Any]], stream: int)
     rng = np.random.default_rng([20200426, stream, *shape])
     limits = np.iinfo(dtype)
     return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-
-
-def epilogue_of(spec: FusedSpec) -> Epilogue:
-    """Operands and epilogue of an operator, quantized or not."""
-    return QuantizedEpilogue(spec) if spec.quantized else Epilogue(spec)

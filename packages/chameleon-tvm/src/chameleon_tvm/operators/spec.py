@@ -226,9 +226,12 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
             raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
 
 
-HALVES = ("float16", "bfloat16")
+BFLOAT16 = "bfloat16"
+HALVES = ("float16", BFLOAT16)
 """Element types of two bytes; sums of their products are float32."""
 DTYPES = ("float32", *HALVES)
+ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
+"""Operators that GPUs compute in half precision here."""
 INT8 = "int8"
 """The element type of operators on quantized tensors, after that of their weights."""
 OUTPUT_DTYPES = ("float32", "uint8")
@@ -250,7 +253,7 @@ def float_or_int8(spec: OperatorSpec, dtype: str) -> None:
     if dtype not in (*DTYPES, INT8):
         raise spec.fail(
             f"dtype {dtype!r} is not supported",
-            "Give float32, int8 on CPUs, or float16 or bfloat16 on GPUs.",
+            "Give float32, bfloat16, int8 on CPUs, or float16 on GPUs.",
         )
 
 
@@ -267,8 +270,14 @@ def on_target(spec: OperatorSpec, dtype: str, target: str) -> None:
                 "Give float32 or float16 there, or a CPU as the target.",
             )
         return
+    if kind == "llvm" and dtype == BFLOAT16 and isinstance(spec, FusedSpec):
+        return
     if kind != "cuda":
         raise spec.fail(f"dtype {dtype!r} is for cuda targets", "Give float32 on a CPU.")
+    if spec.kind not in ON_TENSOR_CORES:
+        raise spec.fail(
+            f"dtype {dtype!r} is for {', '.join(ON_TENSOR_CORES)} on a GPU", "Give float32 there."
+        )
     arch = str(value.get("arch", ""))
     if dtype == "bfloat16" and arch and capability(arch) < BFLOAT16_SINCE:
         raise spec.fail(
@@ -277,10 +286,12 @@ def on_target(spec: OperatorSpec, dtype: str, target: str) -> None:
         )
 
 
-def float32_or_int8(spec: OperatorSpec, dtype: str) -> None:
+def of_cpus(spec: OperatorSpec, dtype: str) -> None:
     """Refuse element types that no CPU computes with here."""
-    if dtype not in ("float32", INT8):
-        raise spec.fail(f"dtype {dtype!r} is not supported", "Give float32, or int8 on CPUs.")
+    if dtype not in ("float32", BFLOAT16, INT8):
+        raise spec.fail(
+            f"dtype {dtype!r} is not supported", "Give float32, or bfloat16 or int8 on CPUs."
+        )
 
 
 def only_float32(spec: OperatorSpec, dtype: str) -> None:

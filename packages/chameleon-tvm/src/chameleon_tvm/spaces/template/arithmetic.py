@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
+from chameleon_tvm.instructions.bfloat16 import rounded, widening
 from chameleon_tvm.instructions.choosing import dots_of
 from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
+from chameleon_tvm.operators.bfloat16 import real
 from chameleon_tvm.operators.quantized import Quantisation
-from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.emit import Expr
+from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
+from chameleon_tvm.targets import target_info
 
 _SHIFTS = {"uint8": 0, "int8": 128}
 """What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
@@ -61,6 +66,19 @@ class Arithmetic:
         """Bytes of a weight."""
         return np.dtype(self.dot.weights).itemsize
 
+    def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
+        """Weights as numbers of their tensor's type, before they are packed."""
+        if self.quantized:
+            return logical
+        numbers = real(logical)
+        return real(rounded(numbers)) if self.data == BFLOAT16_BITS else numbers
+
+    def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
+        """Packed weights in the type that they are stored in."""
+        if self.dot.weights == BFLOAT16_BITS:
+            return rounded(packed)
+        return packed.astype(self.dot.weights, copy=False)
+
     @property
     def _centred(self) -> bool:
         return self.quantized and self.read not in _SHIFTS
@@ -72,6 +90,8 @@ class Arithmetic:
             value: the element.
             zero_point: of the data, in float32; None where they have none.
         """
+        if self.data == BFLOAT16_BITS and not self.as_they_are:
+            return widening(value, 1)
         if self._centred:
             return tirx.Cast(self.read, value) - tirx.Cast(self.read, zero_point)
         shift = _SHIFTS.get(self.read, 0)
@@ -134,6 +154,8 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
         skipping: whether products in the padding are left out even of a copied input, so that
             zero has to be zero.
     """
+    if spec.dtype == BFLOAT16:
+        return Arithmetic(dot=_bfloat16_dot(spec, target), data=BFLOAT16_BITS)
     if not spec.quantized:
         return FLOAT32
     return Arithmetic(dot=_integer_dot(target, skipping=skipping), data="uint8")
@@ -145,6 +167,8 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     Args:
         spec: the operator.
     """
+    if spec.dtype == BFLOAT16:
+        return Arithmetic(data=BFLOAT16_BITS)
     if not spec.quantized:
         return FLOAT32
     # Multiply-adds of whole numbers in float32 are exact as long as their sums are small, and a
@@ -152,6 +176,19 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     largest = spec.reduced * 255 * 128
     dot: Dot = MultiplyAdd() if largest <= EXACT_FLOAT else IntegerMultiplyAdd()
     return Arithmetic(dot=dot, data="uint8")
+
+
+def _bfloat16_dot(spec: FusedSpec, target: str) -> Dot:
+    """The fastest, or one that widens weights as it goes where those are waited for."""
+    dots = dots_of(target, data=BFLOAT16, weights=BFLOAT16)
+    info = target_info(target)
+    stored = spec.output_channels * spec.reduced * FLOAT_BYTES
+    uses = math.prod(spec.result_shape) / spec.output_channels
+    # A vector of weights takes so many cycles to arrive, and to be multiplied with.
+    arrives = info.vector_bytes / info.l3_bytes_per_cycle
+    if stored > info.l2_bytes and uses / info.fma_per_cycle < arrives:
+        dots = [dot for dot in dots if dot.weights == BFLOAT16_BITS]
+    return dots[0]
 
 
 def _integer_dot(target: str, *, skipping: bool) -> Dot:

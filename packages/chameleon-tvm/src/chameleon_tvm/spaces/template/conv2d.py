@@ -12,6 +12,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.operators.bfloat16 import real
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
@@ -157,9 +158,11 @@ def pack_constants(
     if arithmetic.quantized:
         scale, bias, numbers = rest
         rest, alike = [scale, arithmetic.bias(bias, weights, numbers)], [numbers]
+    else:
+        rest = [real(bias) for bias in rest]
     packed = [pack_bias(one, geometry.groups, channels) for one in rest]
-    ordered = pack_weights(weights, geometry, tile, arithmetic.dot.depth)
-    return [ordered.astype(arithmetic.dot.weights, copy=False), *packed, *alike]
+    ordered = pack_weights(arithmetic.weights(weights), geometry, tile, arithmetic.dot.depth)
+    return [arithmetic.stored(ordered), *packed, *alike]
 
 
 class ConvolutionTemplate(Template):
@@ -187,7 +190,8 @@ class ConvolutionTemplate(Template):
         self.with_direct = DIRECT in options.algorithms
         self.winograd: tuple[str, ...] = ()
         self._transformed: dict[int, tuple[Array, Array]] = {}
-        self.staging = row_runs(geometry, dot.depth)
+        # What lies beyond a row is multiplied by zero, which is zero if it is a whole number.
+        self.staging = row_runs(geometry, dot.depth) if self.arithmetic.quantized else None
         if self.staging is not None:
             run = filled(geometry.ic * geometry.kernel[1], dot.depth)
             self.geometry = attrs.evolve(geometry, ic=run, kernel=(geometry.kernel[0], 1))

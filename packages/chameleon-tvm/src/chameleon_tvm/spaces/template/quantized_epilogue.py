@@ -49,10 +49,3 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         residual = None if self.residual is None else emit.load(self.residual, place, lanes)
         numbers = [emit.load(self.numbers, [at]) for at in range(PARAMETERS)]
         return finished(sums, residual, self.spec, numbers)
-
-
-def epilogue_of(spec: FusedSpec | None, channels: int, shape: Sequence[int]) -> VectorEpilogue:
-    """The epilogue of an operator, quantized or not; of one that has none for None."""
-    if spec is not None and spec.quantized:
-        return QuantizedVectorEpilogue(spec, channels, shape)
-    return VectorEpilogue(spec, channels, shape)

@@ -8,8 +8,8 @@ from chameleon_tvm.operators.specs import FusedSpec, channel_block, physical_sha
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
+from chameleon_tvm.spaces.template.epilogues import epilogue_of
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
-from chameleon_tvm.spaces.template.quantized_epilogue import epilogue_of
 from chameleon_tvm.spaces.template.tile_position import TilePosition
 
 

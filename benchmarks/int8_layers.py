@@ -1,0 +1,143 @@
+"""ResNet-18's layers in int8 beside float32, ours and oneDNN's, in one process.
+
+`python benchmarks/int8_layers.py` prints, per layer, GFLOP/s of our direct convolution and of
+Winograd's in float32, of our int8, and of oneDNN's int8 through PyTorch (uint8 in and out, weights
+prepacked). Ours are the best of a few first guesses; all are timed in turns, the minimum counts.
+oneDNN's int8 saturates sums of two products on CPUs without VNNI: the last column says how far its
+outputs are from the exact ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+from chameleon_core.plugins import NoOptions
+from chameleon_system.cores import usable_cores
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm.targets import TVMTargets
+from ruamel.yaml import YAML
+
+LAYERS = Path(__file__).parent.parent / "examples" / "resnet18_layers.yaml"
+Repeats = Callable[[], float]
+
+
+def layers() -> list[Conv2dSpec]:
+    """The layers of the example."""
+    operators = YAML(typ="safe").load(LAYERS)["model"]["operators"]
+    return [Conv2dSpec(**one["conv2d"]) for one in operators]
+
+
+def kernels(
+    spec: Conv2dSpec, algorithms: tuple[str, ...], count: int, threads: int
+) -> list[Repeats]:
+    """Functions that run a first guess once and return its seconds."""
+    target = TVMTargets(NoOptions()).resolve("native")
+    provider = TemplateSpace(TemplateOptions(algorithms=algorithms))
+    builder = provider.builder(spec.task("layer", target), threads=threads)
+    names = builder.space.index
+    if algorithms != ("direct",) and "algorithm" not in names:
+        return []
+    built = [builder.build(guess.tolist()) for guess in builder.space.first_guesses[:count]]
+    return [lambda kernel=kernel: kernel.time(1) for kernel in built]
+
+
+def onednn_int8(spec: Conv2dSpec, threads: int) -> tuple[Repeats, float]:
+    """The kernel of oneDNN, and its largest error in steps of its output."""
+    torch.set_num_threads(threads)
+    operator = operator_of(spec.task("layer", TVMTargets(NoOptions()).resolve("native")))
+    inputs = operator.inputs()
+    data, weights, scale, bias, numbers = (torch.from_numpy(array) for array in inputs)
+    rank = spec.rank
+    where = [list(spec.strides), list(spec.pads[:rank]), list(spec.dilations), spec.groups]
+    zero, multiplier, out_zero = int(numbers[0]), float(numbers[3]), int(numbers[4])
+    packed = torch.ops.onednn.qconv_prepack(weights, scale, 1.0, zero, *where, list(data.shape))
+    data = data.contiguous(memory_format=torch.channels_last)
+    zeros = torch.zeros(len(scale), dtype=torch.int32)
+    rest = (scale, zeros, bias * scale, *where, 1.0 / multiplier, out_zero, None, "none", [], "")
+
+    def run() -> Any:
+        return torch.ops.onednn.qconv2d_pointwise(data, 1.0, zero, packed, *rest)
+
+    def seconds() -> float:
+        started = time.perf_counter()
+        run()
+        return time.perf_counter() - started
+
+    (expected,) = operator.reference(inputs)
+    return seconds, float(np.abs(run().numpy().astype(np.float64) - expected).max())
+
+
+def best(groups: dict[str, list[Repeats]], seconds: float) -> dict[str, float]:
+    """The least seconds of each group, all of them run in turns."""
+    found = dict.fromkeys(groups, math.inf)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for name, members in groups.items():
+            for member in members:
+                # The first run of a turn wakes the threads up.
+                member()
+                found[name] = min(found[name], member(), member())
+    return found
+
+
+def measure(threads: int, guesses: int, seconds: float) -> list[dict[str, Any]]:
+    """One row a layer."""
+    rows = []
+    for spec in layers():
+        quantized = attrs.evolve(spec, dtype="int8", output_dtype="uint8")
+        vendor, steps = onednn_int8(quantized, threads)
+        groups = {
+            "direct": kernels(spec, ("direct",), guesses, threads),
+            "winograd": kernels(spec, ("winograd2", "winograd4"), guesses, threads),
+            "int8": kernels(quantized, ("direct",), guesses, threads),
+            "onednn_int8": [vendor],
+        }
+        taken = best(groups, seconds)
+        rates = {name: spec.flop / value / 1e9 for name, value in taken.items()}
+        rows.append({"name": spec.name, "onednn_steps": steps, **rates})
+        show(rows[-1])
+    return rows
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one row."""
+    rates = " ".join(f"{row[name]:9.1f}" for name in ("direct", "winograd", "int8", "onednn_int8"))
+    print(f"{row['name']:6} {rates} {row['onednn_steps']:9.0f}", flush=True)
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=len(usable_cores()))
+    parser.add_argument("--guesses", type=int, default=6, help="first guesses of each of ours")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for each layer")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    arguments = parser.parse_args()
+    os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
+    print(f"{'layer':6} {'direct':>9} {'winograd':>9} {'int8':>9} {'oneDNN':>9} {'its error':>9}")
+    rows = measure(arguments.threads, arguments.guesses, arguments.seconds)
+    ratios = {
+        f"int8 over {other}": [row["int8"] / row[other] for row in rows]
+        for other in ("direct", "onednn_int8")
+    }
+    for name, values in ratios.items():
+        print(f"{name}: {math.exp(sum(map(math.log, values)) / len(values)):.2f}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=2))
+
+
+if __name__ == "__main__":
+    main()

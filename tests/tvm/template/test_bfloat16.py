@@ -1,0 +1,177 @@
+"""Templates on bfloat16 tensors of CPUs: sums and epilogue in float32, rounded once."""
+
+from typing import ClassVar
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
+from chameleon_tvm.instructions.bfloat16 import rounded, rounding, widened, widening
+from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.lowering import lower_function
+from chameleon_tvm.operators.bfloat16 import real
+from chameleon_tvm.operators.specs import (
+    BatchMatmulSpec,
+    Conv1dSpec,
+    Conv2dSpec,
+    Conv3dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+)
+from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_tvm.spaces.template import arithmetic
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.targets import TVMTargets, tvm_target
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+PROVIDER = TemplateSpace(TemplateOptions())
+BF16 = {"dtype": "bfloat16"}
+FULL = {**BF16, "bias": True, "residual": True, "activation": "relu"}
+ROUNDINGS = 2.0**-8
+"""Half of the last place of a number is half of it at most."""
+
+
+def check(spec, count=2):
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    (expected,), tolerance = builder.reference()
+    configs = [
+        *builder.space.first_guesses[:1],
+        *builder.space.sample(count, np.random.default_rng(0)),
+    ]
+    for config in configs:
+        (got,) = builder.build(config.tolist()).outputs()
+        assert got.shape == expected.shape
+        largest = np.abs(expected).max()
+        # Rounded once: the nearest number, but for what float32 sums lose.
+        assert (np.abs(got - expected) <= ROUNDINGS * np.abs(expected) + 1e-5 * largest).all()
+        assert np.abs(got - expected).max() <= tolerance * largest, builder.space.decode(config)
+
+
+SPECS = [
+    Conv2dSpec(input=[1, 16, 9, 9], filters=24, kernel=3, padding=1, layout="NHWC", **FULL),
+    Conv2dSpec(input=[2, 3, 13, 13], filters=20, kernel=5, padding=2, stride=2, **FULL),
+    Conv2dSpec(input=[1, 10, 9, 9], filters=48, kernel=3, padding=1, groups=2, **BF16),
+    Conv1dSpec(input=[1, 21, 30], filters=16, kernel=5, padding=2, layout="NWC", **BF16),
+    Conv3dSpec(input=[1, 6, 4, 7, 7], filters=24, kernel=3, padding=1, layout="NDHWC", **FULL),
+    DepthwiseConv2dSpec(input=[1, 20, 9, 9], kernel=3, padding=1, layout="NHWC", **FULL),
+    DenseSpec(input=[3, 33], units=20, **FULL),
+    DenseSpec(input=[1, 64], units=48, dtype="bfloat16", activation="gelu"),
+]
+
+
+def name_of(spec):
+    return f"{spec.kind}-{spec.sizes}"
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_outputs_are_rounded_once(spec):
+    check(spec)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_the_unscheduled_function_computes_the_reference(spec):
+    builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
+    (expected,), tolerance = builder.reference()
+    kernel = builder.build([])
+    (got,) = kernel.outputs()
+    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+
+
+class Pairs(Dot):
+    """What AVX512-BF16 computes, on any CPU, but for how denormals are rounded."""
+
+    name = "pairs"
+    summary = "pairs of bfloat16"
+    mnemonics = ("mulps",)
+    data = weights = BFLOAT16_BITS
+    sums = "float32"
+    depth = 2
+    vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
+
+    def meaning(self, sums, data, weights):
+        return sums + widened(weights) @ widened(data)
+
+    def emit(self, sums, data, weights, lanes):
+        words = tirx.reinterpret(f"int32x{lanes}", weights)
+
+        def half(vector, place):
+            bits = (vector >> tirx.Broadcast(tirx.IntImm("int32", 16 * place), lanes)) & (
+                tirx.Broadcast(tirx.IntImm("int32", 0xFFFF), lanes)
+            )
+            return widening(tirx.Cast(f"uint16x{lanes}", bits), lanes)
+
+        for place in (1, 0):
+            sums += half(data, place) * half(words, place)
+        return sums
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=name_of)
+def test_pairs_of_channels_are_multiplied_as_they_are(spec, monkeypatch):
+    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [Pairs()])
+    check(spec, count=4)
+
+
+def test_the_code_of_a_cpu_with_bfloat16_holds_its_instruction():
+    target = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4")
+    template = template_of(SPECS[0].task("t", target))
+    space = template.space()
+    assert set(space.knobs[space.index["input"]].options) == {"copy", "in_place"}
+    function = template.function(space.decode(space.first_guesses[0]))
+    made = lower_function(function, tvm_target(target), plain_loops=True)
+    assert "vdpbf16ps" in made.mod.inspect_source("asm")
+
+
+def test_a_network_may_pack_weights_of_float32():
+    spec = attrs.evolve(SPECS[0], residual=False)
+    template = template_of(spec.task("t", NATIVE))
+    space = template.space()
+    values = space.decode(space.first_guesses[0])
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=spec.filter_shape).astype(np.float32)
+    bias = rng.normal(size=24).astype(np.float32)
+    near = widened(rounded(weights))
+    packed = template.pack(values, [weights, bias])
+    again = template.pack(values, [near, bias])
+    bits = template.pack(values, [rounded(weights), bias])
+    for one, other, third in zip(packed, again, bits, strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, third)
+    np.testing.assert_array_equal(real(rounded(weights)), near)
+
+
+@pytest.mark.parametrize(
+    ("make", "target"),
+    [
+        (lambda: BatchMatmulSpec(a=[1, 2, 3], b=[1, 3, 2], **BF16), NATIVE),
+        (lambda: Conv1dSpec(input=[1, 4, 9], filters=4, kernel=3, **BF16), '{"kind": "cuda"}'),
+        (lambda: Conv2dSpec(input=[1, 4, 9, 9], filters=4, kernel=3, dtype="float16"), NATIVE),
+    ],
+)
+def test_what_nothing_computes_is_refused(make, target):
+    with pytest.raises(ConfigError, match=r"dtype '(bfloat16|float16)' is for") as caught:
+        make().task("t", target)
+    assert caught.value.hint
+
+
+def test_weights_that_are_waited_for_stay_small():
+    """A product with one row reads each weight once; of many rows arithmetic takes longer."""
+    target = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell")
+    for rows, expected in ((1, BFLOAT16_BITS), (64, "float32")):
+        spec = DenseSpec(input=[rows, 2048], units=1000, **BF16)
+        assert template_of(spec.task("t", target)).arithmetic.dot.weights == expected
+    check(DenseSpec(input=[1, 2048], units=1000, **BF16), count=1)
+
+
+def test_rounding_is_to_the_nearest_and_keeps_what_is_no_number():
+    numbers = np.random.default_rng(0).normal(size=64).astype(np.float32) * 1e3
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, 1e-40, 1.00390625, 1.01171875]
+    numbers[: len(special)] = special
+    data = te.placeholder(numbers.shape, "float32", name="data")
+    out = te.compute(numbers.shape, lambda i: rounding(data(i), 1), name="out")
+    program = Program(function=te.create_prim_func([data, out]), inputs=[numbers])
+    (got,) = TVMKernel(program, NATIVE).outputs()
+    np.testing.assert_array_equal(got, rounded(numbers))
