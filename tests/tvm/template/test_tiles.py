@@ -17,8 +17,11 @@ from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, De
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import tile_products
 from chameleon_tvm.spaces.template.algorithms import KNOB
+from chameleon_tvm.spaces.template.conv2d import geometry_of
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.spaces.template.tile_block import Runs
+from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.targets import TVMTargets, tvm_target
 from chameleon_tvm.testing.instruction_kernels import trials_of
@@ -33,6 +36,8 @@ SAPPHIRE = TVMTargets(NoOptions()).resolve(
 )
 PROVIDER = TemplateSpace(TemplateOptions())
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
+BIASED = {"dtype": "bfloat16", "bias": True}
+BF16 = {**BIASED, "residual": True, "activation": "relu"}
 LAYER = Conv2dSpec(input=[1, 64, 14, 14], filters=64, kernel=3, padding=1, layout="NHWC", **INT8)
 FEW = settings(
     max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -45,7 +50,8 @@ def loops():
     chosen = tile_products.tile_products_of
 
     def found(target, **types):
-        return [LoopTiles(AmxInt8())] if target == NATIVE else chosen(target, **types)
+        product = AmxBfloat16() if types["data"] == "bfloat16" else AmxInt8()
+        return [LoopTiles(product)] if target == NATIVE else chosen(target, **types)
 
     tile_products.tile_products_of = found
     yield
@@ -58,7 +64,7 @@ def tiled(space, count, seed):
     found = [
         config for config in [*space.first_guesses, *drawn] if space.decode(config)[KNOB] == TILED
     ]
-    return [found[0], *found[-count:]]
+    return [found[0], *found[len(found) - count :]]
 
 
 def check(spec, seed, count=1):
@@ -69,6 +75,9 @@ def check(spec, seed, count=1):
         assert got.shape == expected.shape
         largest = 255.0 if spec.output_dtype == "uint8" else np.abs(expected).max()
         assert np.abs(got - expected).max() <= tolerance * largest, builder.space.decode(config)
+        if spec.dtype == "bfloat16":
+            # Rounded once: the nearest number, but for what float32 sums lose.
+            assert (np.abs(got - expected) <= 2**-8 * np.abs(expected) + 1e-5 * largest).all()
 
 
 @st.composite
@@ -90,8 +99,7 @@ def convolutions(draw):
             dilation=(draw(small), draw(small)),
             layout=layout,
             output_layout=output,
-            dtype="int8",
-            output_dtype=draw(st.sampled_from(["uint8", "uint8", "float32"])),
+            **draw(st.sampled_from([INT8, {**INT8, "output_dtype": "float32"}, BIASED])),
             residual=draw(st.booleans()),
             activation=draw(st.sampled_from(["none", "relu", "relu6"])),
         )
@@ -123,11 +131,26 @@ def test_convolutions(spec, seed):
             input=[1, 128, 7, 7], filters=96, kernel=1, layout="NHWC", residual=True, **INT8
         ),
         Conv2dSpec(input=[1, 64, 9, 30], filters=33, kernel=1, stride=2, layout="NHWC", **INT8),
+        Conv2dSpec(input=[1, 3, 20, 20], filters=32, kernel=7, stride=2, padding=3, **INT8),
+        Conv2dSpec(input=[1, 48, 9, 9], filters=40, kernel=3, padding=1, **BF16),
+        Conv2dSpec(input=[1, 3, 19, 19], filters=20, kernel=5, padding=2, layout="NHWC", **BF16),
+        DenseSpec(input=[20, 96], units=70, bias=True, activation="gelu", dtype="bfloat16"),
         DenseSpec(input=[20, 100], units=70, activation="relu", **INT8),
         DenseSpec(input=[1, 64], units=10, **INT8),
         Conv1dSpec(input=[2, 48, 40], filters=50, kernel=5, padding=2, **INT8),
     ],
-    ids=["layer", "pointwise", "strided", "dense", "one row", "one axis"],
+    ids=[
+        "layer",
+        "pointwise",
+        "strided",
+        "stem",
+        "bfloat16",
+        "bfloat16 stem",
+        "bfloat16 dense",
+        "dense",
+        "one row",
+        "one axis",
+    ],
 )
 def test_layers(spec):
     check(spec, 0, count=2)
@@ -143,9 +166,10 @@ def test_an_input_without_padding_may_be_read_where_it_is():
 
     assert inputs() == ["copy", "in_place"]
     assert inputs(kernel=3) == ["copy", "in_place"]
-    # Padding holds what stands for zero, and a product reads 64 elements.
+    assert inputs(input=[1, 48, 7, 7]) == ["copy", "in_place"]
+    # Padding holds what stands for zero, and 37 channels are filled up with zeros.
     assert inputs(kernel=3, padding=1) == ["copy"]
-    assert inputs(input=[1, 48, 7, 7]) == ["copy"]
+    assert inputs(input=[1, 37, 7, 7]) == ["copy"]
     assert inputs(layout="NCHW") == ["copy"]
 
 
@@ -180,14 +204,46 @@ def test_a_first_guess_multiplies_four_tiles_with_four_loads():
     assert values["product_vectors"] == 2
 
 
-def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them():
-    task = LAYER.task("t", SAPPHIRE)
+@pytest.mark.parametrize(
+    ("channels", "kernel", "filled", "pieces", "depth"),
+    [
+        (64, 3, 64, 3, 64),
+        (48, 1, 48, 1, 48),
+        (3, 7, 4, 1, 28),
+        (144, 1, 144, 3, 48),
+        (37, 1, 40, 1, 40),
+    ],
+)
+def test_pieces_of_a_run_are_equal_and_few(channels, kernel, filled, pieces, depth):
+    spec = Conv2dSpec(input=[1, channels, 9, 9], filters=16, kernel=kernel, layout="NHWC", **INT8)
+    tiles = TileProducts.of(geometry_of(spec, 16), spec, SAPPHIRE)
+    runs = Runs.of(tiles.geometry, tiles.product)
+    assert (tiles.geometry.ic, runs.pieces, runs.depth) == (filled, pieces, depth)
+
+
+def test_what_lies_beside_a_run_is_not_read():
+    """Products with it would be NaN, whatever the weight."""
+    spec = Conv2dSpec(input=[1, 5, 6, 40], filters=16, kernel=3, layout="NHWC", dtype="bfloat16")
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    data, weights = builder.inputs
+    broken = data.copy()
+    broken[0, 0, 0, 20] = np.nan
+    builder.use([broken, weights])
+    (got,) = builder.build(tiled(builder.space, 0, 0)[0].tolist()).outputs()
+    wrong = np.argwhere(np.isnan(got).any(axis=(0, 1)))
+    assert wrong.tolist() == [[0, 18], [0, 19], [0, 20]]
+
+
+@pytest.mark.parametrize(("types", "mnemonic"), [(INT8, "tdpbusd"), (BF16, "tdpbf16ps")])
+def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, mnemonic):
+    sizes = {"input": [1, 64, 14, 14], "filters": 64, "kernel": 3, "padding": 1}
+    task = Conv2dSpec(**sizes, layout="NHWC", **types).task("t", SAPPHIRE)
     template, operator = template_of(task), operator_of(task)
     space = template.space()
     config = next(one for one in tiled(space, 1, 0))
     function = template.program(space.decode(config), operator, operator.inputs()).function
     assert permissions_of(function) == {"amx"}
     text = assembly(lower_function(function, tvm_target(SAPPHIRE), plain_loops=True))
-    (body,) = [one for one in text.split("@function") if "tdpbusd" in one]
+    (body,) = [one for one in text.split("@function") if mnemonic in one]
     assert re.findall("ldtilecfg|tilerelease", body) == ["ldtilecfg", "tilerelease"]
-    assert body.index("ldtilecfg") < body.index("tdpbusd") < body.index("tilerelease")
+    assert body.index("ldtilecfg") < body.index(mnemonic) < body.index("tilerelease")

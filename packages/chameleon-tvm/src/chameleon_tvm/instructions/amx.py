@@ -43,6 +43,7 @@ class Amx(TileProduct):
     sums: ClassVar[str] = "float32"
     rows: ClassVar[int] = 16
     columns: ClassVar[int] = 16
+    shorter: ClassVar[bool] = True
     registers: ClassVar[int] = _TILES
     cost: ClassVar[float] = 16.0
 
@@ -55,7 +56,8 @@ class Amx(TileProduct):
         """The 64 bytes that ``ldtilecfg`` reads: palette, bytes of a row and rows of each tile."""
         row_bytes, rows = [0] * 16, [0] * 16
         for one in registers:
-            row_bytes[one.number] = self.row_bytes(one.holds)
+            size = np.dtype(self.element(one.holds)).itemsize
+            row_bytes[one.number] = one.width * size
             rows[one.number] = one.rows
         return struct.pack("<BB14x16H16B", _PALETTE, 0, *row_bytes, *rows)
 

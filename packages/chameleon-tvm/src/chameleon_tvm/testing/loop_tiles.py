@@ -27,29 +27,29 @@ class LoopTiles(TileProduct):
 
     def __init__(self, product: TileProduct) -> None:
         self._product = product
-        for name in ("data", "weights", "sums", "rows", "columns", "depth", "pack", "registers"):
+        shape = ("rows", "columns", "depth", "pack", "shorter", "registers")
+        for name in ("data", "weights", "sums", "cost", *shape):
             setattr(self, name, getattr(product, name))
-        self.cost = product.cost  # type: ignore[misc]
 
     def meaning(
         self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
     ) -> NDArray[Any]:
         return self._product.meaning(sums, data, weights)
 
-    def register(self, number: int, holds: str, rows: int = 0) -> Register:
-        made = super().register(number, holds, rows)
-        shape = [made.rows * self.width(holds)]
+    def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
+        made = super().register(number, holds, rows, depth)
+        shape = [made.rows * made.width]
         return attrs.evolve(made, buffer=tirx.decl_buffer(shape, self.element(holds), f"t{number}"))
 
     def zero(self, register: Register) -> Stmt:
         zero = tirx.const(0, self.element(register.holds))
         return _loop(
-            register.rows * self.width(register.holds),
+            register.rows * register.width,
             lambda at: tirx.BufferStore(register.buffer, zero, [at]),
         )
 
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
-        width = self.width(register.holds)
+        width = register.width
         return _loop(
             register.rows,
             lambda row: _loop(
@@ -65,7 +65,7 @@ class LoopTiles(TileProduct):
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
         def add(row: Expr, column: Expr, group: Expr, k: int) -> Stmt:
             place = row * self.columns + column
-            left = tirx.BufferLoad(data.buffer, [row * self.depth + group * self.pack + k])
+            left = tirx.BufferLoad(data.buffer, [row * data.width + group * self.pack + k])
             at = (group * self.columns + column) * self.pack + k
             right = tirx.BufferLoad(weights.buffer, [at])
             product = self._widened(left, self.data) * self._widened(right, self.weights)
@@ -78,13 +78,13 @@ class LoopTiles(TileProduct):
         return _loop(
             sums.rows,
             lambda row: _loop(
-                self.depth // self.pack,
+                data.width // self.pack,
                 lambda group: _loop(self.columns, lambda column: adds(row, column, group)),
             ),
         )
 
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
-        width = self.width(register.holds)
+        width = register.width
         return _loop(
             register.rows,
             lambda row: _loop(

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
@@ -21,6 +22,7 @@ from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
+from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.targets import target_info
 
 _SHIFTS = {"uint8": 0, "int8": 128}
@@ -47,6 +49,11 @@ class Arithmetic:
         return self.dot.data
 
     @property
+    def multiplied(self) -> str:
+        """Element type of the weights as they are stored."""
+        return self.dot.weights
+
+    @property
     def quantized(self) -> bool:
         """Whether data have a zero point."""
         return self.data == "uint8"
@@ -64,7 +71,7 @@ class Arithmetic:
     @property
     def weight_bytes(self) -> int:
         """Bytes of a weight."""
-        return np.dtype(self.dot.weights).itemsize
+        return np.dtype(self.multiplied).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
         """Weights as numbers of their tensor's type, before they are packed."""
@@ -75,9 +82,9 @@ class Arithmetic:
 
     def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
         """Packed weights in the type that they are stored in."""
-        if self.dot.weights == BFLOAT16_BITS:
+        if self.multiplied == BFLOAT16_BITS:
             return rounded(packed)
-        return packed.astype(self.dot.weights, copy=False)
+        return packed.astype(self.multiplied, copy=False)
 
     @property
     def _centred(self) -> bool:
@@ -140,9 +147,32 @@ class TileArithmetic(Arithmetic):
     def read(self) -> str:
         return self.product.data
 
+    @property
+    def multiplied(self) -> str:
+        return self.product.weights
+
 
 FLOAT32 = Arithmetic()
 """That of operators of float32."""
+
+
+def finishing_constants(
+    weights: NDArray[Any], rest: Arrays, groups: int, channels: int, arithmetic: Arithmetic
+) -> Arrays:
+    """An operator's constants beside its weights, each group's channels padded.
+
+    Args:
+        weights: (O, ...), before they are packed.
+        rest: a bias if there is one; of an int8 operator its scale, bias and quantisation.
+        groups: groups.
+        channels: of a group, padded.
+        arithmetic: what it is computed with.
+    """
+    if not arithmetic.quantized:
+        return [pack_bias(real(bias), groups, channels) for bias in rest]
+    scale, bias, numbers = rest
+    made_up = arithmetic.bias(bias, weights, numbers)
+    return [*(pack_bias(one, groups, channels) for one in (scale, made_up)), numbers]
 
 
 def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:

@@ -12,7 +12,6 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.bfloat16 import real
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
@@ -23,7 +22,12 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, joined
-from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic, arithmetic_of
+from chameleon_tvm.spaces.template.arithmetic import (
+    FLOAT32,
+    Arithmetic,
+    arithmetic_of,
+    finishing_constants,
+)
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.geometry import (
@@ -40,7 +44,6 @@ from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
-from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.spaces.template.winograd import (
     WinogradConvolution,
     pack_transformed,
@@ -154,15 +157,9 @@ def pack_constants(
     """
     weights, *rest = constants
     channels = max(geometry.oc, tile.vectors * geometry.lanes)
-    alike = []
-    if arithmetic.quantized:
-        scale, bias, numbers = rest
-        rest, alike = [scale, arithmetic.bias(bias, weights, numbers)], [numbers]
-    else:
-        rest = [real(bias) for bias in rest]
-    packed = [pack_bias(one, geometry.groups, channels) for one in rest]
+    more = finishing_constants(weights, rest, geometry.groups, channels, arithmetic)
     ordered = pack_weights(arithmetic.weights(weights), geometry, tile, arithmetic.dot.depth)
-    return [arithmetic.stored(ordered), *packed, *alike]
+    return [arithmetic.stored(ordered), *more]
 
 
 class ConvolutionTemplate(Template):

@@ -8,7 +8,7 @@ Chellapilla et al., "High Performance Convolutional Neural Networks for Document
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -66,33 +66,33 @@ class TileBlock:
 class Runs:
     """The input of one output, as pieces that a tile product takes at a time.
 
+    Pieces of a run are equal: nothing beyond it is read, which might be infinite or NaN.
+
     Attributes:
         rows: of the filter.
         count: runs of neighbouring elements in each: one where the taps of a row are neighbours,
             or else one for each tap.
-        elements: of a run.
-        pieces: of a run; the last one may go beyond it, where weights are zero.
+        pieces: of a run.
         depth: elements of a piece.
     """
 
     rows: int
     count: int
-    elements: int
     pieces: int
     depth: int
 
     @classmethod
     def of(cls, geometry: Geometry, product: TileProduct) -> Runs:
-        """Those of a convolution of one group."""
+        """Those of a convolution of one group whose channels ``filled_channels`` are."""
         g = geometry
         neighbours = g.dilation[1] == 1 or g.kernel[1] == 1
         elements = g.ic * g.kernel[1] if neighbours else g.ic
+        depth = max(d for d in _depths(product) if elements % d == 0)
         return cls(
             rows=g.kernel[0],
             count=1 if neighbours else g.kernel[1],
-            elements=elements,
-            pieces=math.ceil(elements / product.depth),
-            depth=product.depth,
+            pieces=elements // depth,
+            depth=depth,
         )
 
     @property
@@ -100,10 +100,24 @@ class Runs:
         """Products that are added up."""
         return self.rows * self.count * self.pieces
 
-    @property
-    def spare(self) -> int:
-        """Elements beyond a run that are read."""
-        return self.pieces * self.depth - self.elements
+
+def filled_channels(geometry: Geometry, product: TileProduct) -> int:
+    """Input channels, zeros among them, with which a convolution takes fewest products.
+
+    Args:
+        geometry: the convolution, of one group.
+        product: what multiplies.
+    """
+    most = geometry.ic + product.depth
+    step = _depths(product)[0]
+    every = range(-(-geometry.ic // step) * step, most + 1, step)
+    return min(every, key=lambda ic: (Runs.of(attrs.evolve(geometry, ic=ic), product).steps, ic))
+
+
+def _depths(product: TileProduct) -> Sequence[int]:
+    """What a piece may have."""
+    least = product.pack if product.shorter else product.depth
+    return range(least, product.depth + 1, product.pack)
 
 
 def applies(geometry: Geometry) -> bool:
@@ -127,7 +141,7 @@ def pack_tiles(
     """(O, I, rows, columns) weights as a tile product reads them.
 
     Args:
-        weights: of one group.
+        weights: of one group, of fewer channels where the geometry's are filled up.
         geometry: the convolution.
         block: the point of the design space.
         product: what multiplies.
@@ -139,13 +153,13 @@ def pack_tiles(
     """
     runs = Runs.of(geometry, product)
     oc, ic = weights.shape[:2]
-    last = weights.reshape(oc, ic, *geometry.kernel).transpose(0, 2, 3, 1)
-    ordered = last.reshape(oc, runs.rows * runs.count, runs.elements)
     width = block.vectors * product.columns
     channels = max(oc, width)
-    ordered = np.pad(ordered, ((0, channels - oc), (0, 0), (0, runs.spare)))
+    last = weights.reshape(oc, ic, *geometry.kernel).transpose(0, 2, 3, 1)
+    whole = np.pad(last, ((0, channels - oc), (0, 0), (0, 0), (0, geometry.ic - ic)))
+    ordered = whole.reshape(channels, -1)
     starts = np.minimum(np.arange(math.ceil(channels / width)) * width, channels - width)
-    groups = product.depth // product.pack
+    groups = runs.depth // product.pack
     taken = ordered[starts[:, None] + np.arange(width)].reshape(
         len(starts), block.vectors, product.columns, runs.steps, groups, product.pack
     )

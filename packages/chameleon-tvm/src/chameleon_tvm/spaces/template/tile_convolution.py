@@ -36,6 +36,7 @@ class TileConvolution:
         block: the point of the design space.
         spec: the operator, for its epilogue.
         arithmetic: what it multiplies with.
+        channels: of the input, where those of the geometry are filled up with zeros.
         cores: that share the work.
     """
 
@@ -46,6 +47,7 @@ class TileConvolution:
         spec: FusedSpec,
         *,
         arithmetic: TileArithmetic,
+        channels: int,
         cores: int,
     ) -> None:
         self.geometry = geometry
@@ -69,11 +71,11 @@ class TileConvolution:
             geometry.ic,
             rows=True,
             arithmetic=arithmetic,
+            channels=channels,
             zero_point=self.output.epilogue.zero_point,
-            spare=self.runs.spare,
         )
         self.blocks = math.ceil(self.output.channels / self.output.block)
-        whole = self.blocks * self.runs.steps * block.vectors * product.depth * product.columns
+        whole = self.blocks * self.runs.steps * block.vectors * self.runs.depth * product.columns
         self.weights = emit.buffer("weights", (whole,), dtype=product.weights)
         source = self.input.staged if block.copy else self.input.data
         self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
@@ -119,7 +121,7 @@ class TileConvolution:
         counts = {SUMS: block.tiles * block.vectors, DATA: block.tiles, WEIGHTS: block.vectors}
         places = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
         return {
-            place: self.product.register(number, place[0], rows[place[0]])
+            place: self.product.register(number, place[0], rows[place[0]], self.runs.depth)
             for number, place in enumerate(places)
         }
 
@@ -185,14 +187,14 @@ class TileConvolution:
         statements = []
         first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * block.vectors
         for v in range(block.vectors):
-            start = (first + v) * (product.depth * product.columns)
-            stride = product.width(WEIGHTS)
-            statements.append(product.load(registers[WEIGHTS, v], self.weights, start, stride))
+            start = (first + v) * (self.runs.depth * product.columns)
+            held = registers[WEIGHTS, v]
+            statements.append(product.load(held, self.weights, start, held.width))
         for tile in range(block.tiles):
             yi, strip = divmod(tile, block.strips)
             row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
             column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
-            start = self._pixel(at.n, row, column) + piece * product.depth
+            start = self._pixel(at.n, row, column) + piece * self.runs.depth
             stride = g.stride[1] * g.ic
             statements.append(product.load(registers[DATA, tile], self.source, start, stride))
         statements += [
@@ -211,6 +213,5 @@ class TileConvolution:
         g = self.geometry
         if self.block.copy:
             rows, columns = g.staged_size
-            width = columns * g.ic + self.runs.spare
-            return (n * rows + row) * width + column * g.ic
+            return ((n * rows + row) * columns + column) * g.ic
         return ((n * g.size[0] + row) * g.size[1] + column) * g.ic

@@ -9,23 +9,23 @@ import attrs
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 
+from chameleon_tvm.instructions.base import BFLOAT16_BITS
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import using
-from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.arithmetic import TileArithmetic
+from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.tile_block import (
-    Runs,
     TileBlock,
     applies,
+    filled_channels,
     flattened,
     pack_tiles,
 )
 from chameleon_tvm.spaces.template.tile_convolution import TileConvolution
 from chameleon_tvm.spaces.template.tile_tiling import TileTiling
-from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.targets import target_info
 
 
@@ -34,7 +34,7 @@ class TileProducts:
 
     Args:
         geometry: the convolution, of one group.
-        spec: the operator, an int8 one.
+        spec: the operator, on bytes or bfloat16.
         target: the canonical target.
         arithmetic: what it multiplies with.
     """
@@ -44,7 +44,9 @@ class TileProducts:
     ) -> None:
         self.arithmetic = arithmetic
         self.product = arithmetic.product
-        self.geometry = flattened(attrs.evolve(geometry, lanes=self.product.columns))
+        self.channels = geometry.ic
+        own = flattened(attrs.evolve(geometry, lanes=self.product.columns))
+        self.geometry = attrs.evolve(own, ic=filled_channels(own, self.product))
         self.spec = spec
         self.info = target_info(target)
 
@@ -57,17 +59,15 @@ class TileProducts:
             spec: the operator.
             target: the canonical target.
         """
-        if not (spec.quantized and applies(geometry)):
+        types = _types(spec)
+        if types is None or not applies(geometry):
             return None
-        found = tile_products_of(target, data="uint8", weights="int8")
-        return next(
-            (
-                cls(geometry, spec, target, TileArithmetic(product=one, data="uint8"))
-                for one in found
-                if one.data == "uint8"
-            ),
-            None,
-        )
+        data, weights, read = types
+        found = tile_products_of(target, data=data, weights=weights)
+        fitting = [one for one in found if one.data == read]
+        if not fitting:
+            return None
+        return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=read))
 
     def space(self) -> DesignSpace:
         """The knobs, the first of which is the algorithm."""
@@ -75,10 +75,9 @@ class TileProducts:
 
     @property
     def _in_place(self) -> bool:
-        """Whether products may read the input where it is, and nothing beyond its end."""
+        """Whether products may read the input where it is."""
         g = self.geometry
-        whole = Runs.of(g, self.product).spare == 0
-        return g.layout == "NHWC" and whole and not any(g.padded)
+        return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
 
     def function(self, values: Mapping[str, Any], shapes: Mapping[str, Any]) -> tirx.PrimFunc:
         """The function of a legal configuration.
@@ -89,15 +88,28 @@ class TileProducts:
         """
         block = TileBlock.of(values)
         made = TileConvolution(
-            self.geometry, block, self.spec, arithmetic=self.arithmetic, cores=self.info.cores
+            self.geometry,
+            block,
+            self.spec,
+            arithmetic=self.arithmetic,
+            channels=self.channels,
+            cores=self.info.cores,
         )
         return using(emit.with_shapes(made.function(), shapes), [self.product])
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Logical constants (weights, scale, bias, quantisation) as the function wants them."""
-        weights, scale, bias, numbers = constants
+        """Logical constants (weights, ...) as the function wants them: ``finishing_constants``."""
+        weights, *rest = constants
         block = TileBlock.of(values)
         channels = max(self.geometry.oc, block.vectors * self.product.columns)
-        bias = self.arithmetic.bias(bias, weights, numbers)
-        packed = [pack_bias(one, 1, channels) for one in (scale, bias)]
-        return [pack_tiles(weights, self.geometry, block, self.product), *packed, numbers]
+        more = finishing_constants(weights, rest, 1, channels, self.arithmetic)
+        numbers = self.arithmetic.weights(weights)
+        packed = pack_tiles(numbers, self.geometry, block, self.product)
+        return [self.arithmetic.stored(packed), *more]
+
+
+def _types(spec: FusedSpec) -> tuple[str, str, str] | None:
+    """Element types of an operator's tensors, and of the data that a product reads."""
+    if spec.dtype == BFLOAT16:
+        return BFLOAT16, BFLOAT16, BFLOAT16_BITS
+    return ("uint8", "int8", "uint8") if spec.quantized else None
