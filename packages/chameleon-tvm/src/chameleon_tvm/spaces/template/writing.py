@@ -20,6 +20,7 @@ class Output:
         geometry: the convolution.
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
+        sums: element type of the sums.
 
     Attributes:
         out: the function's parameter; planes of outer axes lie below each other.
@@ -28,7 +29,14 @@ class Output:
         epilogue: bias, residual and activation.
     """
 
-    def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec | None = None) -> None:
+    def __init__(
+        self,
+        geometry: Geometry,
+        tile: Tile,
+        spec: FusedSpec | None = None,
+        *,
+        sums: str = "float32",
+    ) -> None:
         g = geometry
         self.geometry = g
         self.tile = tile
@@ -37,7 +45,7 @@ class Output:
         height, width = g.out
         image = (g.batch, g.oc * g.groups, g.out_planes * height, width)
         shape = physical_shape(image, g.out_layout)
-        self.epilogue = epilogue_of(spec, g.groups * self.channels, shape)
+        self.epilogue = epilogue_of(spec, g.groups * self.channels, shape, sums=sums)
         self.out = emit.buffer("out", shape, dtype=self.epilogue.out_type)
 
     def write(self, at: TilePosition) -> Stmt:
@@ -144,7 +152,7 @@ class StoredOutput(Output):
     """
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec, sums: Buffer) -> None:
-        super().__init__(geometry, tile, spec)
+        super().__init__(geometry, tile, spec, sums=str(sums.dtype))
         self.sums = sums
         self.early = self.epilogue.residual is None
         self.buffers = [sums]
