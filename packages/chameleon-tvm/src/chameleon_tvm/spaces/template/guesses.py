@@ -10,7 +10,7 @@ import numpy as np
 from chameleon_core.space import DesignSpace, Values
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.template.estimates import Estimates, Numbers
+from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.targets import TargetInfo
 
@@ -68,7 +68,8 @@ class CostGuess:
         # Each weight serves all positions, each broadcast all vectors of a tile.
         loads = 1.0 / (info.loads_per_cycle * positions)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["tile_vectors"])
-        ports = info.fma_per_cycle * (loads + broadcasts)
+        reloads = self._spilled(values) / info.loads_per_cycle
+        ports = info.fma_per_cycle * (loads + broadcasts + reloads)
         waiting = info.sums_in_flight / e.accumulators
         # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
         streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions
@@ -79,6 +80,21 @@ class CostGuess:
         busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
         issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
         return issue
+
+    def _spilled(self, values: Values) -> Numbers:
+        """Sums that a multiply-add of the inner loop finds in memory, on average.
+
+        A multiply-add of x86 overwrites one of its operands. Where a broadcast has a register of
+        its own and is used once, LLVM lets it be that one: once it has unrolled the loop over
+        channels twice, every sum has two registers. Those that find none are stored and loaded.
+        """
+        info = self.info
+        positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
+        if not info.memory_operands or broadcast_is_operand(info) or self.reduced == 1:
+            return np.zeros_like(positions)
+        missing = np.maximum(0.0, 2.0 * positions + 1.0 - info.vector_registers)
+        spilled: Numbers = np.where(values["tile_vectors"] == 1, missing / (2.0 * positions), 0.0)
+        return spilled
 
     def _overhead(self, e: Estimates) -> Numbers:
         """Time per multiply-add around the inner loop: of its end and of a tile's."""
