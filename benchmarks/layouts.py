@@ -1,45 +1,179 @@
-"""Whole networks in NHWC and in NCHW, with the first guess of every design space as its kernel.
+"""Layouts of whole networks: one for the whole graph, or one for every edge of it.
 
     python benchmarks/layouts.py resnet18 vgg16
+    python benchmarks/layouts.py --edges --kept seconds.json resnet18 nets.py:make net.onnx
 
-Both layouts of a network are compiled without tuning (the templates' first guesses are within a few
-per cent of what tuning finds) and timed in turns, each in a process of its own. Prints JSON.
+Without `--edges`, both layouts of a built-in network are compiled without tuning (the templates'
+first guesses are within a few per cent of what tuning finds) and timed in turns, each in a process
+of its own. Prints JSON.
+
+With it, every distinct convolution is timed in every pair of layouts that it can read and write
+(NHWC, NCHW, blocks of channels), and so is every move between them. The layouts of all edges that
+take the least time together are computed exactly (`layout_labels.py`) and compared with the best
+single layout. What lies between convolutions costs the same in every layout here, but it has one.
+A network is a built-in one, a function as of a pipeline's `torch`, or an ONNX file. Call it again
+with the same `--kept` and `--again`: the least of all repeats counts. Prints JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_system.cores import usable_cores
-from chameleon_tvm.frontends.network_options import BuiltinOptions
-from chameleon_tvm.frontends.sources import BuiltinFrontend
+from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_tvm.frontends.networks import NetworkFrontend
+from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
 from chameleon_tvm.graph.compile import compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.latency import median_seconds
+from chameleon_tvm.graph.operators import specs_of
+from chameleon_tvm.graph.owners import owners
 from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.processes import delivered_process
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.targets import TVMTargets
+from chameleon_tvm.targets import TVMTargets, target_info
+from layout_graph import FIRST, LAST, LayoutGraph, Move, Seconds, graph_of
+from layout_seconds import Clock
 
-LAYOUTS = ("NHWC", "NCHW")
+LAYOUTS = (LAST, FIRST)
 
 
 def main() -> None:
     """Time the networks of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="+", choices=tuple(NETWORKS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("networks", nargs="+", help=f"{', '.join(NETWORKS)}; with --edges others as well")
+    add("--edges", action="store_true", help="a layout for every edge against one for all")
+    add("--guesses", type=int, default=3, help="first guesses of each pair of layouts")
+    add("--rounds", type=int, default=24, help="turns of each kernel")
+    add("--kept", type=Path, help="a file that seconds are kept in")
+    add("--again", action="store_true", help="measure what is known once more")
+    add("--libraries", type=Path, help="a folder with torchvision, where it is not installed")
+    options = parser.parse_args()
     threads = len(usable_cores())
     target = TVMTargets(NoOptions()).resolve("native")
-    for network in parser.parse_args().networks:
-        print(json.dumps({"network": network, **seconds_of(network, target, threads)}), flush=True)
+    if options.libraries is not None:
+        sys.path.append(str(options.libraries))
+    for network in options.networks:
+        if options.edges:
+            found = edges_of(frontend_of(network), clock_of(options, target))
+        else:
+            found = seconds_of(network, target, threads)
+        print(json.dumps({"network": network, **found}, indent=1 if options.edges else None))
+        sys.stdout.flush()
+
+
+def frontend_of(network: str) -> NetworkFrontend:
+    """The frontend of what a user names.
+
+    Raises:
+        ChameleonError: it is nothing that there is a frontend for.
+    """
+    if network in NETWORKS:
+        return BuiltinFrontend(BuiltinOptions(network=network))
+    if network.endswith(".onnx"):
+        return OnnxFrontend(OnnxOptions(file=network))
+    if ":" not in network:
+        raise ChameleonError(
+            f"there is no built-in network {network}", hint=f"Choose one of {', '.join(NETWORKS)}."
+        )
+    return TorchFrontend(TorchOptions(source=network))
+
+
+def clock_of(options: argparse.Namespace, target: str) -> Clock:
+    """What measures, as the command line says."""
+    blocked = f"{FIRST}{target_info(target).lanes('float32')}c"
+    return Clock(
+        target=target,
+        space=AutoSpace(AutoOptions()),
+        layouts=(*LAYOUTS, blocked),
+        guesses=options.guesses,
+        rounds=options.rounds,
+        file=options.kept,
+        again=options.again,
+    )
+
+
+def edges_of(frontend: NetworkFrontend, clock: Clock) -> dict[str, Any]:
+    """The layouts of a network's edges with the least seconds, against one for all of them."""
+    module, chains = frontend.prepared_in(FIRST)
+    specs = specs_of(chains, owners(chains, frontend.imported, frontend.locations))
+    distinct = dict.fromkeys(chain.spec for chain in chains)
+    named = dict(zip(distinct, (spec.name for spec in specs), strict=True))
+    graph = graph_of(module, chains, [named[chain.spec] for chain in chains], clock.layouts)
+    convolutions = {}
+    for one in dict.fromkeys(one.spec for one in graph.convolutions):
+        convolutions[one] = clock.convolution(one)
+        clock.save()
+    moves = {move: clock.move(move) for move in graph.moves()}
+    clock.save()
+    return compared(graph, convolutions, moves)
+
+
+def compared(
+    graph: LayoutGraph, convolutions: Mapping[Any, Seconds], moves: Mapping[Move, float]
+) -> dict[str, Any]:
+    """One layout for the graph, and one for each edge of it, by what they were measured to take.
+
+    Returns:
+        ``seconds`` of convolutions and moves by layout and ``per edge``; ``bound``, below which no
+        choice of layouts comes: each convolution's fastest pair, and moves for nothing; ``gain``,
+        the share of the best single layout's seconds that layouts of edges save; ``differ``, the
+        convolutions that read or write another layout than that one; ``pairs``, the microseconds
+        of each convolution.
+    """
+    seconds = {name: graph.best(convolutions, moves, only=name)[0] for name in graph.layouts}
+    least, chosen = graph.best(convolutions, moves)
+    best = min(LAYOUTS, key=lambda name: seconds[name])
+    single = graph.best(convolutions, moves, only=best)[1]
+    bound = sum(min(convolutions[one.spec].values()) for one in graph.convolutions)
+    return {
+        "seconds": {**seconds, "per edge": least, "bound": bound},
+        "best": best,
+        "gain": 1.0 - least / seconds[best],
+        "bound_gain": 1.0 - bound / seconds[best],
+        "moved": sum(
+            one.moves and chosen[one.written] != chosen[one.read] for one in graph.tensors
+        ),
+        "differ": [
+            {
+                "convolution": one.name,
+                "layouts": [chosen[one.read], chosen[one.written]],
+                "microseconds": _micro(convolutions, one, chosen),
+                "of_single": _micro(convolutions, one, single),
+            }
+            for one in graph.convolutions
+            if any(chosen[at] != single[at] for at in (one.read, one.written))
+        ],
+        "pairs": {
+            one.name: {
+                f"{read}>{written}": round(1e6 * took, 1)
+                for (read, written), took in sorted(
+                    convolutions[one.spec].items(), key=lambda item: item[1]
+                )
+            }
+            for one in graph.convolutions
+        },
+    }
+
+
+def _micro(convolutions: Mapping[Any, Seconds], one: Any, labels: Mapping[str, str]) -> float:
+    """Microseconds of a convolution in the layouts of a labelling."""
+    return round(1e6 * convolutions[one.spec][labels[one.read], labels[one.written]], 1)
 
 
 def seconds_of(network: str, target: str, threads: int) -> dict[str, float | None]:

@@ -61,6 +61,24 @@ def test_importing_tvm_leaves_its_ffi_and_the_collector_as_they_were():
     assert loaded(program, "tvm") == ["tvm"]
 
 
+def test_steps_of_schedules_are_not_checked_in_python_and_refuse_what_does_not_fit():
+    program = (
+        "from chameleon_tvm.quick_tvm import Schedule, te, tvm\n"
+        "assert not any(hasattr(one, '__wrapped__') for one in vars(Schedule).values())\n"
+        "x = te.placeholder((8,), 'float32', 'x')\n"
+        "y = te.compute((8,), lambda i: x[i] + 1.0, 'y')\n"
+        "made = Schedule(tvm.IRModule({'main': te.create_prim_func([x, y])}))\n"
+        "outer, inner = made.split(made.get_loops(made.get_sblock('y'))[0], [2, 4])\n"
+        "try:\n"
+        "    made.fuse(outer, 'no loop')\n"
+        "except Exception as error:\n"
+        "    assert 'AssertionError' not in type(error).__name__\n"
+        "else:\n"
+        "    raise SystemExit('a string was taken for a loop')\n"
+    )
+    assert loaded(program, "tvm") == ["tvm"]
+
+
 def test_workers_load_no_plugins_for_the_operators_and_templates_of_this_package():
     statements = (
         "from chameleon_tvm.operators.base import operator_of\n"

@@ -92,4 +92,22 @@ with (
     from tvm.s_tir import Schedule, Trace
     from tvm.target import Target, TargetKind, codegen
 
+
+def without_checks(kind: type) -> None:
+    """Have the methods of a class take their arguments as they are.
+
+    TVM compares each argument of a schedule's step with its annotation in Python, which takes
+    longer than the step; what does not fit is refused by the step as well.
+
+    Args:
+        kind: whose methods are replaced by those that its decorated ones call.
+    """
+    for name, method in list(vars(kind).items()):
+        plain = getattr(method, "__wrapped__", None)
+        if plain is not None:
+            setattr(kind, name, plain)
+
+
+without_checks(Schedule)
+
 __all__ = ["Schedule", "Target", "TargetKind", "Trace", "codegen", "te", "tirx", "tvm", "without"]

@@ -61,3 +61,23 @@ def test_outputs_are_computed_where_they_are_wanted():
     assert set(plan.arena) == {y}
     assert plan.weights[constant] == plan.weights[twin], "the same numbers are kept once"
     assert len(plan.blobs) == 1
+
+
+@given(
+    picked=st.lists(st.integers(0, 5), min_size=1, max_size=10),
+    place=st.integers(0, 8191),
+)
+def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked: list[int], place: int):
+    """Also those that differ in a single place, which a look at some bytes may miss."""
+    several = [np.zeros(8192, np.float32) for _ in range(4)]
+    several[1][place] = 1.0
+    several[2][(place + 1) % 8192] = 1.0
+    kinds = [*several, np.zeros(4096, np.float32), np.zeros(4096, np.float64)]
+    storages = [Storage(size=kinds[kind].nbytes, constant=kinds[kind].copy()) for kind in picked]
+    x, y = Storage(size=8, input=0), Storage(size=8)
+    reads = (_tensor(x), *map(_tensor, storages))
+    call = Call(kernel="f", reads=reads, writes=(_tensor(y),))
+    plan = planned(CallSequence(inputs=(_tensor(x),), calls=(call,), outputs=(_tensor(y),)))
+    for storage, kind in zip(storages, picked, strict=True):
+        assert plan.blobs[plan.weights[storage]].tobytes() == kinds[kind].tobytes()
+    assert len(plan.blobs) == len({kinds[kind].tobytes() for kind in picked})

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.constant_operators import BINARY, UNARY, evaluate_other
+from chameleon_tvm.graph.extents import extents_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 Array = NDArray[Any]
@@ -58,11 +59,11 @@ _IN_NUMPY = frozenset(
 
 
 def _reshaped(value: Array, call: Any) -> Array:
-    return value.reshape([int(extent) for extent in call.ty.shape])
+    return value.reshape(extents_of(call.ty))
 
 
 def _broadcast(value: Array, call: Any) -> Array:
-    return np.broadcast_to(value, [int(extent) for extent in call.ty.shape])
+    return np.broadcast_to(value, extents_of(call.ty))
 
 
 def _permuted(value: Array, call: Any) -> Array:
@@ -76,9 +77,7 @@ _MOVES: dict[str, Callable[[Array, Any], Array]] = {
     "relax.squeeze": _reshaped,
     "relax.flatten": _reshaped,
     "relax.permute_dims": _permuted,
-    "relax.broadcast_to": lambda value, call: np.broadcast_to(
-        value, [int(e) for e in call.ty.shape]
-    ),
+    "relax.broadcast_to": _broadcast,
     "relax.astype": lambda value, call: value.astype(str(call.ty.dtype)),
 }
 
@@ -112,15 +111,19 @@ class _ConstantFolder(relax.PyExprMutator):
             super().visit_var_binding_(binding)
             return
         self._known[binding.var] = value
-        # Without a type it would make 32 bits of integers of 64.
-        self._constants[binding.var] = relax.const(value, str(value.dtype))
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
 
     def visit_dataflow_var_(self, variable: Any) -> Any:
-        constant = self._constants.get(variable)
-        return super().visit_dataflow_var_(variable) if constant is None else constant
+        value = self._known.get(variable)
+        if value is None:
+            return super().visit_dataflow_var_(variable)
+        if variable not in self._constants:
+            # Copied for what stays: most of what is folded is read by nothing but what is, too.
+            # Without a type it would make 32 bits of integers of 64.
+            self._constants[variable] = relax.const(value, str(value.dtype))
+        return self._constants[variable]
 
     def _evaluated(self, value: Any) -> Array | None:
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
@@ -128,8 +131,7 @@ class _ConstantFolder(relax.PyExprMutator):
         found = evaluate(value, self._known)
         if found is None:
             return None
-        wanted = value.ty
-        return np.asarray(found, str(wanted.dtype), order="C")
+        return np.asarray(found, str(value.ty.dtype), order="C")
 
 
 def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:

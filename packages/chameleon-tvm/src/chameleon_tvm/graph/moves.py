@@ -6,9 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.extents import extents_of, known_extents
 from chameleon_tvm.graph.permutations import moves_nothing, through_reduction, through_reshape
 from chameleon_tvm.graph.relaxed import relax, tvm
 
@@ -254,12 +254,7 @@ def shape_of(expression: Any) -> tuple[int, ...]:
     Raises:
         ConfigError: not every extent is known.
     """
-    if not _is_tensor(expression):
-        raise ConfigError(
-            f"the network has a tensor of unknown shape: {getattr(expression, 'ty', expression)}",
-            hint="Fix every input's shape; dynamic shapes are not supported.",
-        )
-    return tuple(int(extent) for extent in expression.ty.shape)
+    return extents_of(getattr(expression, "ty", expression))
 
 
 def axes_of(call: Any) -> tuple[int, ...]:
@@ -286,9 +281,7 @@ def _is_operator(value: Any) -> bool:
 
 
 def _is_tensor(expression: Any) -> bool:
-    kind = getattr(expression, "ty", None)
-    shape = getattr(kind, "shape", None)
-    return shape is not None and all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
+    return known_extents(getattr(expression, "ty", None)) is not None
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -10,6 +10,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.extents import known_extents
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.sequence.strides import Shape, dense_strides, is_dense
 from chameleon_tvm.quick_tvm import tirx
@@ -162,7 +164,7 @@ class _Reader:
         self._main = module["main"]
         self._known: dict[Any, Any] = {}
         """Each variable's tensor, or a tuple of what its fields are."""
-        self._constants: list[tuple[Any, Tensor]] = []
+        self._constants: dict[Any, Tensor] = {}
         self._calls: list[Call] = []
 
     def read(self) -> CallSequence:
@@ -224,13 +226,10 @@ class _Reader:
         return made
 
     def _constant(self, value: Any) -> Tensor:
-        for known, tensor in self._constants:
-            if known.same_as(value):
-                return tensor
-        array = np.ascontiguousarray(value.value.numpy())
-        tensor = self._fresh(value.ty, constant=array)
-        self._constants.append((value, tensor))
-        return tensor
+        if value not in self._constants:
+            array = np.ascontiguousarray(array_of(value))
+            self._constants[value] = self._fresh(value.ty, constant=array)
+        return self._constants[value]
 
     def _fresh(self, kind: Any, **of: Any) -> Tensor:
         shape, dtype = _shape(kind), str(kind.dtype)
@@ -239,7 +238,7 @@ class _Reader:
 
 
 def _shape(kind: Any) -> Shape:
-    extents = getattr(kind, "shape", None)
-    if extents is None or not all(isinstance(extent, tirx.IntImm) for extent in extents):
+    shape = known_extents(kind)
+    if shape is None:
         raise NotStatic("a shape is known only while it runs")
-    return tuple(int(extent) for extent in extents)
+    return shape

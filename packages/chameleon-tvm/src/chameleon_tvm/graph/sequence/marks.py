@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chameleon_tvm.graph.extents import extents_of, known_extents
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.sequence.shuffles import Shuffle, shuffle_of
 from chameleon_tvm.quick_tvm import te, tirx
@@ -158,9 +159,8 @@ def _first_indices(call: Any) -> list[int] | None:
 
 
 def _static(kind: Any) -> bool:
-    shape = getattr(kind, "shape", None)
-    return shape is not None and all(isinstance(extent, tirx.IntImm) for extent in shape)
+    return known_extents(kind) is not None
 
 
 def _extents(kind: Any) -> list[int]:
-    return [int(extent) for extent in kind.shape]
+    return list(extents_of(kind))

@@ -19,11 +19,9 @@ def is_costly(block: Any) -> bool:
 
     def visit(node: Any) -> None:
         nonlocal found
-        if isinstance(node, tvm.ir.Call):
-            found = found or any(part in str(node.op) for part in _COSTLY)
-        found = found or isinstance(node, tirx.Div)
+        found = found or isinstance(node, tirx.Div) or any(part in str(node.op) for part in _COSTLY)
 
-    walk(block.body, visit)
+    walk(block.body, (tvm.ir.Call, tirx.Div), visit)
     return found
 
 
@@ -70,12 +68,12 @@ def interleaved(block: Any) -> int:
     found: list[int] = []
 
     def visit(node: Any) -> None:
-        if isinstance(node, tirx.FloorMod) and node.a.same_as(last.var):
+        if node.a.same_as(last.var):
             ways = int(getattr(node.b, "value", 0))
             if 1 < ways < extent and extent % ways == 0:
                 found.append(ways)
 
-    walk(block.body, visit)
+    walk(block.body, tirx.FloorMod, visit)
     return min(found, default=1)
 
 
@@ -87,7 +85,7 @@ def has_gaps(block: Any) -> bool:
 def computes_with_places(block: Any) -> bool:
     """Whether a block's iterators occur in what it computes, and not just in where it reads."""
     values: list[Any] = []
-    walk(block.body, lambda node: values.append(node.value) if _is_store(node) else None)
+    walk(block.body, tirx.BufferStore, lambda node: values.append(node.value))
     placeless = [
         structural_map(
             value, [(tvm.ir.TensorLoad, lambda load: tirx.FloatImm("float32", 0.0).astype(load.ty))]
@@ -95,10 +93,6 @@ def computes_with_places(block: Any) -> bool:
         for value in values
     ]
     return any(uses(value, one.var) for value in placeless for one in block.iter_vars)
-
-
-def _is_store(node: Any) -> bool:
-    return isinstance(node, tirx.BufferStore)
 
 
 def other_axis(block: Any) -> int | None:

@@ -27,10 +27,13 @@ def uses(expression: Any, variable: Any) -> bool:
     return any(variable.same_as(one) for one in tirx.analysis.undefined_vars(expression))
 
 
-def walk(tree: Any, visit: Callable[[Any], None]) -> None:
-    """Call a function with every node of an expression or statement."""
+def walk(tree: Any, kinds: type | tuple[type, ...], visit: Callable[[Any], None]) -> None:
+    """Call a function with every node of some kinds of an expression or statement.
+
+    Others are passed over without Python, which takes most of the time of a walk.
+    """
 
     def visited(node: Any) -> None:
         visit(node)
 
-    structural_walk(tree, [(object, visited)])
+    structural_walk(tree, [(kinds, visited)])

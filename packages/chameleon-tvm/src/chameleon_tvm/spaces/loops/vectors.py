@@ -59,10 +59,10 @@ def _pieces(loop: Any) -> list[Any]:
     cuts: set[int] = set()
 
     def visit(node: Any) -> None:
-        if isinstance(node, _COMPARISONS) and _step(node.a, variable) in {0, 1}:
+        if _step(node.a, variable) in {0, 1}:
             cuts.update(_boundaries(node, variable))
 
-    walk(store.value, visit)
+    walk(store.value, _COMPARISONS, visit)
     inside = sorted(cut for cut in cuts if 0 < cut < extent)
     if not inside or len(inside) > MOST_CUTS:
         return [loop]
@@ -217,12 +217,12 @@ def _computes(value: Any, variable: Any) -> bool:
             found = found and _stride(node.source, node.indices, variable) in {0, 1}
         elif isinstance(node, tirx.Select):
             found = found and not uses(node.condition, variable)
-        elif isinstance(node, tvm.ir.Call) and "if_then_else" in str(node.op):
+        elif "if_then_else" in str(node.op):
             found = found and not uses(node.args[0], variable)
-        elif isinstance(node, tvm.ir.Call) and "call_packed" in str(node.op):
+        elif "call_packed" in str(node.op):
             found = False
 
-    walk(value, visit)
+    walk(value, (tvm.ir.TensorLoad, tirx.Select, tvm.ir.Call), visit)
     return found
 
 
@@ -268,9 +268,9 @@ def _reads_buffer(value: Any, buffer: Any) -> bool:
 
     def visit(node: Any) -> None:
         nonlocal found
-        found = found or (isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(buffer))
+        found = found or node.source.same_as(buffer)
 
-    walk(value, visit)
+    walk(value, tvm.ir.TensorLoad, visit)
     return found
 
 

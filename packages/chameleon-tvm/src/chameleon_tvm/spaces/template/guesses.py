@@ -11,7 +11,7 @@ from chameleon_core.space import DesignSpace, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
-from chameleon_tvm.spaces.template.estimates import Estimates, Numbers
+from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.targets import TargetInfo
 
@@ -72,7 +72,8 @@ class CostGuess:
         # Each weight serves all positions, each broadcast all vectors of a tile.
         loads = 1.0 / (info.loads_per_cycle * positions)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["tile_vectors"])
-        ports = info.fma_per_cycle * (loads + broadcasts) / cost
+        reloads = self._spilled(values) / info.loads_per_cycle
+        ports = info.fma_per_cycle * (loads + broadcasts + reloads) / cost
         waiting = info.sums_in_flight / e.accumulators / cost
         # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
         streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
@@ -83,6 +84,22 @@ class CostGuess:
         busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
         issue: Numbers = busiest + 0.01 * e.loads_per_fma + again
         return issue
+
+    def _spilled(self, values: Values) -> Numbers:
+        """Sums that a multiply-add of the inner loop finds in memory, on average.
+
+        A multiply-add of x86 overwrites one of its operands. Where a broadcast has a register of
+        its own and is used once, LLVM lets it be that one: once it has unrolled the loop over
+        channels twice, every sum has two registers. Those that find none are stored and loaded.
+        Products of several channels are instructions that overwrite their sums alone.
+        """
+        info, several = self.info, self.arithmetic.dot.depth > 1
+        positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
+        if several or not info.memory_operands or broadcast_is_operand(info) or self.reduced == 1:
+            return np.zeros_like(positions)
+        missing = np.maximum(0.0, 2.0 * positions + 1.0 - info.vector_registers)
+        spilled: Numbers = np.where(values["tile_vectors"] == 1, missing / (2.0 * positions), 0.0)
+        return spilled
 
     def _overhead(self, e: Estimates) -> Numbers:
         """Time per instruction of the inner loop around it: of its end and of a tile's."""

@@ -1,0 +1,27 @@
+"""Walks meet the nodes of the kinds that are asked for, those of derived kinds included."""
+
+from __future__ import annotations
+
+from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.spaces.loops.trees import walk
+
+
+def test_a_walk_over_some_kinds_meets_what_one_over_all_finds_of_them():
+    x = te.placeholder((8, 6), "float32", "x")
+    chosen = te.compute(
+        (8, 6), lambda i, j: tirx.if_then_else(j < 3, te.exp(x[i, j]) / 2.0, x[i, 5 - j]), "y"
+    )
+    body = te.create_prim_func([x, chosen]).body
+    everything: list[object] = []
+    walk(body, object, everything.append)
+    for kinds in (
+        (tvm.ir.TensorLoad,),
+        (tirx.LT, tirx.LE),
+        (tvm.ir.Call, tirx.Div, tirx.BufferStore),
+    ):
+        met: list[object] = []
+        walk(body, kinds, met.append)
+        wanted = [node for node in everything if isinstance(node, kinds)]
+        assert wanted
+        assert len(met) == len(wanted)
+        assert all(one.same_as(other) for one, other in zip(met, wanted, strict=True))
