@@ -10,6 +10,8 @@ nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.relative_to(ROOT) for path in ROOT.glob("packages/*/pyproject.toml"))
 CONSTRAINTS = ("-c", "constraints.txt")
+# Two files of tests at a time, whatever there is of cores: tests of runners take all of them.
+WORKERS = ("-n", "2", "--dist", "loadfile")
 # Asked for by name, where such an interpreter is installed.
 PYTHONS = ["3.12", "3.13"]
 
@@ -21,7 +23,7 @@ def install_everything(session: nox.Session) -> None:
     that others have written, and an engine for clusters.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
-    tools = ("pytest", "pytest-timeout", "hypothesis")
+    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
     optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray")
     session.install(*CONSTRAINTS, *editable, *tools, *optional)
 
@@ -30,14 +32,14 @@ def install_everything(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The fast tests, on the Python that runs nox."""
     install_everything(session)
-    session.run("pytest", "--durations=25", *session.posargs)
+    session.run("pytest", *WORKERS, "--durations=25", *session.posargs)
 
 
 @nox.session(name="tests-on", python=PYTHONS)
 def tests_on(session: nox.Session) -> None:
     """The fast tests on another supported Python: ``nox -s tests-on-3.13``."""
     install_everything(session)
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *WORKERS, *session.posargs)
 
 
 @nox.session(name="tests-long")
