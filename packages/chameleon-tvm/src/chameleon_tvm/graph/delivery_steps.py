@@ -81,6 +81,7 @@ class DeliverySteps:
         }
         temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
         self._virtual_machine: str | None = None
+        self._permissions: list[str] = []
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary))
         rng = np.random.default_rng(0)
@@ -128,6 +129,7 @@ class DeliverySteps:
             **made,
             "layout": self._frontend.choice.to_json(),
             "virtual_machine": self._virtual_machine,
+            **({"permissions": self._permissions} if self._permissions else {}),
             "unmeasured": self.unmeasured(),
         }
 
@@ -161,6 +163,7 @@ class DeliverySteps:
         with warnings_once():
             made = compiled(module, chains, kernels, self._delivery.target)
         self._virtual_machine = made.virtual_machine
+        self._permissions = sorted(made.permissions)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:

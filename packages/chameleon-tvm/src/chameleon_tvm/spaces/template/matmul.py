@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
@@ -12,6 +13,7 @@ from chameleon_core.task import Task
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
+from chameleon_tvm.spaces.template.algorithms import KNOB, joined
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic, arithmetic_of
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import (
@@ -24,6 +26,8 @@ from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.tile_products import TileProducts
+from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.targets import target_info
 
@@ -44,7 +48,7 @@ class DenseTemplate(Template):
     """A matrix product with constant weights, packed outside the clock."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # there is one algorithm
+        del options  # what there is to choose from is the target's
         self.task = task
         self.spec = spec = DenseSpec.of(task)
         rows, features = spec.input
@@ -62,11 +66,17 @@ class DenseTemplate(Template):
             out_layout="NHWC",
             lanes=target_info(task.target).lanes("float32"),
         )
+        self.tiles = TileProducts.of(attrs.evolve(self.geometry, ic=features), spec, task.target)
 
     def space(self) -> DesignSpace:
-        return _tiling(self.task, self.geometry, self.spec.input[1], self.arithmetic).space()
+        vectors = _tiling(self.task, self.geometry, self.spec.input[1], self.arithmetic).space()
+        return vectors if self.tiles is None else joined(vectors, self.tiles.space())
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        out = self.spec.result_shape
+        shapes = {"data": self.spec.input, "residual": out, "out": out}
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.function(values, shapes)
         made = DirectConvolution(
             self.geometry,
             tile_of(values),
@@ -74,14 +84,14 @@ class DenseTemplate(Template):
             arithmetic=self.arithmetic,
             channels=self.spec.input[1],
         )
-        out = self.spec.result_shape
-        shapes = {"data": self.spec.input, "residual": out, "out": out}
         return emit.with_shapes(made.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants
         filters = weights[:, :, None, None]
         packed = [filters, *rest]
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.pack(values, packed)
         return pack_constants(packed, self.geometry, tile_of(values), self.arithmetic)
 
 
