@@ -97,7 +97,7 @@ class DeliverySteps:
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
         exact = partial(self.baselines.exact, self._samples)
-        self.expected = Expected(self._samples, answers, exact, quantised=frontend.quantised)
+        self.expected = Expected(self._samples, answers, exact, rounded=frontend.rounded)
 
     @property
     def target(self) -> str:
