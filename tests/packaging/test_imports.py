@@ -43,7 +43,7 @@ ONLY_IN = {
     ("chameleon_tvm", "chameleon_bench"): ("commands/",),
     ("chameleon_tvm", "chameleon_testing"): ("testing/",),
     ("chameleon_tvm", "torch"): ("networks/", "frontends/torch_lowering/"),
-    ("chameleon_tvm", "onnx"): ("frontends/onnx_models",),
+    ("chameleon_tvm", "onnx"): ("frontends/onnx_models", "frontends/onnx_quantised"),
     ("chameleon_explorers", "torch"): ("ppo",),
     ("chameleon_runners", "torch"): ("baselines",),
     ("chameleon_runners", "tvm"): ("rpc/",),
