@@ -342,15 +342,8 @@ def test_first_guesses_of_every_cpu_are_legal_functions(cpu, name):
         assert (str(weights.dtype), str(bias.dtype)) == (template.arithmetic.dot.weights, "int32")
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        Conv2dSpec(input=[1, 8, 7, 7], filters=16, kernel=3, padding=1, layout="NHWC", **INT8),
-        DenseSpec(input=[4, 64], units=32, dtype="int8"),
-    ],
-    ids=lambda spec: spec.kind,
-)
-def test_generated_schedules_compute_the_same(spec):
+def test_generated_schedules_compute_the_same():
+    spec = DenseSpec(input=[4, 64], units=32, dtype="int8")
     provider, task = SketchSpace(SketchOptions()), spec.task("t", NATIVE)
     builder = provider.builder(task, threads=2)
     (expected,), tolerance = builder.reference()
