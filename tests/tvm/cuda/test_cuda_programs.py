@@ -6,6 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from chameleon_tvm.instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm.operators.base import numpy_type, operator_of
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
@@ -144,6 +145,25 @@ def test_others(name, emulate, tmp_path):
 @pytest.mark.parametrize("name", HALF)
 def test_tensor_cores(name, emulate, tmp_path):
     check(HALF[name], drawn(0), emulate, tmp_path)
+
+
+@pytest.mark.parametrize("one", FRAGMENTS.values(), ids=lambda one: one.name)
+def test_fragments_compute_their_meaning(one, emulate, tmp_path):
+    task = DenseSpec(input=[SIDE, SIDE], units=SIDE, dtype=one.data).task("t", SM_80)
+    template, operator = template_of(task), operator_of(task)
+    values = template.space().decode(template.space().first_guesses[0])
+    data, weights = inputs = operator.inputs()
+    program = template.program(values, operator, inputs)
+    source = cuda_source(program.function, tvm_target(SM_80))
+    assert any(mnemonic in source for mnemonic in one.mnemonics)
+    names = [str(parameter.name) for parameter in program.function.params]
+    empty = np.zeros((SIDE, SIDE), numpy_type(one.data))
+    arrays = dict(zip(names, [*program.inputs, empty], strict=True))
+    sides = [side.astype(np.float32) for side in (data, weights.T)]
+    expected = one.meaning(np.zeros((SIDE, SIDE), np.float32), *sides)
+    for physical in emulate(source, 1, arrays, names[-1], tmp_path):
+        (got,) = program.unpack([physical])
+        assert np.abs(got - expected).max() <= operator.tolerance * np.abs(expected).max()
 
 
 @pytest.mark.long

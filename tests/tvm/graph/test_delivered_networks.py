@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
+from chameleon_system.permissions import AMX, refusal
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend
 from chameleon_tvm.graph import delivery_steps, package
@@ -184,6 +185,27 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(
     assert f"the kernel of {guilty} is to blame" in result["failure"]
     assert result["max_relative_error"] > TOLERANCE
     assert not delivery.folder.exists()
+
+
+def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
+    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    made = delivery_steps.compiled
+
+    def asking(*arguments: Any) -> Any:
+        return attrs.evolve(made(*arguments), permissions=frozenset({AMX}))
+
+    monkeypatch.setattr(delivery_steps, "compiled", asking)
+    delivery = attrs.evolve(delivery_of(tiny), winners=())
+    result, refused = tiny.deliver(delivery), refusal(AMX)
+    if refused:
+        sentence = f"the network needs AMX, and the system refuses arch_prctl: {refused}"
+        assert sentence in result["failure"]
+        assert not delivery.folder.exists()
+    else:
+        assert result["failure"] is None
+        manifest = json.loads((delivery.folder / "manifest.json").read_text())
+        assert manifest["permissions"] == [AMX]
 
 
 def test_without_a_compiler_it_says_so(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.cpus.features import target_features
+from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, MultiplyAdd
 from chameleon_tvm.instructions.neon import Sdot, Usdot
 from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
@@ -22,7 +23,7 @@ from tvm_ffi import libinfo
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
 COMPILER = shutil.which("aarch64-linux-gnu-gcc")
 EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-ONES = (MultiplyAdd, Bfloat16Weights, Sdot, Usdot, Bfmmla, Smmla)
+ONES = (MultiplyAdd, Bfloat16Weights, IntegerMultiplyAdd, Sdot, Usdot, Bfmmla, Smmla)
 
 pytestmark = [
     pytest.mark.skipif(

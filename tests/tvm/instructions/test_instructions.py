@@ -13,6 +13,7 @@ from chameleon_tvm.instructions.amx import AmxBfloat16
 from chameleon_tvm.instructions.bfloat16 import rounded, widened
 from chameleon_tvm.instructions.choosing import instruction_of, own_records_of
 from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
 from chameleon_tvm.instructions.neon_tiles import Bfmmla
 from chameleon_tvm.instructions.records import INSTRUCTIONS
@@ -46,6 +47,7 @@ TARGETS = {
     [
         pytest.param(record, target, id=f"{record.name}, {target.partition('-mcpu=')[2]}")
         for record in INSTRUCTIONS
+        if record.architecture != "cuda"
         for target in TARGETS[
             record.architecture if record.architecture == "aarch64" else (*record.features, "")[0]
         ]
@@ -63,6 +65,10 @@ def native() -> str:
 @pytest.mark.parametrize("record", own_records_of(native()), ids=lambda record: record.name)
 def test_it_computes_its_meaning_here(record):
     assert check_instruction(record)
+
+
+def test_what_templates_fall_back_to_computes_its_meaning():
+    assert check_meaning(IntegerMultiplyAdd())
 
 
 class Saturating(MultiplyAdd):

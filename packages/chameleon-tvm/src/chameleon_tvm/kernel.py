@@ -16,6 +16,7 @@ import numpy as np
 from chameleon_core.errors import TargetError
 from chameleon_core.stages import Arrays, Kernel
 
+from chameleon_tvm.instructions.emission import require_permissions
 from chameleon_tvm.lowering import compile_function
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.targets import tvm_target
@@ -163,6 +164,7 @@ class TVMKernel(ModuleKernel):
         self, program: Program, target: str, *, constants: Collection[int] = frozenset()
     ) -> None:
         resolved = tvm_target(target)
+        require_permissions(program.function)
         module = compile_function(program.function, resolved, plain_loops=program.plain_loops)
         device = tvm.runtime.device(device_kind(resolved))
         self._program = program

@@ -103,7 +103,7 @@ class InstructionRecord:
             arguments.
         architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
             a kind of target (``cuda``); empty where every CPU has it.
-        features: what a target has to have, by LLVM's names.
+        features: what a target has to have, by LLVM's names; of a GPU the first architecture.
         api_version: the contract version it was written for.
     """
 

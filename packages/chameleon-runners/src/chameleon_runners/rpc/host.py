@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from chameleon_system.permissions import AMX, refusal
 from chameleon_system.processes.answering import Answers
 from chameleon_system.processes.death_signal import die_with
 from chameleon_tvm.quick_tvm import tvm
@@ -58,6 +59,8 @@ def _track(given: argparse.Namespace, answers: Answers) -> None:
 
 def _serve(given: argparse.Namespace, answers: Answers) -> None:
     tvm.register_global_func(FACTS_FUNCTION, own_facts, override=True)
+    # Sessions are forked from here and have what is granted; kernels say what they lack.
+    refusal(AMX)
     home = Path.cwd()
     state = _listen(given)
     answers.send({"port": state.port})

@@ -23,6 +23,7 @@ from chameleon_tvm.graph.sequence.marks import with_marks
 from chameleon_tvm.graph.sequence.neighbours import with_useful_marks
 from chameleon_tvm.graph.sequence.variants import with_variants
 from chameleon_tvm.graph.sequence.views import with_views
+from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.targets import tvm_target
 
@@ -37,11 +38,13 @@ class CompiledNetwork:
         executable: has ``export_library``.
         virtual_machine: why Relax's virtual machine runs it; None where nothing has to.
         functions: of its kernels before they were scheduled, by the kernels' names.
+        permissions: what a process has to ask the operating system for before it runs it.
     """
 
     executable: Any
     virtual_machine: str | None = None
     functions: Mapping[str, Any] = attrs.field(factory=dict)
+    permissions: frozenset[str] = frozenset()
 
 
 def compiled(
@@ -61,14 +64,19 @@ def compiled(
         tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
     ):
         module = _fused(with_kernels(module, chains, kernels.of))
+        needed = [permissions_of(one) for _, one in module.functions_items()]
+        permissions = frozenset().union(*needed)
         try:
-            return _call_sequence(module, target, kernels.loops)
+            made = _call_sequence(module, target, kernels.loops)
+            return attrs.evolve(made, permissions=permissions)
         except NotStatic as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
             loops = kernels.loops
             module = with_default_schedules(module, target, lambda _, one: loops.plan(one))
             executable = relax.build(module, resolved, tir_pipeline=PIPELINE)
-            return CompiledNetwork(executable=executable, virtual_machine=str(reason))
+            return CompiledNetwork(
+                executable=executable, virtual_machine=str(reason), permissions=permissions
+            )
 
 
 def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[tuple[Any, int]]:

@@ -61,6 +61,7 @@ class DeliverySteps:
         self.kernels = Kernels(winners, delivery.space, delivery.target)
         temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
         self._virtual_machine: str | None = None
+        self._permissions: list[str] = []
         self._verified: dict[Path, NetworkProcess] = {}
         self._scratch = Path(stack.enter_context(temporary))
         rng = np.random.default_rng(0)
@@ -88,6 +89,7 @@ class DeliverySteps:
             **made,
             "layout": self._frontend.choice.to_json(),
             "virtual_machine": self._virtual_machine,
+            **({"permissions": self._permissions} if self._permissions else {}),
             "unmeasured": self.unmeasured(),
         }
 
@@ -116,6 +118,7 @@ class DeliverySteps:
         with warnings_once():
             made = compiled(self._module, self._chains, kernels, self._delivery.target)
         self._virtual_machine = made.virtual_machine
+        self._permissions = sorted(made.permissions)
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:

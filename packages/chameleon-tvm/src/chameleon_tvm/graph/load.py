@@ -1,5 +1,6 @@
 """Loads the compiled network in this folder; needs apache-tvm and nothing else."""
 
+import ctypes
 import json
 import logging
 import math
@@ -53,6 +54,24 @@ def lacking_features(features: list[str]) -> list[str]:
     return [name for name in features if _plain(FLAGS.get(name, name)) not in flags]
 
 
+def refused_tiles() -> str:
+    """Ask for AMX's tiles, for all threads of this process; why the system refuses, or nothing."""
+    # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) of Linux on x86-64.
+    words = map(ctypes.c_long, (158, 0x1023, 18))
+    granted = ctypes.CDLL(None, use_errno=True).syscall(*words) == 0
+    return "" if granted else os.strerror(ctypes.get_errno())
+
+
+def check_processor(manifest: dict[str, Any]) -> None:
+    """See that this process may run what a manifest describes."""
+    lacking = lacking_features(manifest["cpu_features"])
+    if lacking:
+        raise RuntimeError(f"this CPU lacks {', '.join(lacking)}, which the network was built for")
+    refused = refused_tiles() if "amx" in manifest.get("permissions", ()) else ""
+    if refused:
+        raise RuntimeError(f"the network needs AMX, and the system refuses arch_prctl: {refused}")
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[._-]", "", name)
 
@@ -66,9 +85,7 @@ def load(folder: str | pathlib.Path = pathlib.Path(__file__).parent) -> Callable
     manifest = json.loads(pathlib.Path(folder, "manifest.json").read_text())
     if "buckets" in manifest:
         return Buckets(manifest, lambda bucket: load(pathlib.Path(folder, bucket)))
-    lacking = lacking_features(manifest["cpu_features"])
-    if lacking:
-        raise RuntimeError(f"this CPU lacks {', '.join(lacking)}, which the network was built for")
+    check_processor(manifest)
     module = tvm.runtime.load_module(str(pathlib.Path(folder, manifest["module"]).resolve()))
     # TVM's own default may be one thread.
     threads = int(os.environ.get("TVM_NUM_THREADS", manifest["threads"]))

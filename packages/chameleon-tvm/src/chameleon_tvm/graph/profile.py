@@ -14,7 +14,7 @@ import numpy as np
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.defaults import TUNED, symbol_of
-from chameleon_tvm.graph.load import WEIGHTS, called, check_count, weights_of
+from chameleon_tvm.graph.load import WEIGHTS, called, check_count, check_processor, weights_of
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 RUNS, WARM_UP = 25, 5
@@ -65,6 +65,7 @@ class Profiler:
     def __init__(self, folder: str, inputs: Arrays) -> None:
         manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
         check_count(inputs, manifest)
+        check_processor(manifest)
         module = tvm.runtime.load_module(str(Path(folder, manifest["module"]).resolve()))
         static = module.implements_function("network_open")
         self._run = (_called if static else _interpreted)(module, folder, manifest, inputs)

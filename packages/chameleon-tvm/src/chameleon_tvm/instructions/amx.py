@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from chameleon_system.permissions import AMX
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
@@ -24,8 +25,6 @@ from chameleon_tvm.instructions.tiles import (
     added_products,
 )
 from chameleon_tvm.quick_tvm import tirx
-
-PERMISSION = "amx"
 
 _TILES = 8
 _CONFIGURATION_BYTES = 64
@@ -40,10 +39,11 @@ class Amx(TileProduct):
     """
 
     architecture: ClassVar[str] = "x86_64"
-    permission: ClassVar[str] = PERMISSION
+    permission: ClassVar[str] = AMX
     sums: ClassVar[str] = "float32"
     rows: ClassVar[int] = 16
     columns: ClassVar[int] = 16
+    shorter: ClassVar[bool] = True
     registers: ClassVar[int] = _TILES
     cost: ClassVar[float] = 16.0
 
@@ -56,7 +56,8 @@ class Amx(TileProduct):
         """The 64 bytes that ``ldtilecfg`` reads: palette, bytes of a row and rows of each tile."""
         row_bytes, rows = [0] * 16, [0] * 16
         for one in registers:
-            row_bytes[one.number] = self.row_bytes(one.holds)
+            size = np.dtype(self.element(one.holds)).itemsize
+            row_bytes[one.number] = one.width * size
             rows[one.number] = one.rows
         return struct.pack("<BB14x16H16B", _PALETTE, 0, *row_bytes, *rows)
 

@@ -28,12 +28,13 @@ class Instruction(ABC):
         summary: what it computes, in one line.
         architecture: of the processors that have it, by Linux's name (``x86_64``, ``aarch64``), or
             a kind of target (``cuda``); empty where every CPU has it.
-        features: what a target has to have, by LLVM's names; empty where the architecture is all.
+        features: what a target has to have, by LLVM's names, of a GPU the first architecture that
+            has it; empty where ``architecture`` says all.
         mnemonics: one of which the code of a function that uses it contains.
         permission: what a process has to ask the operating system for before its threads start;
             empty where there is nothing.
         prelude: LLVM IR that the emission calls into, for types that TVM's code generator lacks;
-            ``emission.importing`` puts it around the body of a function that uses it.
+            ``emission.using`` puts it into a function.
         flushes: whether denormal operands and results count as zero, whatever the CPU is set to.
     """
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+import structlog
 from chameleon_core.plugins import KINDS, InstructionRecord, default_registry
 from chameleon_core.plugins.factory import make
+from chameleon_system.permissions import refusal
 
+from chameleon_tvm.cpus.description import is_this_cpu
 from chameleon_tvm.cpus.features import architecture_of, target_features
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Instruction
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.targets import target_info, tvm_target
+
+log = structlog.get_logger()
 
 _HOLDING = {
     "uint8": ("uint8", "int16"),
@@ -64,6 +70,9 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
     """The tile products that multiply tensors of two types on a target, fastest first.
 
+    Where the target is this machine's CPU, those are left out that the system refuses to this
+    process, which is said.
+
     Args:
         target: as for ``dots_of``, as below.
         data: element type of the input.
@@ -74,7 +83,9 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
         found = [
             one
             for one in map(instruction_of, records)
-            if isinstance(one, TileProduct) and _holds(one, data, weights)
+            if isinstance(one, TileProduct)
+            and _holds(one, data, weights)
+            and _permitted(one.permission, target)
         ]
         return sorted(found, key=lambda one: -one.rows * one.columns * one.depth / one.cost)
 
@@ -120,6 +131,17 @@ def instruction_of(record: InstructionRecord) -> Instruction:
     """
     made: Instruction = make(KINDS["instructions"], record)
     return made
+
+
+@cache
+def _permitted(permission: str, target: str) -> bool:
+    """Whether code for a target may use what the system has to be asked for."""
+    if not permission or not is_this_cpu(tvm_target(target), json.loads(target)):
+        return True
+    refused = refusal(permission)
+    if refused:
+        log.warning("instructions_left_out", permission=permission, because=refused)
+    return not refused
 
 
 def _holds(one: Dot | TileProduct, data: str, weights: str) -> bool:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from chameleon_core.errors import TargetError
+from chameleon_system.permissions import refusal
+
 from chameleon_tvm.instructions.base import Expr, Instruction
 from chameleon_tvm.quick_tvm import tirx, tvm
+
+PERMISSIONS = "chameleon_permissions"
+"""Attribute of functions: what a process has to ask the operating system for."""
 
 
 def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
@@ -45,6 +51,45 @@ def function(dtype: str, name: str, *arguments: Expr) -> Expr:
         arguments: of the types that the prelude declares; bfloat16 as integers.
     """
     return tirx.call_pure_extern(dtype, name, *arguments)
+
+
+def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.PrimFunc:
+    """A function with what its instructions need: what they call into, and their permissions.
+
+    Args:
+        function: whole.
+        instructions: that it uses.
+    """
+    used = list(instructions)
+    body = importing(function.body, used)
+    made = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+    permissions = sorted({one.permission for one in used if one.permission})
+    return made.with_attr(PERMISSIONS, permissions) if permissions else made
+
+
+def permissions_of(function: Any) -> frozenset[str]:
+    """What a process has to ask the operating system for before it calls a function.
+
+    Args:
+        function: of a module; only a ``tirx.PrimFunc`` needs any.
+    """
+    return frozenset(map(str, (function.attrs or {}).get(PERMISSIONS, ())))
+
+
+def require_permissions(function: tirx.PrimFunc) -> None:
+    """Ask for what a function needs.
+
+    Raises:
+        TargetError: the system refuses it.
+    """
+    for permission in sorted(permissions_of(function)):
+        refused = refusal(permission)
+        if refused:
+            raise TargetError(
+                f"the system refuses {permission.upper()} to this process: {refused}",
+                hint="Allow the system call arch_prctl, which containers may forbid, or use a "
+                "target without it, such as -mattr=-amx-tile.",
+            )
 
 
 def importing(body: Any, instructions: Iterable[Instruction]) -> Any:

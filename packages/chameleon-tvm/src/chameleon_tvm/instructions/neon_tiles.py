@@ -37,11 +37,11 @@ class NeonTiles(TileProduct):
     columns: ClassVar[int] = 2
     registers: ClassVar[int] = 32
 
-    def register(self, number: int, holds: str, rows: int = 0) -> Register:
+    def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
         dtype = self.element(holds)
         elements = _BYTES // np.dtype(dtype).itemsize
         buffer = tirx.decl_buffer([elements], dtype, f"{holds}{number}")
-        return attrs.evolve(super().register(number, holds, rows), buffer=buffer)
+        return attrs.evolve(super().register(number, holds, rows, depth), buffer=buffer)
 
     def zero(self, register: Register) -> Stmt:
         lanes = int(register.buffer.shape[0])
@@ -49,7 +49,7 @@ class NeonTiles(TileProduct):
         return _stored(register.buffer, 0, tirx.Broadcast(zero, lanes), lanes)
 
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
-        width = self.width(register.holds)
+        width = register.width
         rows = range(register.rows)
         loaded = [_loaded(source, start + row * stride, width) for row in rows]
         return in_turn([_stored(register.buffer, row * width, loaded[row], width) for row in rows])
@@ -63,7 +63,7 @@ class NeonTiles(TileProduct):
         """The instruction on whole vectors."""
 
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
-        width = self.width(register.holds)
+        width = register.width
         rows = range(register.rows)
         held = [_loaded(register.buffer, row * width, width) for row in rows]
         return in_turn([_stored(target, start + row * stride, held[row], width) for row in rows])

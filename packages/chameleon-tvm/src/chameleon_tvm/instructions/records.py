@@ -19,7 +19,7 @@ def _record(
     )
 
 
-_X86, _ARM = "x86_64", "aarch64"
+_X86, _ARM, _CUDA = "x86_64", "aarch64", "cuda"
 
 INSTRUCTIONS = (
     _record("multiply-add", "float32, on every CPU", "multiply_add:MultiplyAdd"),
@@ -105,6 +105,18 @@ INSTRUCTIONS = (
         "tiles of 2 x 8 by 8 x 2 signed bytes, sums of 32 bits",
         "neon_tiles:Smmla",
         *(_ARM, "i8mm"),
+    ),
+    _record(
+        "wmma.f16",
+        "fragments of 16 x 16 x 16 float16, sums of float32",
+        "fragments:Float16Fragments",
+        *(_CUDA, "sm_70"),
+    ),
+    _record(
+        "wmma.bf16",
+        "fragments of 16 x 16 x 16 bfloat16, sums of float32",
+        "fragments:Bfloat16Fragments",
+        *(_CUDA, "sm_80"),
     ),
 )
 """What templates choose from, before the instructions of other distributions."""

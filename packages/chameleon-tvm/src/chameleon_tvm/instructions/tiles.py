@@ -28,12 +28,14 @@ class Register:
         number: which one it is, from 0.
         holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
         rows: of it that are used; tiles of data and sums at an edge have fewer than others.
+        width: elements of a row that are used.
         buffer: what stands for it in TensorIR, where the instruction's operands are vectors.
     """
 
     number: int
     holds: str
     rows: int
+    width: int
     buffer: Buffer = None
 
 
@@ -55,6 +57,7 @@ class TileProduct(Instruction):
         columns: of a tile of sums.
         depth: of the product.
         pack: see above; divides the depth.
+        shorter: whether registers of data and weights may hold less of the depth, whole packs.
         registers: how many there are of all kinds together.
         cost: how long one takes, in time of a multiply-add of the widest float32 vectors.
     """
@@ -66,6 +69,7 @@ class TileProduct(Instruction):
     columns: ClassVar[int]
     depth: ClassVar[int]
     pack: ClassVar[int]
+    shorter: ClassVar[bool] = False
     registers: ClassVar[int]
     cost: ClassVar[float] = 1.0
 
@@ -88,24 +92,19 @@ class TileProduct(Instruction):
         """Element type of what a register holds."""
         return {SUMS: self.sums, DATA: self.data, WEIGHTS: self.weights}[holds]
 
-    def width(self, holds: str) -> int:
-        """Elements in a row of a register."""
-        return {SUMS: self.columns, DATA: self.depth, WEIGHTS: self.columns * self.pack}[holds]
-
-    def row_bytes(self, holds: str) -> int:
-        """Bytes in a row of a register."""
-        return self.width(holds) * np.dtype(self.element(holds)).itemsize
-
-    def register(self, number: int, holds: str, rows: int = 0) -> Register:
+    def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
         """One register.
 
         Args:
             number: below ``registers``, each once in a kernel.
             holds: ``SUMS``, ``DATA`` or ``WEIGHTS``.
-            rows: of it that are used; 0 for all.
+            rows: of data and sums that are used; 0 for all.
+            depth: of the product, where it is ``shorter``; 0 for all.
         """
-        whole = self.depth // self.pack if holds == WEIGHTS else self.rows
-        return Register(number=number, holds=holds, rows=rows or whole)
+        depth = depth or self.depth
+        whole = depth // self.pack if holds == WEIGHTS else self.rows
+        width = {SUMS: self.columns, DATA: depth, WEIGHTS: self.columns * self.pack}[holds]
+        return Register(number=number, holds=holds, rows=rows or whole, width=width)
 
     def around(self, registers: Sequence[Register], body: Stmt) -> Stmt:
         """A statement that may use registers: they are set up before it and released after it.

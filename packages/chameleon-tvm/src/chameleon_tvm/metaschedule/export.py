@@ -13,11 +13,11 @@ from chameleon_core.stages import SpaceProvider, Winner
 from tvm.s_tir import meta_schedule as ms
 
 from chameleon_tvm.builder import TVMBuilder
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.metaschedule.network import with_workloads, workloads_of
 from chameleon_tvm.metaschedule.traces import applied
 from chameleon_tvm.quick_tvm import tirx, tvm
-from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchPlan
 from chameleon_tvm.spaces.sketch.rewriting import layout_free

@@ -17,10 +17,10 @@ from chameleon_core.stages import Archive
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.metaschedule.plan import TracePlan, Workload
 from chameleon_tvm.metaschedule.search import TraceSearch
 from chameleon_tvm.quick_tvm import Schedule
-from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 
 log = structlog.get_logger()

@@ -16,10 +16,10 @@ from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.serve import requested_frontend
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, workers
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
 from chameleon_tvm.targets import tvm_target
 
 

@@ -56,8 +56,8 @@ class _RecordedBuilder(TVMBuilder):
 
     def program(self, config: Sequence[int]) -> Program:
         # MetaSchedule's tensor intrinsics may be in the trace.
+        from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics  # noqa: PLC0415
         from chameleon_tvm.rivals.timing import replayed_program  # noqa: PLC0415
-        from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics  # noqa: PLC0415
 
         del config
         load_tensor_intrinsics()

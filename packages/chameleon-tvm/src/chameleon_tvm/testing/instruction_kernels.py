@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import Dot, Instruction
-from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.instructions.emission import using
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.testing.instruction_operands import drawn, flushed, values
@@ -83,8 +83,8 @@ class Trial(ABC):
         body = self.body(buffers, case)
         first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", self.cases)
         loop = tirx.For(case, first, count, tirx.ForKind.SERIAL, body)
-        made = tirx.PrimFunc([*buffers.values()], importing(loop, [self.instruction]))
-        return made.with_attr("tirx.noalias", True)
+        made = tirx.PrimFunc([*buffers.values()], loop).with_attr("tirx.noalias", True)
+        return using(made, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
         """The new sums as the instruction's meaning has them, and as float64 what is added up."""
@@ -158,24 +158,26 @@ class TileTrial(Trial):
     Args:
         instruction: that is tried.
         rows: of data and sums.
+        depth: of the product.
     """
 
     instruction: TileProduct
     cases = 8
 
-    def __init__(self, instruction: TileProduct, rows: int) -> None:
+    def __init__(self, instruction: TileProduct, rows: int, depth: int) -> None:
         super().__init__(instruction)
         self.rows = rows
+        self.depth = depth
 
     def __str__(self) -> str:
-        return f"{self.rows} rows"
+        return f"{self.rows} rows, depth {self.depth}"
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         one = self.instruction
-        groups = one.depth // one.pack
+        groups = self.depth // one.pack
         return {
-            DATA: (self.rows, one.depth),
+            DATA: (self.rows, self.depth),
             WEIGHTS: (groups, one.columns, one.pack),
             SUMS: (self.rows, one.columns),
         }
@@ -183,14 +185,17 @@ class TileTrial(Trial):
     def body(self, buffers: dict[str, Any], case: Any) -> Stmt:
         one = self.instruction
         held = {
-            holds: one.register(number, holds, 0 if holds == WEIGHTS else self.rows)
+            holds: one.register(number, holds, 0 if holds == WEIGHTS else self.rows, self.depth)
             for number, holds in enumerate(_NAMES)
         }
         start = {holds: case * int(np.prod(shape)) for holds, shape in self.shapes.items()}
         whole = [
-            *(one.load(held[name], buffers[name], start[name], one.width(name)) for name in _NAMES),
+            *(
+                one.load(held[name], buffers[name], start[name], held[name].width)
+                for name in _NAMES
+            ),
             one.product(held[SUMS], held[DATA], held[WEIGHTS]),
-            one.store(held[SUMS], buffers[SUMS], start[SUMS], one.width(SUMS)),
+            one.store(held[SUMS], buffers[SUMS], start[SUMS], one.columns),
         ]
         return one.around([*held.values()], tirx.SeqStmt(whole))
 
@@ -210,7 +215,9 @@ def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Tr
         sizes = [size for size in instruction.vectors if instruction.needs(size) <= features]
         return [DotTrial(instruction, size) for size in sizes]
     if isinstance(instruction, TileProduct) and instruction.features <= features:
-        return [TileTrial(instruction, rows) for rows in (instruction.rows, instruction.rows - 1)]
+        rows, depth = instruction.rows, instruction.depth
+        less = depth - instruction.pack if instruction.shorter else depth
+        return [TileTrial(instruction, rows, depth), TileTrial(instruction, rows - 1, less)]
     return []
 
 

@@ -13,6 +13,7 @@ from chameleon_tvm.cpus.description import is_this_cpu
 from chameleon_tvm.cpus.features import architecture_of, target_features
 from chameleon_tvm.instructions.base import Instruction
 from chameleon_tvm.instructions.choosing import instruction_of
+from chameleon_tvm.instructions.emission import require_permissions
 from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.targets import TVMTargets, tvm_target
@@ -64,6 +65,7 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
 
     Raises:
         ConformanceError: with what is wrong, as a sentence.
+        TargetError: the system refuses what the instruction needs.
     """
     where = f"instruction '{instruction.name}'"
     resolved = TVMTargets(NoOptions()).resolve(target)
@@ -74,11 +76,13 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
     runs = is_this_cpu(built_for, json.loads(resolved))
     for trial in trials:
         about = f"{where}, {trial}"
-        code = lower_function(trial.function(), built_for, plain_loops=True)
+        function = trial.function()
+        code = lower_function(function, built_for, plain_loops=True)
         text = assembly(code)
         found = any(mnemonic in text for mnemonic in instruction.mnemonics)
         require(found, f"{about}: none of {', '.join(instruction.mnemonics)} in its code")
         if runs:
+            require_permissions(function)
             _check_results(trial, code.jit(), about)
     return runs
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
+from chameleon_tvm.instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm.quick_tvm import Schedule, tirx
-from chameleon_tvm.spaces.cuda.intrinsics import SIDE, intrinsics_of
 
 BANKS, APART = 32, 8
 """A row of a tile begins this many elements past a multiple of so many: rows in other banks."""
@@ -57,7 +57,7 @@ def scheduled(
         product: the function.
         values: a decoded configuration.
     """
-    intrinsics = intrinsics_of(product.dtype, transposed=product.transposed)
+    intrinsics = FRAGMENTS[product.dtype].intrinsics(transposed=product.transposed)
     schedule = Schedule(function)
     anchor, output = schedule.get_sblock(product.anchor), schedule.get_sblock("out")
     warps = int(values["tile_m"][1] * values["tile_n"][1])

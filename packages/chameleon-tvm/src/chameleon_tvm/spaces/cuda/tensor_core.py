@@ -29,12 +29,12 @@ from chameleon_tvm.gpus import (
     capability,
     gpu_info,
 )
+from chameleon_tvm.instructions.fragments import SIDE
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.cuda.estimates import ENOUGH_BLOCKS
 from chameleon_tvm.spaces.cuda.fragments import APART, BANKS, WARP, Product, scheduled
-from chameleon_tvm.spaces.cuda.intrinsics import SIDE
 from chameleon_tvm.spaces.cuda.nest import ALIGNMENT
 from chameleon_tvm.spaces.cuda.tiling import UNROLL_STEPS, first_guesses
 from chameleon_tvm.spaces.cuda.verify import verify

@@ -7,8 +7,8 @@ from chameleon_core.errors import ConfigError
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule import _ffi_api
 
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.quick_tvm import Schedule, tvm
-from chameleon_tvm.spaces.sketch.intrinsics import load_tensor_intrinsics
 
 _RULES = {"llvm": "llvm", "cuda": "cuda"}
 _TENSORISED_DTYPES = frozenset({"int8", "uint8", "float16", "bfloat16"})

@@ -16,8 +16,8 @@ from chameleon_tvm.spaces.template.transforms import expected_error
 KNOB = "algorithm"
 """Name of the knob; it comes first."""
 
-_WINOGRAD_SHARE = 3
-"""Winograd's first guesses for each direct one."""
+_OTHER_SHARE = 3
+"""First guesses of another algorithm for each direct one."""
 
 
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
 
     Args:
         direct: the direct convolution's.
-        winograd: Winograd's, whose first knob is ``algorithm`` already.
+        winograd: Winograd's, or that of tile products, whose first knob is ``algorithm`` already.
     """
     others = tuple(str(algorithm) for algorithm in winograd.knobs[0].values)
     algorithm = Choice(name=KNOB, options=(DIRECT, *others))
@@ -179,7 +179,7 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
 
 
 def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]:
-    """First guesses of both: the first is Winograd's, which usually wins, and so are three of four.
+    """First guesses of both: three of four, and the first, are the other's, which usually wins.
 
     What a search measures first should be near the best, and still tell it about both.
     """
@@ -189,7 +189,7 @@ def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32
     rows[: len(ours), 1 : 1 + left] = ours
     rows[len(ours) :, 0] = 1 + theirs[:, 0]
     rows[len(ours) :, 1 + left :] = theirs[:, 1:]
-    # A direct guess after the first of Winograd's, and after each three of the others.
+    # A direct guess after the first of theirs, and after each three of the others.
     places = np.arange(len(ours)) + 0.5
-    others = (np.arange(len(theirs)) + 2) // _WINOGRAD_SHARE
+    others = (np.arange(len(theirs)) + 2) // _OTHER_SHARE
     return rows[np.argsort(np.concatenate([places, others]), kind="stable")]

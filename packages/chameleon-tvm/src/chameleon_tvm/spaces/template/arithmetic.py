@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
@@ -14,6 +15,7 @@ from chameleon_tvm.instructions.bfloat16 import rounded, widening
 from chameleon_tvm.instructions.choosing import dots_of
 from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.operators.bfloat16 import real
 from chameleon_tvm.operators.quantized import Quantisation
 from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
@@ -21,6 +23,7 @@ from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
+from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.targets import target_info
 
 _SHIFTS = {"uint8": 0, "int8": 128}
@@ -42,6 +45,16 @@ class Arithmetic:
     data: str = "float32"
 
     @property
+    def read(self) -> str:
+        """Element type of the input as the inner loop reads it."""
+        return self.dot.data
+
+    @property
+    def multiplied(self) -> str:
+        """Element type of the weights as they are stored."""
+        return self.dot.weights
+
+    @property
     def quantized(self) -> bool:
         """Whether data have a zero point."""
         return self.data == "uint8"
@@ -49,17 +62,17 @@ class Arithmetic:
     @property
     def as_they_are(self) -> bool:
         """Whether the inner loop may read the input where it is."""
-        return self.data == self.dot.data
+        return self.data == self.read
 
     @property
     def data_bytes(self) -> int:
         """Bytes of an element that the inner loop reads."""
-        return np.dtype(self.dot.data).itemsize
+        return np.dtype(self.read).itemsize
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of a weight."""
-        return np.dtype(self.dot.weights).itemsize
+        return np.dtype(self.multiplied).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
         """Weights as numbers of their tensor's type, before they are packed."""
@@ -70,13 +83,13 @@ class Arithmetic:
 
     def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
         """Packed weights in the type that they are stored in."""
-        if self.dot.weights == BFLOAT16_BITS:
+        if self.multiplied == BFLOAT16_BITS:
             return rounded(packed)
-        return packed.astype(self.dot.weights, copy=False)
+        return packed.astype(self.multiplied, copy=False)
 
     @property
     def _centred(self) -> bool:
-        return self.quantized and self.dot.data not in _SHIFTS
+        return self.quantized and self.read not in _SHIFTS
 
     def converted(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
         """Elements of the input as they are multiplied, and as a copy holds them.
@@ -89,11 +102,11 @@ class Arithmetic:
         if self.data == BFLOAT16_BITS and not self.as_they_are:
             return widening(value, lanes)
         if self._centred:
-            zero = emit.splat(emit.cast(self.dot.data, zero_point), lanes)
-            return emit.cast(self.dot.data, value) - zero
-        shift = _SHIFTS.get(self.dot.data, 0)
+            zero = emit.splat(emit.cast(self.read, zero_point), lanes)
+            return emit.cast(self.read, value) - zero
+        shift = _SHIFTS.get(self.read, 0)
         if shift:
-            return tirx.Cast(self.dot.data, tirx.Cast("int32", value) - shift)
+            return tirx.Cast(self.read, tirx.Cast("int32", value) - shift)
         return value
 
     def blank(self, zero_point: Expr | None) -> Expr:
@@ -103,9 +116,9 @@ class Arithmetic:
             zero_point: of the data, in float32; None where they have none.
         """
         if self.quantized and not self._centred:
-            shift = _SHIFTS[self.dot.data]
-            return tirx.Cast(self.dot.data, tirx.Cast("int32", zero_point) - shift)
-        return tirx.const(0, self.dot.data)
+            shift = _SHIFTS[self.read]
+            return tirx.Cast(self.read, tirx.Cast("int32", zero_point) - shift)
+        return tirx.const(0, self.read)
 
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
         """A bias of the sums' type, which makes up for a zero point that the copy still has.
@@ -119,14 +132,52 @@ class Arithmetic:
         """
         if self._centred:
             return bias.astype(self.dot.sums)
-        zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.dot.data]
+        zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.read]
         sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
         # Sums wrap around and come back: what is added up in the end fits into 32 bits.
         return (bias - zero * sums).astype(np.int32)
 
 
+@attrs.frozen(kw_only=True)
+class TileArithmetic(Arithmetic):
+    """That of a template that multiplies tiles, and vectors nowhere.
+
+    Attributes:
+        product: what it multiplies with.
+    """
+
+    product: TileProduct
+
+    @property
+    def read(self) -> str:
+        return self.product.data
+
+    @property
+    def multiplied(self) -> str:
+        return self.product.weights
+
+
 FLOAT32 = Arithmetic()
 """That of operators of float32."""
+
+
+def finishing_constants(
+    weights: NDArray[Any], rest: Arrays, groups: int, channels: int, arithmetic: Arithmetic
+) -> Arrays:
+    """An operator's constants beside its weights, each group's channels padded.
+
+    Args:
+        weights: (O, ...), before they are packed.
+        rest: a bias if there is one; of an int8 operator its scale, bias and quantisation.
+        groups: groups.
+        channels: of a group, padded.
+        arithmetic: what it is computed with.
+    """
+    if not arithmetic.quantized:
+        return [pack_bias(real(bias), groups, channels) for bias in rest]
+    scale, bias, numbers = rest
+    made_up = arithmetic.bias(bias, weights, numbers)
+    return [*(pack_bias(one, groups, channels) for one in (scale, made_up)), numbers]
 
 
 def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:

@@ -12,7 +12,6 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.bfloat16 import real
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
@@ -23,7 +22,12 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import KNOB, allowed_algorithms, joined
-from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic, arithmetic_of
+from chameleon_tvm.spaces.template.arithmetic import (
+    FLOAT32,
+    Arithmetic,
+    arithmetic_of,
+    finishing_constants,
+)
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.geometry import (
@@ -37,8 +41,9 @@ from chameleon_tvm.spaces.template.geometry import (
     rows_as_channels,
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
+from chameleon_tvm.spaces.template.tile_products import TileProducts
+from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, divisors
-from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.spaces.template.winograd import (
     WinogradConvolution,
     pack_transformed,
@@ -152,15 +157,9 @@ def pack_constants(
     """
     weights, *rest = constants
     channels = max(geometry.oc, tile.vectors * geometry.lanes)
-    alike = []
-    if arithmetic.quantized:
-        scale, bias, numbers = rest
-        rest, alike = [scale, arithmetic.bias(bias, weights, numbers)], [numbers]
-    else:
-        rest = [real(bias) for bias in rest]
-    packed = [pack_bias(one, geometry.groups, channels) for one in rest]
+    more = finishing_constants(weights, rest, geometry.groups, channels, arithmetic)
     ordered = pack_weights(arithmetic.weights(weights), geometry, tile, arithmetic.dot.depth)
-    return [arithmetic.stored(ordered), *packed, *alike]
+    return [arithmetic.stored(ordered), *more]
 
 
 class ConvolutionTemplate(Template):
@@ -193,10 +192,13 @@ class ConvolutionTemplate(Template):
         if self.staging is not None:
             run = filled(geometry.ic * geometry.kernel[1], dot.depth)
             self.geometry = attrs.evolve(geometry, ic=run, kernel=(geometry.kernel[0], 1))
+        self.tiles = TileProducts.of(geometry, self.spec, task.target)
         if self.arithmetic == FLOAT32 and winograd_applies(self.geometry):
             self.winograd = allowed_algorithms(options, self.geometry.ic)
 
     def space(self) -> DesignSpace:
+        if self.tiles is not None:
+            return joined(self._direct_space(), self.tiles.space())
         if not self.winograd:
             return self._direct_space()
         winograd = WinogradTiling(self.geometry, self.info, self.winograd).space()
@@ -232,6 +234,9 @@ class ConvolutionTemplate(Template):
         return contiguous and skipped and self.arithmetic.as_they_are
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        shapes = parameter_shapes(self.spec)
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.function(values, shapes)
         made: WinogradConvolution | DirectConvolution
         if _is_winograd(values):
             made = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
@@ -244,9 +249,11 @@ class ConvolutionTemplate(Template):
                 channels=self.spec.input[1],
                 staging=self.staging,
             )
-        return emit.with_shapes(made.function(), parameter_shapes(self.spec))
+        return emit.with_shapes(made.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.pack(values, constants)
         weights, *bias = constants
         weights = block_diagonal(weights, self.spec.group_count, self._together)
         if not _is_winograd(values):

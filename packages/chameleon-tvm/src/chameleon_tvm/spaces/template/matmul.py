@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
@@ -15,6 +16,7 @@ from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import (
     KNOB,
     allowed_weights,
+    joined,
     rounding_error,
     with_stored_weights,
 )
@@ -35,6 +37,8 @@ from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
+from chameleon_tvm.spaces.template.tile_products import TileProducts
+from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.targets import target_info
 
@@ -79,6 +83,7 @@ class DenseTemplate(Template):
             out_layout="NHWC",
             lanes=target_info(task.target).lanes("float32"),
         )
+        self.tiles = TileProducts.of(attrs.evolve(self.geometry, ic=features), spec, task.target)
         self._algorithms = {DIRECT: self.arithmetic}
         if self.arithmetic is FLOAT32:
             for name in allowed_weights(options):
@@ -91,7 +96,10 @@ class DenseTemplate(Template):
             name: _tiling(self.task, self.geometry, self.spec.input[1], one).space()
             for name, one in self._algorithms.items()
         }
-        return with_stored_weights(spaces) if len(spaces) > 1 else spaces[DIRECT]
+        if len(spaces) > 1:
+            return with_stored_weights(spaces)
+        vectors = spaces[DIRECT]
+        return vectors if self.tiles is None else joined(vectors, self.tiles.space())
 
     @property
     def tolerance(self) -> float:
@@ -100,6 +108,10 @@ class DenseTemplate(Template):
         return MOST * max((rounding_error(WEIGHTS[name]) for name in names), default=0.0)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        out = self.spec.result_shape
+        shapes = {"data": self.spec.input, "residual": out, "out": out}
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.function(values, shapes)
         made = DirectConvolution(
             self.geometry,
             tile_of(values),
@@ -107,14 +119,14 @@ class DenseTemplate(Template):
             arithmetic=self._algorithms[values.get(KNOB, DIRECT)],
             channels=self.spec.input[1],
         )
-        out = self.spec.result_shape
-        shapes = {"data": self.spec.input, "residual": out, "out": out}
         return emit.with_shapes(made.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants
         filters = weights[:, :, None, None]
         packed = [filters, *rest]
+        if self.tiles is not None and values[KNOB] == TILED:
+            return self.tiles.pack(values, packed)
         arithmetic = self._algorithms[values.get(KNOB, DIRECT)]
         return pack_constants(packed, self.geometry, tile_of(values), arithmetic)
 

@@ -73,7 +73,7 @@ class Input:
         self.staged = emit.buffer(
             "staged",
             (g.batch, self.blocks, g.planes * height, columns * block + spare),
-            dtype=arithmetic.dot.data,
+            dtype=arithmetic.read,
         )
 
     def in_place(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from chameleon_tvm.operators.specs import FusedSpec, channel_block, physical_shape
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.emit import Expr, Stmt
+from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
 from chameleon_tvm.spaces.template.epilogues import epilogue_of
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.tile_position import TilePosition
@@ -48,13 +50,15 @@ class Output:
 
     def write(self, at: TilePosition) -> Stmt:
         """Store a tile's sums."""
-        g = self.geometry
         first = emit.within(at.block, self.block, self.channels)
-        size = channel_block(g.out_layout)
+        return (self._store_vectors if self.whole else self._store_elements)(at, first)
+
+    @property
+    def whole(self) -> bool:
+        """Whether vectors of channels lie in the output as they are."""
+        g, size = self.geometry, channel_block(self.geometry.out_layout)
         aligned = size == g.oc or (size and size % g.lanes == 0 and g.oc % g.lanes == 0)
-        if g.oc >= self.block and (g.out_layout == "NHWC" or aligned):
-            return self._store_vectors(at, first)
-        return self._store_elements(at, first)
+        return g.oc >= self.block and (g.out_layout == "NHWC" or bool(aligned))
 
     def _store_vectors(self, at: TilePosition, first: Expr) -> Stmt:
         tile, lanes = self.tile, self.geometry.lanes
@@ -84,6 +88,20 @@ class Output:
             value = self.epilogue.last(value, (), g.lanes) if early else value
             spill.append(emit.store(spilled, [v * g.lanes], value, g.lanes))
 
+        rest = self._elements_of(spilled, at, first, early=early)
+        return emit.local(spilled, emit.sequence([*spill, rest]))
+
+    def _elements_of(self, spilled: Buffer, at: TilePosition, first: Expr, *, early: bool) -> Stmt:
+        """Write what is in memory, in order of rows, columns and channels.
+
+        Args:
+            spilled: finished or biased sums.
+            at: where the tile is.
+            first: its first channel.
+            early: whether they are finished.
+        """
+        g, tile = self.geometry, self.tile
+
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
             value = emit.load(spilled, [(yi * tile.columns + xi) * self.block + o])
             place = self._place(at, first + o, yi, xi)
@@ -102,7 +120,7 @@ class Output:
                 name, extents[name], lambda at: nest(tuple(rest), {**chosen, name: at})
             )
 
-        return emit.local(spilled, emit.sequence([*spill, nest(order, {})]))
+        return nest(order, {})
 
     def _place(self, at: TilePosition, o: Expr, yi: Expr, xi: Expr) -> list[Expr]:
         """Where an element of a tile is, for a channel of the tile's group."""
@@ -118,3 +136,72 @@ class Output:
         if size == g.oc:
             return [n, at.group, y, x, o]
         return [n, tirx.floordiv(channel, size), y, x, tirx.floormod(channel, size)]
+
+
+class StoredOutput(Output):
+    """The same for a tile whose sums are in memory, in order of rows, columns and channels.
+
+    Args:
+        geometry: the convolution.
+        tile: the point of the design space.
+        spec: the operator, for its epilogue.
+        sums: where they are, of one axis.
+
+    Attributes:
+        buffers: what writing takes room in, ``sums`` among it; to be allocated around it.
+    """
+
+    def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec, sums: Buffer) -> None:
+        super().__init__(geometry, tile, spec, sums=str(sums.dtype))
+        self.sums = sums
+        self.early = self.epilogue.residual is None
+        self.buffers = [sums]
+        if not self.whole:
+            kept = self.epilogue.out_type if self.early else "float32"
+            self.spilled = emit.buffer("spilled", sums.shape, dtype=kept)
+            self.buffers.append(self.spilled)
+
+    def _store_vectors(self, at: TilePosition, first: Expr) -> Stmt:
+        def vector(yi: Expr, xi: Expr, v: int) -> Stmt:
+            value, channel = self._vector(at, first, (yi, xi, v))
+            place = self._place(at, first + v * self.geometry.lanes, yi, xi)
+            value = self.epilogue.whole(value, channel, place, self.geometry.lanes)
+            return emit.store(self.out, place, value, self.geometry.lanes)
+
+        return self._every(vector)
+
+    def _store_elements(self, at: TilePosition, first: Expr) -> Stmt:
+        lanes = self.geometry.lanes
+
+        def spill(yi: Expr, xi: Expr, v: int) -> Stmt:
+            value, channel = self._vector(at, first, (yi, xi, v))
+            value = self.epilogue.biased(value, channel, lanes)
+            value = self.epilogue.last(value, (), lanes) if self.early else value
+            return emit.store(self.spilled, [self._index(yi, xi, v)], value, lanes)
+
+        rest = self._elements_of(self.spilled, at, first, early=self.early)
+        return emit.sequence([self._every(spill), rest])
+
+    def _every(self, body: Callable[[Expr, Expr, int], Stmt]) -> Stmt:
+        """Loops over rows and columns, and the vectors of each."""
+        tile = self.tile
+
+        def pixel(yi: Expr, xi: Expr) -> Stmt:
+            return emit.sequence([body(yi, xi, v) for v in range(tile.vectors)])
+
+        return emit.loop(
+            "yi",
+            tile.rows,
+            lambda yi: emit.loop("xi", tile.columns, lambda xi: pixel(yi, xi)),
+        )
+
+    def _vector(
+        self, at: TilePosition, first: Expr, place: tuple[Expr, Expr, int]
+    ) -> tuple[Expr, Expr]:
+        """A vector of sums, and its first channel among those of the packed constants."""
+        lanes = self.geometry.lanes
+        channel = at.group * self.channels + first + place[2] * lanes
+        return emit.load(self.sums, [self._index(*place)], lanes), channel
+
+    def _index(self, yi: Expr, xi: Expr, v: int) -> Expr:
+        return (yi * self.tile.columns + xi) * self.block + v * self.geometry.lanes

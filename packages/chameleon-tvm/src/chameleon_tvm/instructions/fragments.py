@@ -1,0 +1,140 @@
+"""Products of fragments that a warp holds: NVIDIA's tensor cores, through TVM's WMMA intrinsics."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cache
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import Instruction
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
+from chameleon_tvm.quick_tvm import tvm
+
+SIDE = 16
+"""Rows, columns and depth of a fragment."""
+
+
+@attrs.frozen(kw_only=True)
+class Intrinsics:
+    """Names of the intrinsics that multiply fragments with float32 sums.
+
+    Attributes:
+        load: of the left and the right side, from shared memory.
+        fill: zeros sums.
+        multiply: adds a product to the sums.
+        store: puts sums into shared memory.
+    """
+
+    load: tuple[str, str]
+    fill: str
+    multiply: str
+    store: str
+
+
+class Fragments(Instruction):
+    """``sums[m, n] += sum over k of data[m, k] * weights[k, n]`` of a warp's fragments, in float32.
+
+    Schedules put it into a function by name (``tensorize``).
+
+    Attributes:
+        data: element type of the left side.
+        weights: element type of the right side.
+        short: the element type in the names of TVM's intrinsics.
+    """
+
+    architecture: ClassVar[str] = "cuda"
+    mnemonics: ClassVar[tuple[str, ...]] = ("mma_sync",)
+    data: ClassVar[str]
+    weights: ClassVar[str]
+    short: ClassVar[str]
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        """What it computes; all three have the shape (16, 16)."""
+        made = sums.copy()
+        for k in range(SIDE):
+            made += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)
+        return made
+
+    def intrinsics(self, *, transposed: bool) -> Intrinsics:
+        """The names of its intrinsics, registered with TVM.
+
+        Args:
+            transposed: whether the right side is stored as (n, k).
+        """
+        self.register()
+        turned = "_trans" if transposed else ""
+        return Intrinsics(
+            load=(
+                f"wmma_load_16x16x16_{self.short}_a_shared",
+                f"wmma_load_16x16x16_{self.short}_b{turned}_shared",
+            ),
+            fill="wmma_fill_16x16x16_f32",
+            multiply=f"wmma_sync_16x16x16_{self.short}{self.short}f32{turned}",
+            store="wmma_store_16x16x16_f32_shared_dyn",
+        )
+
+    @abstractmethod
+    def register(self) -> None:
+        """Make TVM know the intrinsics."""
+
+
+class Float16Fragments(Fragments):
+    """TVM has its intrinsics."""
+
+    name: ClassVar[str] = "wmma.f16"
+    summary: ClassVar[str] = "fragments of 16 x 16 x 16 float16, sums of float32"
+    features: ClassVar[frozenset[str]] = frozenset({"sm_70"})
+    data: ClassVar[str] = "float16"
+    weights: ClassVar[str] = "float16"
+    short: ClassVar[str] = "f16"
+
+    def register(self) -> None:
+        load_tensor_intrinsics()
+
+
+class Bfloat16Fragments(Fragments):
+    """Its intrinsics are made of TVM's generators."""
+
+    name: ClassVar[str] = "wmma.bf16"
+    summary: ClassVar[str] = "fragments of 16 x 16 x 16 bfloat16, sums of float32"
+    features: ClassVar[frozenset[str]] = frozenset({"sm_80"})
+    data: ClassVar[str] = "bfloat16"
+    weights: ClassVar[str] = "bfloat16"
+    short: ClassVar[str] = "bf16"
+
+    def register(self) -> None:
+        load_tensor_intrinsics()
+        _register_bfloat16()
+
+
+FRAGMENTS: dict[str, Fragments] = {
+    one.data: one for one in (Float16Fragments(), Bfloat16Fragments())
+}
+"""By element type."""
+
+
+@cache
+def _register_bfloat16() -> None:
+    """Give TVM the intrinsics that it has for float16, under names of the same form."""
+    from tvm.s_tir.tensor_intrin import cuda  # noqa: PLC0415 - slow unless loaded before
+
+    def register(name: str, pair: tuple[Any, Any]) -> None:
+        tvm.s_tir.TensorIntrin.register(name, *pair, override=True)
+
+    def load(*, is_b: bool, turned: bool) -> tuple[Any, Any]:
+        made: tuple[Any, Any] = cuda.get_wmma_load_intrin(
+            SIDE, SIDE, SIDE, "bfloat16", "shared", is_b, turned
+        )
+        return made
+
+    register("wmma_load_16x16x16_bf16_a_shared", load(is_b=False, turned=False))
+    for name, turned in (("", False), ("_trans", True)):
+        register(f"wmma_load_16x16x16_bf16_b{name}_shared", load(is_b=True, turned=turned))
+        product = cuda.get_wmma_sync_intrin(SIDE, SIDE, SIDE, "bfloat16", "float32", turned)
+        register(f"wmma_sync_16x16x16_bf16bf16f32{name}", product)

@@ -1,0 +1,109 @@
+"""Tile products as loops over memory: whatever uses them runs on every CPU, and can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Expr
+from chameleon_tvm.instructions.bfloat16 import widening
+from chameleon_tvm.instructions.tiles import Buffer, Register, Stmt, TileProduct
+from chameleon_tvm.quick_tvm import tirx
+
+
+class LoopTiles(TileProduct):
+    """Computes what a tile product means, of the same shapes and types, without the instruction.
+
+    Args:
+        product: the instruction.
+    """
+
+    name = "loops"
+    summary = "a tile product as loops"
+    mnemonics = ()
+
+    def __init__(self, product: TileProduct) -> None:
+        self._product = product
+        shape = ("rows", "columns", "depth", "pack", "shorter", "registers")
+        for name in ("data", "weights", "sums", "cost", *shape):
+            setattr(self, name, getattr(product, name))
+
+    def meaning(
+        self, sums: NDArray[Any], data: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[Any]:
+        return self._product.meaning(sums, data, weights)
+
+    def register(self, number: int, holds: str, rows: int = 0, depth: int = 0) -> Register:
+        made = super().register(number, holds, rows, depth)
+        shape = [made.rows * made.width]
+        return attrs.evolve(made, buffer=tirx.decl_buffer(shape, self.element(holds), f"t{number}"))
+
+    def zero(self, register: Register) -> Stmt:
+        zero = tirx.const(0, self.element(register.holds))
+        return _loop(
+            register.rows * register.width,
+            lambda at: tirx.BufferStore(register.buffer, zero, [at]),
+        )
+
+    def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
+        width = register.width
+        return _loop(
+            register.rows,
+            lambda row: _loop(
+                width,
+                lambda at: tirx.BufferStore(
+                    register.buffer,
+                    tirx.BufferLoad(source, [start + row * stride + at]),
+                    [row * width + at],
+                ),
+            ),
+        )
+
+    def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
+        def add(row: Expr, column: Expr, group: Expr, k: int) -> Stmt:
+            place = row * self.columns + column
+            left = tirx.BufferLoad(data.buffer, [row * data.width + group * self.pack + k])
+            at = (group * self.columns + column) * self.pack + k
+            right = tirx.BufferLoad(weights.buffer, [at])
+            product = self._widened(left, self.data) * self._widened(right, self.weights)
+            total = tirx.BufferLoad(sums.buffer, [place]) + product
+            return tirx.BufferStore(sums.buffer, total, [place])
+
+        def adds(row: Expr, column: Expr, group: Expr) -> Stmt:
+            return tirx.SeqStmt([add(row, column, group, k) for k in range(self.pack)])
+
+        return _loop(
+            sums.rows,
+            lambda row: _loop(
+                data.width // self.pack,
+                lambda group: _loop(self.columns, lambda column: adds(row, column, group)),
+            ),
+        )
+
+    def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
+        width = register.width
+        return _loop(
+            register.rows,
+            lambda row: _loop(
+                width,
+                lambda at: tirx.BufferStore(
+                    target,
+                    tirx.BufferLoad(register.buffer, [row * width + at]),
+                    [start + row * stride + at],
+                ),
+            ),
+        )
+
+    def _widened(self, value: Expr, dtype: str) -> Expr:
+        if dtype == BFLOAT16_BITS and np.dtype(self.sums).kind == "f":
+            return widening(value, 1)
+        return tirx.Cast(self.sums, value)
+
+
+def _loop(extent: int, body: Any) -> Stmt:
+    variable = tirx.Var("i", "int32")
+    first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", extent)
+    return tirx.For(variable, first, count, tirx.ForKind.SERIAL, body(variable))

@@ -1,0 +1,249 @@
+"""Convolutions of tile products compute the integers of the reference, tiles being loops."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
+from chameleon_tvm.instructions.emission import permissions_of
+from chameleon_tvm.lowering import compile_function, lower_function
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.spaces.template import tile_products
+from chameleon_tvm.spaces.template.algorithms import KNOB
+from chameleon_tvm.spaces.template.conv2d import geometry_of
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.spaces.template.tile_block import Runs
+from chameleon_tvm.spaces.template.tile_products import TileProducts
+from chameleon_tvm.spaces.template.tile_tiling import TILED
+from chameleon_tvm.targets import TVMTargets, tvm_target
+from chameleon_tvm.testing.instruction_kernels import trials_of
+from chameleon_tvm.testing.instructions import assembly, require_meaning
+from chameleon_tvm.testing.loop_tiles import LoopTiles
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+NATIVE = TVMTargets(NoOptions()).resolve("native")
+SAPPHIRE = TVMTargets(NoOptions()).resolve(
+    "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2"
+)
+PROVIDER = TemplateSpace(TemplateOptions())
+INT8 = {"dtype": "int8", "output_dtype": "uint8"}
+BIASED = {"dtype": "bfloat16", "bias": True}
+BF16 = {**BIASED, "residual": True, "activation": "relu"}
+LAYER = Conv2dSpec(input=[1, 64, 14, 14], filters=64, kernel=3, padding=1, layout="NHWC", **INT8)
+FEW = settings(
+    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loops():
+    """This machine's CPU has tiles, which are loops."""
+    chosen = tile_products.tile_products_of
+
+    def found(target, **types):
+        product = AmxBfloat16() if types["data"] == "bfloat16" else AmxInt8()
+        return [LoopTiles(product)] if target == NATIVE else chosen(target, **types)
+
+    tile_products.tile_products_of = found
+    yield
+    tile_products.tile_products_of = chosen
+
+
+def tiled(space, count, seed):
+    """Legal configurations of tile products: the first guess of them, and random ones."""
+    drawn = space.sample(400, np.random.default_rng(seed))
+    found = [
+        config for config in [*space.first_guesses, *drawn] if space.decode(config)[KNOB] == TILED
+    ]
+    return [found[0], *found[len(found) - count :]]
+
+
+def check(spec, seed, count=1):
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    (expected,), tolerance = builder.reference()
+    for config in tiled(builder.space, count, seed):
+        (got,) = builder.build(config.tolist()).outputs()
+        assert got.shape == expected.shape
+        largest = 255.0 if spec.output_dtype == "uint8" else np.abs(expected).max()
+        assert np.abs(got - expected).max() <= tolerance * largest, builder.space.decode(config)
+        if spec.dtype == "bfloat16":
+            # Rounded once: the nearest number, but for what float32 sums lose.
+            assert (np.abs(got - expected) <= 2**-8 * np.abs(expected) + 1e-5 * largest).all()
+
+
+@st.composite
+def convolutions(draw):
+    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
+    ic = 16 * max(1, ic // 16) if layout == "NCHW16c" else ic
+    oc = draw(st.integers(1, 70))
+    oc = 16 * max(1, oc // 16) if output == "NCHW16c" else oc
+    size, small = st.integers(1, 34), st.integers(1, 2)
+    try:
+        return Conv2dSpec(
+            input=[draw(small), ic, draw(st.integers(1, 9)), draw(size)],
+            filters=oc,
+            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+            stride=(draw(small), draw(small)),
+            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
+            dilation=(draw(small), draw(small)),
+            layout=layout,
+            output_layout=output,
+            **draw(st.sampled_from([INT8, {**INT8, "output_dtype": "float32"}, BIASED])),
+            residual=draw(st.booleans()),
+            activation=draw(st.sampled_from(["none", "relu", "relu6"])),
+        )
+    except ConfigError:
+        assume(False)
+
+
+@pytest.mark.parametrize("product", [AmxInt8, AmxBfloat16, AmxFloat16], ids=lambda one: one.name)
+def test_tiles_that_are_loops_compute_what_the_instruction_means(product):
+    one = LoopTiles(product())
+    for trial in trials_of(one, frozenset()):
+        operands = trial.operands()
+        arguments = [tvm.runtime.tensor(array) for array in trial.arguments(operands)]
+        compile_function(trial.function(), tvm_target(NATIVE), plain_loops=True)["main"](*arguments)
+        require_meaning(trial, operands, arguments[-1].numpy(), where=product.name)
+
+
+@FEW
+@given(convolutions(), st.integers(0, 1000))
+def test_convolutions(spec, seed):
+    check(spec, seed)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LAYER,
+        Conv2dSpec(
+            input=[1, 128, 7, 7], filters=96, kernel=1, layout="NHWC", residual=True, **INT8
+        ),
+        Conv2dSpec(input=[1, 64, 9, 30], filters=33, kernel=1, stride=2, layout="NHWC", **INT8),
+        Conv2dSpec(input=[1, 3, 20, 20], filters=32, kernel=7, stride=2, padding=3, **INT8),
+        Conv2dSpec(input=[1, 48, 9, 9], filters=40, kernel=3, padding=1, **BF16),
+        Conv2dSpec(input=[1, 3, 19, 19], filters=20, kernel=5, padding=2, layout="NHWC", **BF16),
+        DenseSpec(input=[20, 96], units=70, bias=True, activation="gelu", dtype="bfloat16"),
+        DenseSpec(input=[20, 100], units=70, activation="relu", **INT8),
+        DenseSpec(input=[1, 64], units=10, **INT8),
+        Conv1dSpec(input=[2, 48, 40], filters=50, kernel=5, padding=2, **INT8),
+    ],
+    ids=[
+        "layer",
+        "pointwise",
+        "strided",
+        "stem",
+        "bfloat16",
+        "bfloat16 stem",
+        "bfloat16 dense",
+        "dense",
+        "one row",
+        "one axis",
+    ],
+)
+def test_layers(spec):
+    check(spec, 0, count=2)
+
+
+def test_an_input_without_padding_may_be_read_where_it_is():
+    def inputs(**more):
+        sizes = {"input": [1, 64, 7, 7], "filters": 64, "kernel": 1, "layout": "NHWC"}
+        spec = Conv2dSpec(**{**sizes, **more}, **INT8)
+        space = PROVIDER.design_space(spec.task("t", NATIVE))
+        (knob,) = [knob for knob in space.knobs if knob.name == "product_input"]
+        return list(knob.values)
+
+    assert inputs() == ["copy", "in_place"]
+    assert inputs(kernel=3) == ["copy", "in_place"]
+    assert inputs(input=[1, 48, 7, 7]) == ["copy", "in_place"]
+    # Padding holds what stands for zero, and 37 channels are filled up with zeros.
+    assert inputs(kernel=3, padding=1) == ["copy"]
+    assert inputs(input=[1, 37, 7, 7]) == ["copy"]
+    assert inputs(layout="NCHW") == ["copy"]
+
+
+def test_what_tiles_do_not_fit_is_computed_directly():
+    volume = Conv3dSpec(input=[1, 8, 4, 4, 4], filters=8, kernel=3, padding=1, **INT8)
+    grouped = Conv2dSpec(input=[1, 64, 8, 8], filters=64, kernel=3, groups=2, **INT8)
+    floats = Conv2dSpec(input=[1, 64, 8, 8], filters=64, kernel=1)
+    for spec in (volume, grouped, floats):
+        for target in (NATIVE, SAPPHIRE):
+            space = PROVIDER.design_space(spec.task("t", target))
+            assert not [knob for knob in space.knobs if knob.name == "product_pixels"]
+
+
+def test_the_space_conforms():
+    check_space_provider(lambda: PROVIDER, LAYER.task("t", SAPPHIRE))
+
+
+def test_registers_are_never_more_than_there_are():
+    space = PROVIDER.design_space(LAYER.task("t", SAPPHIRE))
+    for config in tiled(space, 40, 0):
+        v = space.decode(config)
+        tiles, vectors = v["product_strips"] * v["product_rows"], v["product_vectors"]
+        assert tiles * vectors + tiles + vectors <= AmxInt8.registers
+
+
+def test_a_first_guess_multiplies_four_tiles_with_four_loads():
+    space = PROVIDER.design_space(LAYER.task("t", SAPPHIRE))
+    values = space.decode(space.first_guesses[0])
+    assert values[KNOB] == TILED
+    assert values["product_pixels"] == 14
+    assert values["product_strips"] * values["product_rows"] == 2
+    assert values["product_vectors"] == 2
+
+
+@pytest.mark.parametrize(
+    ("channels", "kernel", "filled", "pieces", "depth"),
+    [
+        (64, 3, 64, 3, 64),
+        (48, 1, 48, 1, 48),
+        (3, 7, 4, 1, 28),
+        (144, 1, 144, 3, 48),
+        (37, 1, 40, 1, 40),
+    ],
+)
+def test_pieces_of_a_run_are_equal_and_few(channels, kernel, filled, pieces, depth):
+    spec = Conv2dSpec(input=[1, channels, 9, 9], filters=16, kernel=kernel, layout="NHWC", **INT8)
+    tiles = TileProducts.of(geometry_of(spec, 16), spec, SAPPHIRE)
+    runs = Runs.of(tiles.geometry, tiles.product)
+    assert (tiles.geometry.ic, runs.pieces, runs.depth) == (filled, pieces, depth)
+
+
+def test_what_lies_beside_a_run_is_not_read():
+    """Products with it would be NaN, whatever the weight."""
+    spec = Conv2dSpec(input=[1, 5, 6, 40], filters=16, kernel=3, layout="NHWC", dtype="bfloat16")
+    builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
+    data, weights = builder.inputs
+    broken = data.copy()
+    broken[0, 0, 0, 20] = np.nan
+    builder.use([broken, weights])
+    (got,) = builder.build(tiled(builder.space, 0, 0)[0].tolist()).outputs()
+    wrong = np.argwhere(np.isnan(got).any(axis=(0, 1)))
+    assert wrong.tolist() == [[0, 18], [0, 19], [0, 20]]
+
+
+@pytest.mark.parametrize(("types", "mnemonic"), [(INT8, "tdpbusd"), (BF16, "tdpbf16ps")])
+def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, mnemonic):
+    sizes = {"input": [1, 64, 14, 14], "filters": 64, "kernel": 3, "padding": 1}
+    task = Conv2dSpec(**sizes, layout="NHWC", **types).task("t", SAPPHIRE)
+    template, operator = template_of(task), operator_of(task)
+    space = template.space()
+    config = next(one for one in tiled(space, 1, 0))
+    function = template.program(space.decode(config), operator, operator.inputs()).function
+    assert permissions_of(function) == {"amx"}
+    text = assembly(lower_function(function, tvm_target(SAPPHIRE), plain_loops=True))
+    (body,) = [one for one in text.split("@function") if mnemonic in one]
+    assert re.findall("ldtilecfg|tilerelease", body) == ["ldtilecfg", "tilerelease"]
+    assert body.index("ldtilecfg") < body.index(mnemonic) < body.index("tilerelease")
