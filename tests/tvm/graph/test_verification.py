@@ -109,7 +109,7 @@ def test_the_sentence_says_how_far_and_what_is_allowed():
 
 def test_a_quantised_network_may_be_off_by_steps():
     exact = _Exact(4 * 0.03)
-    expected = Expected([SAMPLE], [SAMPLE], exact, quantised=True)
+    expected = Expected([SAMPLE], [SAMPLE], exact, rounded=True)
     assert expected.verdict(_off(0.025)).problem is None
     assert (exact.asked, expected.tolerance) == (0, QUANTISED_TOLERANCE)
     assert expected.verdict(_off(0.05)).problem is None

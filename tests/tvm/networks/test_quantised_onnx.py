@@ -255,8 +255,18 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path:
         weight_type=quantization.QuantType.QUInt8,
     )
     frontend = OnnxFrontend(OnnxOptions(file=str(file), compare=False))
-    assert frontend.quantised
+    assert frontend.rounded
     assert "float32" in {chain.spec.dtype for chain in frontend.prepared[1]}
+
+
+def test_with_weights_alone_quantised_nothing_is_rounded(tmp_path: Path):
+    graph = Graph()
+    numbers = graph.constant(graph.rng.integers(-128, 128, (48, 10)).astype(np.int8))
+    weights = graph.node("DequantizeLinear", numbers, graph.constant(np.float32(0.01)))
+    out = graph.node("MatMul", "image", weights)
+    frontend = graph.frontend(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
+    assert (frontend.quantised, frontend.rounded) == (True, False)
+    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["float32"]
 
 
 def test_an_operator_that_nobody_knows_is_refused(tmp_path: Path):

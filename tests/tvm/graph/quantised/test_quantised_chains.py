@@ -126,6 +126,17 @@ def test_weights_of_uint8(zero: int, kind: str):
     assert chain_of(build, 3, 16).spec.dtype == kind
 
 
+def test_a_scale_below_zero_keeps_no_order(deliver: Any):  # noqa: F811
+    turned = Affine(scale=-0.5, zero_point=3)
+
+    def build(emit: Any, x: Any) -> Any:
+        return emit(op.nn.relu(emit(op.nn.max_pool2d(turned.pair(emit, x), (2, 2)))))
+
+    module = module_of(build, ((1, 4, 6, 6), "float32"))
+    image = np.random.default_rng(1).normal(0, 3, (1, 4, 6, 6)).astype(np.float32)
+    np.testing.assert_array_equal(deliver(module).run(image), evaluated(module, image))
+
+
 def test_transposed_convolutions_are_computed_in_float32():
     def build(emit: Any, x: Any) -> Any:
         weights, _ = weights_of(emit, rng(), (4, 3, 2, 2), 1)

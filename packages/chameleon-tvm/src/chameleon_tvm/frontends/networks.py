@@ -80,10 +80,17 @@ class NetworkFrontend(Frontend):
 
     @cached_property
     def quantised(self) -> bool:
-        """Whether it comes quantised: what it is compared with means the same then."""
+        """Whether it comes quantised."""
         from chameleon_tvm.graph.quantised_steps import is_quantised  # noqa: PLC0415 - needs TVM
 
         return is_quantised(self.imported)
+
+    @cached_property
+    def rounded(self) -> bool:
+        """Whether it rounds what it computes to quantised numbers: its answers are some of few."""
+        from chameleon_tvm.graph.quantised_steps import is_rounded  # noqa: PLC0415 - needs TVM
+
+        return is_rounded(self.imported)
 
     @abstractmethod
     def input_names(self) -> list[str]:

@@ -103,7 +103,7 @@ class Baselines:
         Args:
             samples: inputs.
         """
-        if self._frontend.quantised:
+        if self._frontend.rounded:
             return [self.reference.outputs(nudged(inputs)) for inputs in samples]
         name = self._frontend.exact
         if name is None or self.reference.name not in self._frontend.frameworks:

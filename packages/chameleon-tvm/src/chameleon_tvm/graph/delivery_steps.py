@@ -76,7 +76,7 @@ class DeliverySteps:
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
         exact = partial(self.baselines.exact, self._samples)
-        self.expected = Expected(self._samples, answers, exact, quantised=frontend.quantised)
+        self.expected = Expected(self._samples, answers, exact, rounded=frontend.rounded)
 
     def manifest(self) -> dict[str, Any]:
         """What goes into the folder's manifest."""

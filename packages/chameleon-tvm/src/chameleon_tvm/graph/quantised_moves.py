@@ -20,12 +20,12 @@ from chameleon_tvm.graph.sequence.strides import axis_in
 
 _SHIFT = 128
 """What is added to int8 to make uint8 of it."""
-_SELECTIONS = frozenset(f"relax.nn.max_pool{rank}d" for rank in (1, 2, 3))
 _MOVES = frozenset(
-    {
-        *_SELECTIONS,
-        *("relax.reshape", "relax.permute_dims", "relax.strided_slice", "relax.broadcast_to"),
-    }
+    f"relax.{name}"
+    for name in (
+        *("reshape", "permute_dims", "strided_slice", "broadcast_to"),
+        *("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
+    )
 )
 """Operators of one tensor whose every result is one of its numbers."""
 _BOUNDS = frozenset({"relax.maximum", "relax.minimum"})
@@ -73,6 +73,15 @@ class _Mover(relax.PyExprMutator):
             "relax.nn.pad": self._pad,
         }
 
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        # A block's variables cannot be read in another one.
+        for known in (
+            *(self._made, self._unsigned, self._quantised),
+            *(self._clipped, self._padded, self._real),
+        ):
+            known.clear()
+        return super().visit_dataflow_block_(block)
+
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
         made = self._rewritten(value)
@@ -92,8 +101,8 @@ class _Mover(relax.PyExprMutator):
         if name not in {QUANTIZE, DEQUANTIZE}:
             return None if rewrite is None else rewrite(value)
         step = step_of(value, name)
-        if step is None:
-            return None
+        if step is None or not (step.scale > 0).all():
+            return None  # such a scale keeps no order
         return self._quantized(step) if name == QUANTIZE else self._dequantized(step)
 
     # -- steps ------------------------------------------------------------------------------

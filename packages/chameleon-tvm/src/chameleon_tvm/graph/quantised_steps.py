@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -129,9 +130,18 @@ def is_call(value: Any, name: str) -> bool:
 
 def is_quantised(module: Any) -> bool:
     """Whether a network comes with steps of quantisation in it."""
+    return any(is_call(value, name) for value in _values(module) for name in (QUANTIZE, DEQUANTIZE))
+
+
+def is_rounded(module: Any) -> bool:
+    """Whether a network rounds what it computes, not its weights alone."""
     return any(
-        is_call(binding.value, name)
-        for block in module["main"].body.blocks
-        for binding in block.bindings
-        for name in (QUANTIZE, DEQUANTIZE)
+        is_call(value, QUANTIZE) and isinstance(value.args[0], relax.Var)
+        for value in _values(module)
     )
+
+
+def _values(module: Any) -> Iterator[Any]:
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            yield binding.value

@@ -86,7 +86,7 @@ class Reference:
                 "call, as in a buffer, one of its inputs and one of its outputs.",
             )
         self.expected = Expected(
-            [self.inputs], [answers], self._exact, quantised=self._frontend.quantised
+            [self.inputs], [answers], self._exact, rounded=self._frontend.rounded
         )
 
     def _answers(self) -> tuple[Any, Arrays]:
@@ -108,7 +108,7 @@ class Reference:
 
     def _exact(self) -> list[Arrays] | None:
         """The framework's answers in float64, or for nudged inputs; None where it has none."""
-        if self._frontend.quantised:
+        if self._frontend.rounded:
             run, _ = self._asked.result()
             return [run(nudged(self._copies()))]
         exact = self._frontend.exact

@@ -158,7 +158,7 @@ class Expected:
         answers: the framework's in float32, for each sample.
         exact: the same in float64, or for nudged samples, asked for where it matters; None where
             nothing can.
-        quantised: whether the network is, so that samples are nudged.
+        rounded: whether the network rounds to quantised numbers, so that samples are nudged.
     """
 
     def __init__(
@@ -167,18 +167,18 @@ class Expected:
         answers: Sequence[Arrays],
         exact: Callable[[], Sequence[Arrays] | None],
         *,
-        quantised: bool = False,
+        rounded: bool = False,
     ) -> None:
         self._samples = samples
         self._answers = answers
         self._exact = exact
-        self._quantised = quantised
+        self._rounded = rounded
         self.conditioning: Conditioning | None = None
 
     @property
     def tolerance(self) -> float:
         """What is accepted, as far as it is known by now."""
-        least = QUANTISED_TOLERANCE if self._quantised else TOLERANCE
+        least = QUANTISED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
     def verdict(self, run: Run) -> OutputCheck:
@@ -193,7 +193,7 @@ class Expected:
         exact = self._exact()
         if exact is None:
             return found
-        self.conditioning = Conditioning.of(self._answers, exact, nudged=self._quantised)
+        self.conditioning = Conditioning.of(self._answers, exact, nudged=self._rounded)
         return compared(run, self._samples, self._answers, tolerance=self.tolerance)
 
 

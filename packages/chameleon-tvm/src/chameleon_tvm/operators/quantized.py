@@ -37,7 +37,7 @@ class Quantisation:
         data_zero_point: of the data.
         residual_scale: of a residual that is uint8.
         residual_zero_point: likewise.
-        out_multiplier: one over the scale of outputs that are uint8.
+        out_multiplier: one over the scale of outputs that are uint8; above zero.
         out_zero_point: likewise.
     """
 

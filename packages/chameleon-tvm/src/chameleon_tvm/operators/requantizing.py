@@ -13,6 +13,10 @@ from chameleon_tvm.quick_tvm import tirx
 Expr = Any
 
 LARGEST = 255.0
+INTEGRAL = 1.5 * 2.0**23
+"""Near it float32 has whole numbers only, whose last byte is that of what was added to it."""
+CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6": (0.0, 6.0)}
+"""Bounds of activations that do nothing else."""
 
 
 def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:
@@ -24,22 +28,35 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
         spec: the operator, an int8 one.
         numbers: those of ``Quantisation``, scalars of float32.
     """
-    _, scale, zero, multiplier, out_zero = (_splat(one, lanes_of(real)) for one in numbers)
+    _, scale, zero, multiplier, out_zero = numbers
+    lanes = lanes_of(real)
     quantized = spec.output_dtype == "uint8"
     if residual is not None and quantized:
         steps = tirx.Cast(typed("float32", real), tirx.Cast(typed("int32", real), residual))
-        real = real + (steps - zero) * scale
+        real = real + (steps - _splat(zero, lanes)) * _splat(scale, lanes)
     elif residual is not None:
         real = real + residual
-    real = activate(real, spec.activation)
     if not quantized:
-        return real
-    # Bounds are whole numbers, so that rounding does not pass them; what a conversion to int32
-    # could not hold is gone by then.
-    low, high = number(0.0, real) - out_zero, number(LARGEST, real) - out_zero
-    inside = tirx.min(tirx.max(real * multiplier, low), high)
-    steps = tirx.Cast(typed("int32", real), tirx.nearbyint(inside) + out_zero)
-    return tirx.Cast(typed("uint8", real), steps)
+        return activate(real, spec.activation)
+    # Bounds are whole numbers, so that rounding does not pass them. Products with a positive number
+    # keep their order, so that those of an activation that clips bound them as well.
+    low, high = _float(0.0) - out_zero, _float(LARGEST) - out_zero
+    if spec.activation in CLIPPING:
+        bottom, top = CLIPPING[spec.activation]
+        low = tirx.max(low, _float(bottom) * multiplier)
+        high = high if top is None else tirx.min(high, _float(top) * multiplier)
+    else:
+        real = activate(real, spec.activation)
+    scaled = real * _splat(multiplier, lanes)
+    inside = tirx.min(tirx.max(scaled, _splat(low, lanes)), _splat(high, lanes))
+    # The sum has no digits behind the point, and those before it are the last bits: an addition
+    # rounds halves to even numbers, and a conversion takes another instruction.
+    bits = tirx.reinterpret(typed("int32", real), inside + number(INTEGRAL, real))
+    return tirx.Cast(typed("uint8", real), bits + _splat(tirx.Cast("int32", out_zero), lanes))
+
+
+def _float(value: float) -> Expr:
+    return tirx.FloatImm("float32", value)
 
 
 def _splat(scalar: Expr, lanes: int) -> Expr:

@@ -27,11 +27,13 @@ def is_costly(block: Any) -> bool:
     return found
 
 
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "float16", "bfloat16"})
+
+
 def is_narrow(block: Any) -> bool:
-    """Whether a block reads or writes elements of 8 or 16 bits."""
+    """Whether a block reads or writes numbers of 8 or 16 bits."""
     regions = [*block.reads, *block.writes]
-    bits = (int(tvm.DataType(str(one.source.dtype)).bits) for one in regions)
-    return any(one in {8, 16} for one in bits)
+    return any(str(one.source.dtype) in _NARROW for one in regions)
 
 
 def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:

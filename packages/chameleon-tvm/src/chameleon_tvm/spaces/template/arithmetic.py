@@ -18,6 +18,7 @@ from chameleon_tvm.operators.bfloat16 import real
 from chameleon_tvm.operators.quantized import Quantisation
 from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm.targets import target_info
@@ -77,17 +78,19 @@ class Arithmetic:
     def _centred(self) -> bool:
         return self.quantized and self.dot.data not in _SHIFTS
 
-    def copied(self, value: Expr, zero_point: Expr | None) -> Expr:
-        """An element of the input as the copy holds it.
+    def converted(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
+        """Elements of the input as they are multiplied, and as a copy holds them.
 
         Args:
-            value: the element.
+            value: one element, or a vector of ``lanes``.
             zero_point: of the data, in float32; None where they have none.
+            lanes: of the vector.
         """
         if self.data == BFLOAT16_BITS and not self.as_they_are:
-            return widening(value, 1)
+            return widening(value, lanes)
         if self._centred:
-            return tirx.Cast(self.dot.data, value) - tirx.Cast(self.dot.data, zero_point)
+            zero = emit.splat(emit.cast(self.dot.data, zero_point), lanes)
+            return emit.cast(self.dot.data, value) - zero
         shift = _SHIFTS.get(self.dot.data, 0)
         if shift:
             return tirx.Cast(self.dot.data, tirx.Cast("int32", value) - shift)
@@ -105,7 +108,9 @@ class Arithmetic:
         return tirx.const(0, self.dot.data)
 
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
-        """A bias that makes up for a zero point that the copy still has.
+        """A bias of the sums' type, which makes up for a zero point that the copy still has.
+
+        In float32 one that takes more than 24 bits is rounded, as its sum would be.
 
         Args:
             bias: of int32, shape (O,).
@@ -113,7 +118,7 @@ class Arithmetic:
             numbers: those of ``Quantisation``.
         """
         if self._centred:
-            return bias
+            return bias.astype(self.dot.sums)
         zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.dot.data]
         sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
         # Sums wrap around and come back: what is added up in the end fits into 32 bits.
@@ -155,6 +160,18 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     largest = spec.reduced * 255 * 128
     dot: Dot = MultiplyAdd() if largest <= EXACT_FLOAT else IntegerMultiplyAdd()
     return Arithmetic(dot=dot, data="uint8")
+
+
+def stored_weights(dtype: str, target: str) -> Dot | None:
+    """A multiply-add of float32 by weights that are stored in a type; None where there is none.
+
+    Args:
+        dtype: ``bfloat16`` or ``float16``.
+        target: the canonical target.
+    """
+    stored = BFLOAT16_BITS if dtype == BFLOAT16 else dtype
+    dots = dots_of(target, data="float32", weights=dtype)
+    return next((dot for dot in dots if dot.weights == stored), None)
 
 
 def _bfloat16_dot(spec: FusedSpec, target: str) -> Dot:

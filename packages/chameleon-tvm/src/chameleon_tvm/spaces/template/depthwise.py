@@ -95,6 +95,8 @@ class DepthwiseConvolution(DirectConvolution):
                         value = self.input.copied(at.n, 0, outer, row, (column, channel))
                     else:
                         value = self.input.in_place(at.n, channel, outer, row, column)
+                        zero_point = self.output.epilogue.zero_point
+                        value = self.arithmetic.converted(value, zero_point, g.lanes)
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
                     total = self.dot.emit(emit.load(into, [0], g.lanes), value, weight, g.lanes)
                     statements.append(emit.store(into, [0], total, g.lanes))
@@ -128,7 +130,7 @@ class DepthwiseTemplate(Template):
         return DepthwiseTiling(
             g,
             self.info,
-            in_place=vectors_fit and self.arithmetic.as_they_are,
+            in_place=vectors_fit,
             channel_blocks=(g.ic,),
             arithmetic=self.arithmetic,
         ).space()

@@ -58,7 +58,7 @@ class DirectConvolution:
         self.dot = arithmetic.dot
         self.channels = channels
         self.tile = tile
-        self.output = Output(geometry, tile, spec)
+        self.output = Output(geometry, tile, spec, sums=self.dot.sums)
         g = geometry
         self.blocks = math.ceil(self.output.channels / self.output.block)
         self.channel_blocks = g.ic // tile.channels

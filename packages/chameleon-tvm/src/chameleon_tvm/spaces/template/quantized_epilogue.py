@@ -19,14 +19,17 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         spec: the operator, an int8 one.
         channels: how many numbers scale and bias have, padded.
         shape: of the output, and of the residual.
+        sums: element type of the sums; a bias is packed as the same.
     """
 
-    def __init__(self, spec: FusedSpec, channels: int, shape: Sequence[int]) -> None:
+    def __init__(
+        self, spec: FusedSpec, channels: int, shape: Sequence[int], *, sums: str = "int32"
+    ) -> None:
         super().__init__(None, channels, shape)
         self.spec = spec
         self.out_type = spec.output_dtype
         self.scale = emit.buffer("scale", (channels,))
-        self.offsets = emit.buffer("bias", (channels,), dtype="int32")
+        self.offsets = emit.buffer("bias", (channels,), dtype=sums)
         self.numbers = emit.buffer("quantisation", (PARAMETERS,))
         if spec.residual:
             self.residual = emit.buffer("residual", shape, dtype=self.out_type)
@@ -42,7 +45,7 @@ class QuantizedVectorEpilogue(VectorEpilogue):
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
         """The sums of ``lanes`` channels with their bias, as real numbers."""
-        total = emit.cast("int32", sums) + emit.load(self.offsets, [channel], lanes)
+        total = sums + emit.load(self.offsets, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
     def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:

@@ -154,7 +154,7 @@ class Input:
             if self.repeat > 1:
                 channel = tirx.floordiv(channel, self.repeat)
             value = emit.load(self.data, self._place(n, channel, y, x))
-            value = self.arithmetic.copied(value, self.zero_point)
+            value = self.arithmetic.converted(value, self.zero_point)
             return emit.store(self.staged, [*at, (x + left) * size + c], value)
 
         def pixel(x: Expr) -> Stmt:

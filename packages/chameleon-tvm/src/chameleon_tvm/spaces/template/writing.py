@@ -18,6 +18,7 @@ class Output:
         geometry: the convolution.
         tile: the point of the design space.
         spec: the operator, for its epilogue; None for one that has none.
+        sums: element type of the sums.
 
     Attributes:
         out: the function's parameter; planes of outer axes lie below each other.
@@ -26,7 +27,14 @@ class Output:
         epilogue: bias, residual and activation.
     """
 
-    def __init__(self, geometry: Geometry, tile: Tile, spec: FusedSpec | None = None) -> None:
+    def __init__(
+        self,
+        geometry: Geometry,
+        tile: Tile,
+        spec: FusedSpec | None = None,
+        *,
+        sums: str = "float32",
+    ) -> None:
         g = geometry
         self.geometry = g
         self.tile = tile
@@ -35,7 +43,7 @@ class Output:
         height, width = g.out
         image = (g.batch, g.oc * g.groups, g.out_planes * height, width)
         shape = physical_shape(image, g.out_layout)
-        self.epilogue = epilogue_of(spec, g.groups * self.channels, shape)
+        self.epilogue = epilogue_of(spec, g.groups * self.channels, shape, sums=sums)
         self.out = emit.buffer("out", shape, dtype=self.epilogue.out_type)
 
     def write(self, at: TilePosition) -> Stmt:
