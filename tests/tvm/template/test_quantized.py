@@ -20,6 +20,8 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv3dSpec,
 )
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
@@ -308,3 +310,43 @@ def test_the_code_of_other_cpus_holds_their_instruction(cpu, mnemonic):
     function = template.function(space.decode(space.first_guesses[0]))
     made = lower_function(function, tvm_target(target), plain_loops=True)
     assert mnemonic in made.mod.inspect_source("asm")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "name"),
+    [
+        ("x86_64-linux-gnu -mcpu=znver4", "vpdpbusd"),
+        ("x86_64-linux-gnu -mcpu=alderlake", "vpdpbusd-vex"),
+        ("x86_64-linux-gnu -mcpu=skylake-avx512", "vpmaddwd"),
+        ("aarch64-linux-gnu -mcpu=neoverse-n1", "sdot"),
+        ("aarch64-linux-gnu -mcpu=neoverse-v1", "usdot"),
+        ("aarch64-linux-gnu -mcpu=cortex-a72", "integer-multiply-add"),
+    ],
+)
+def test_first_guesses_of_every_cpu_are_legal_functions(cpu, name):
+    target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple={cpu} -num-cores=2")
+    for spec in (
+        Conv2dSpec(input=[1, 8, 6, 6], filters=32, kernel=3, padding=1, layout="NHWC", **INT8),
+        DenseSpec(input=[1, 16], units=40, **INT8),
+    ):
+        template = template_of(spec.task("t", target))
+        space = template.space()
+        assert template.arithmetic.dot.name == name
+        assert space.legal(space.first_guesses).all()
+        function = template.function(space.decode(space.first_guesses[0]))
+        weights, _, bias, _ = template.pack(
+            space.decode(space.first_guesses[0]), operator_of(spec.task("t", target)).inputs()[1:]
+        )
+        shapes = [tuple(int(extent) for extent in one.shape) for one in function.params]
+        assert shapes[1] == weights.shape
+        assert (str(weights.dtype), str(bias.dtype)) == (template.arithmetic.dot.weights, "int32")
+
+
+def test_generated_schedules_compute_the_same():
+    spec = DenseSpec(input=[4, 64], units=32, dtype="int8")
+    provider, task = SketchSpace(SketchOptions()), spec.task("t", NATIVE)
+    builder = provider.builder(task, threads=2)
+    (expected,), tolerance = builder.reference()
+    for config in provider.design_space(task).sample(2, np.random.default_rng(0)):
+        (got,) = builder.build(config.tolist()).outputs()
+        assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()

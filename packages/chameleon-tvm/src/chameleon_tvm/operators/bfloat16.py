@@ -48,7 +48,7 @@ class Bfloat16Epilogue(Epilogue):
 
     def __init__(self, spec: FusedSpec) -> None:
         super().__init__(spec)
-        self.data_type = self.weights_type = BITS
+        self.data_type = self.weights_type = self.centred_type = BITS
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
         return [seeded_array(data, BFLOAT16, 0), seeded_array(weights, BFLOAT16, 1)]

@@ -98,13 +98,12 @@ class Convolution(Operator):
         before, after = spec.pads[: spec.rank], spec.pads[spec.rank :]
         per_group = oc // spec.group_count
         last = is_channels_last(spec.layout)
-        taken = te.placeholder(
+        data = te.placeholder(
             physical_shape(spec.input, spec.layout), self.epilogue.data_type, name="data"
         )
-        data = self.epilogue.centred_tensor(taken, _axis_names(spec.layout, "c"))
         shape = (*kernel, ic, oc) if last else spec.filter_shape
         weights = te.placeholder(shape, self.epilogue.weights_type, name="weights")
-        operand = self.epilogue.operand
+        operand, element = self.epilogue.operand, self.epilogue.centred_element
 
         def pad(*place: Any) -> Any:
             b, channel, *at = _logical_index(place, spec.layout)
@@ -112,8 +111,8 @@ class Convolution(Operator):
             for x, first, extent in zip(at, before, size, strict=True):
                 inside += [x >= first, x < extent + first]
             at = [x - first for x, first in zip(at, before, strict=True)]
-            value = data(*_physical_index((b, channel, *at), spec.layout))
-            return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype))
+            value = element(data(*_physical_index((b, channel, *at), spec.layout)))
+            return te.if_then_else(te.all(*inside), value, te.const(0, self.epilogue.centred_type))
 
         padded = data
         if any(spec.pads):
@@ -124,6 +123,10 @@ class Convolution(Operator):
                 name="padded",
                 varargs_names=_axis_names(spec.layout, "c"),
             )
+
+        def seen(*place: Any) -> Any:
+            return padded(*place) if any(spec.pads) else element(data(*place))
+
         channel_axis = te.reduce_axis((0, ic), name="rc")
         taps = [
             te.reduce_axis((0, extent), name=name)
@@ -141,7 +144,7 @@ class Convolution(Operator):
             ]
             tap = (*taps, channel_axis, o) if last else (o, channel_axis, *taps)
             return te.sum(
-                operand(padded(*_physical_index((b, source, *at), spec.layout)))
+                operand(seen(*_physical_index((b, source, *at), spec.layout)))
                 * operand(weights(*tap)),
                 axis=[*taps, channel_axis] if last else [channel_axis, *taps],
             )
@@ -152,7 +155,7 @@ class Convolution(Operator):
         more, out = self.epilogue.apply(
             summed, lambda place: _logical_index(place, spec.output_layout)[1], names
         )
-        return te.create_prim_func([taken, weights, *more, out])
+        return te.create_prim_func([data, weights, *more, out])
 
 
 def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:

@@ -67,6 +67,7 @@ class Epilogue:
     Attributes:
         data_type: element type of the data.
         weights_type: element type of the weights.
+        centred_type: element type of what ``centred_element`` makes of the data.
     """
 
     operand_type: ClassVar[str] = "float32"
@@ -74,7 +75,7 @@ class Epilogue:
 
     def __init__(self, spec: FusedSpec) -> None:
         self.spec = spec
-        self.data_type = self.weights_type = spec.dtype
+        self.data_type = self.weights_type = self.centred_type = spec.dtype
 
     @property
     def tolerance(self) -> float:
@@ -110,15 +111,9 @@ class Epilogue:
         del more
         return data.astype(np.float64)
 
-    def centred_tensor(self, data: te.Tensor, names: list[str]) -> te.Tensor:
-        """The same as a tensor expression.
-
-        Args:
-            data: as the operator takes them.
-            names: of the data's axes.
-        """
-        del names
-        return data
+    def centred_element(self, element: Any) -> Any:
+        """The same of an element of the data, in an expression."""
+        return element
 
     @property
     def constants(self) -> frozenset[int]:

@@ -60,19 +60,19 @@ class Dense(Operator):
 
         rows, features = self.spec.input
         operand = self.epilogue.operand
-        taken = te.placeholder((rows, features), self.epilogue.data_type, name="data")
-        data = self.epilogue.centred_tensor(taken, ["m", "k"])
+        centred = self.epilogue.centred_element
+        data = te.placeholder((rows, features), self.epilogue.data_type, name="data")
         weights = te.placeholder(
             (features, self.spec.units), self.epilogue.weights_type, name="weights"
         )
         k = te.reduce_axis((0, features), name="k")
         sums = te.compute(
             (rows, self.spec.units),
-            lambda m, n: te.sum(operand(data[m, k]) * operand(weights[k, n]), axis=k),
+            lambda m, n: te.sum(operand(centred(data[m, k])) * operand(weights[k, n]), axis=k),
             name="dense",
         )
         more, out = self.epilogue.apply(sums, lambda place: place[1], ["m", "n"])
-        return te.create_prim_func([taken, weights, *more, out])
+        return te.create_prim_func([data, weights, *more, out])
 
 
 class BatchMatmul(Operator):

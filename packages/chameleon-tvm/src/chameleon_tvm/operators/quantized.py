@@ -89,6 +89,7 @@ class QuantizedEpilogue(Epilogue):
     def __init__(self, spec: FusedSpec) -> None:
         super().__init__(spec)
         self.data_type, self.weights_type = "uint8", spec.dtype
+        self.centred_type = self.operand_type
 
     @property
     def constants(self) -> frozenset[int]:
@@ -161,15 +162,8 @@ class QuantizedEpilogue(Epilogue):
 
         return te.placeholder((PARAMETERS,), "float32", name="quantisation")
 
-    def centred_tensor(self, data: te.Tensor, names: list[str]) -> te.Tensor:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
-        return te.compute(
-            data.shape,
-            lambda *place: data(*place).astype("int32") - self._numbers[0].astype("int32"),
-            name="centred",
-            varargs_names=names,
-        )
+    def centred_element(self, element: Any) -> Any:
+        return element.astype("int32") - self._numbers[0].astype("int32")
 
     def apply(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import attrs
 import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Knob, Values
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.template.options import DIRECT, TILES, TemplateOptions
+from chameleon_tvm.spaces.template.options import DIRECT, TILES, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.transforms import expected_error
 
 KNOB = "algorithm"
@@ -30,6 +33,74 @@ def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ..
         for algorithm in options.algorithms
         if algorithm in TILES
         and (limit is None or expected_error(TILES[algorithm], channels) <= limit)
+    )
+
+
+def rounding_error(dtype: str) -> float:
+    """What an output is expected to lose by weights that are stored in a type.
+
+    The errors of weights are independent and uniform up to half of the last place of each, so that
+    sums of their products lose as much, relative to sums of the products, as one weight does.
+
+    Args:
+        dtype: ``bfloat16`` or ``float16``.
+    """
+    return 2.0 ** -_DIGITS[dtype] / math.sqrt(3.0)
+
+
+_DIGITS = {"bfloat16": 9, "float16": 12}
+"""Half of the last place of a number is at most two to minus so many of it."""
+
+
+def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
+    """Algorithms that store weights in less than float32, those that lose too much left out.
+
+    Args:
+        options: which are asked for, and the largest error.
+    """
+    limit = options.max_error
+    return tuple(
+        algorithm
+        for algorithm in options.algorithms
+        if algorithm in WEIGHTS and (limit is None or rounding_error(WEIGHTS[algorithm]) <= limit)
+    )
+
+
+def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
+    """One space whose first knob tells in what weights are stored.
+
+    Args:
+        spaces: those of each algorithm, which have the same knobs.
+    """
+    names = tuple(spaces)
+    kinds = list(spaces.values())
+    blocks = [kind.features_block for kind in kinds]
+
+    def chosen(values: Values, place: int) -> NDArray[np.bool_]:
+        return np.asarray(values[KNOB] == names[place])
+
+    def where(constraint: Constraint, place: int) -> Constraint:
+        return Constraint(
+            reason=constraint.reason, holds=lambda v: ~chosen(v, place) | constraint.holds(v)
+        )
+
+    def compute(values: Values) -> NDArray[np.float64]:
+        parts = [block.compute(values) for block in blocks if block is not None]
+        rows = np.select([chosen(values, at)[:, None] for at in range(len(parts))], parts)
+        return np.column_stack([rows, chosen(values, 0)])
+
+    # In turns, so that what a search measures first tells it about each.
+    guesses = sorted(
+        (at, place, guess)
+        for place, kind in enumerate(kinds)
+        for at, guess in enumerate(kind.first_guesses.tolist())
+    )
+    shared = blocks[0]
+    return DesignSpace(
+        [Choice(name=KNOB, options=names), *kinds[0].knobs],
+        constraints=[where(c, place) for place, kind in enumerate(kinds) for c in kind.constraints],
+        features=shared and FeatureBlock(names=(*shared.names, names[0]), compute=compute),
+        first_guesses=np.array([[place, *guess] for _, place, guess in guesses], np.int32),
     )
 
 

@@ -213,6 +213,18 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     return Arithmetic(dot=dot, data="uint8")
 
 
+def stored_weights(dtype: str, target: str) -> Dot | None:
+    """A multiply-add of float32 by weights that are stored in a type; None where there is none.
+
+    Args:
+        dtype: ``bfloat16`` or ``float16``.
+        target: the canonical target.
+    """
+    stored = BFLOAT16_BITS if dtype == BFLOAT16 else dtype
+    dots = dots_of(target, data="float32", weights=dtype)
+    return next((dot for dot in dots if dot.weights == stored), None)
+
+
 def _bfloat16_dot(spec: FusedSpec, target: str) -> Dot:
     """The fastest, or one that widens weights as it goes where those are waited for."""
     dots = dots_of(target, data=BFLOAT16, weights=BFLOAT16)

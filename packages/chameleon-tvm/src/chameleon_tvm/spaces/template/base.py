@@ -54,6 +54,11 @@ class Template(ABC):
         A network packs its own weights with it, once and for all.
         """
 
+    @property
+    def tolerance(self) -> float:
+        """Error that its algorithms may have beyond the operator's own tolerance; 0 of most."""
+        return 0.0
+
     def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
         """The program of a legal configuration, constants packed for it."""
         places = sorted(operator.constants)
@@ -85,6 +90,10 @@ class TemplateBuilder(TVMBuilder):
         super().__init__(task, threads=threads)
         self.template = template
         self.space = template.space()
+
+    def reference(self) -> tuple[Arrays, float]:
+        arrays, tolerance = super().reference()
+        return arrays, max(tolerance, self.template.tolerance)
 
     def program(self, config: Sequence[int]) -> Program:
         reason = self.space.why_illegal(config)

@@ -13,8 +13,19 @@ from chameleon_core.task import Task
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
-from chameleon_tvm.spaces.template.algorithms import KNOB, joined
-from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic, arithmetic_of
+from chameleon_tvm.spaces.template.algorithms import (
+    KNOB,
+    allowed_weights,
+    joined,
+    rounding_error,
+    with_stored_weights,
+)
+from chameleon_tvm.spaces.template.arithmetic import (
+    FLOAT32,
+    Arithmetic,
+    arithmetic_of,
+    stored_weights,
+)
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.conv2d import (
     channel_blocks,
@@ -25,11 +36,14 @@ from chameleon_tvm.spaces.template.conv2d import (
 from chameleon_tvm.spaces.template.direct import DirectConvolution
 from chameleon_tvm.spaces.template.emit import Expr, Stmt
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
-from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 from chameleon_tvm.targets import target_info
+
+MOST = 4.0
+"""Largest error of many outputs over the expected one that is accepted."""
 
 
 def _tiling(
@@ -45,10 +59,13 @@ def _tiling(
 
 
 class DenseTemplate(Template):
-    """A matrix product with constant weights, packed outside the clock."""
+    """A matrix product with constant weights, packed outside the clock.
+
+    Where options allow it weights may be stored in less than float32 and widened on the way: with
+    few rows they take longer to arrive than to be multiplied with.
+    """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # what there is to choose from is the target's
         self.task = task
         self.spec = spec = DenseSpec.of(task)
         rows, features = spec.input
@@ -67,10 +84,28 @@ class DenseTemplate(Template):
             lanes=target_info(task.target).lanes("float32"),
         )
         self.tiles = TileProducts.of(attrs.evolve(self.geometry, ic=features), spec, task.target)
+        self._algorithms = {DIRECT: self.arithmetic}
+        if self.arithmetic is FLOAT32:
+            for name in allowed_weights(options):
+                widening = stored_weights(WEIGHTS[name], task.target)
+                if widening is not None:
+                    self._algorithms[name] = Arithmetic(dot=widening)
 
     def space(self) -> DesignSpace:
-        vectors = _tiling(self.task, self.geometry, self.spec.input[1], self.arithmetic).space()
+        spaces = {
+            name: _tiling(self.task, self.geometry, self.spec.input[1], one).space()
+            for name, one in self._algorithms.items()
+        }
+        if len(spaces) > 1:
+            return with_stored_weights(spaces)
+        vectors = spaces[DIRECT]
         return vectors if self.tiles is None else joined(vectors, self.tiles.space())
+
+    @property
+    def tolerance(self) -> float:
+        """A few times what is expected: the largest of many errors is compared."""
+        names = [name for name in self._algorithms if name != DIRECT]
+        return MOST * max((rounding_error(WEIGHTS[name]) for name in names), default=0.0)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         out = self.spec.result_shape
@@ -81,7 +116,7 @@ class DenseTemplate(Template):
             self.geometry,
             tile_of(values),
             self.spec,
-            arithmetic=self.arithmetic,
+            arithmetic=self._algorithms[values.get(KNOB, DIRECT)],
             channels=self.spec.input[1],
         )
         return emit.with_shapes(made.function(), shapes)
@@ -92,7 +127,8 @@ class DenseTemplate(Template):
         packed = [filters, *rest]
         if self.tiles is not None and values[KNOB] == TILED:
             return self.tiles.pack(values, packed)
-        return pack_constants(packed, self.geometry, tile_of(values), self.arithmetic)
+        arithmetic = self._algorithms[values.get(KNOB, DIRECT)]
+        return pack_constants(packed, self.geometry, tile_of(values), arithmetic)
 
 
 class PackingBatchMatmul(DirectConvolution):

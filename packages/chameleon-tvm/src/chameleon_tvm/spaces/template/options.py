@@ -7,10 +7,13 @@ from typing import Any, Literal
 import attrs
 from attrs import validators
 
-Algorithm = Literal["direct", "winograd2", "winograd4"]
+Algorithm = Literal["direct", "winograd2", "winograd4", "bfloat16_weights", "float16_weights"]
 
 TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
 """Winograd's algorithms and the rows of their tiles of outputs."""
+
+WEIGHTS: dict[str, str] = {"bfloat16_weights": "bfloat16", "float16_weights": "float16"}
+"""Products of float32 whose weights are stored in less, and in what: half the bytes to wait for."""
 
 MAX_ERROR: float | None = 1e-4
 """Four times what F(4x4, 3x3) loses on 512 channels, and a tenth of what TF32 loses, with which
@@ -31,7 +34,8 @@ class TemplateOptions:
 
     Attributes:
         algorithms: of convolutions, to choose from. A layer that none of them fits, because its
-            filters are not 3x3 with stride 1, say, gets the direct one.
+            filters are not 3x3 with stride 1, say, gets the direct one. Dense layers may be told to
+            store their weights in less than float32; ``max_error`` has to allow it, too.
         max_error: what an algorithm may be expected to lose in float32, as largest |difference|
             over the largest |output|; None for no limit but the check that every kernel has to
             pass. The direct one is always allowed where it is named.
@@ -44,10 +48,13 @@ class TemplateOptions:
         converter=tuple,
         validator=[
             validators.min_len(1),
-            validators.deep_iterable(validators.in_((DIRECT, *TILES))),
+            validators.deep_iterable(validators.in_((DIRECT, *TILES, *WEIGHTS))),
             _distinct,
         ],
-        metadata={"help": "of convolutions, to choose from: direct, winograd2, winograd4"},
+        metadata={
+            "help": "of convolutions, to choose from: direct, winograd2, winograd4; "
+            "of dense layers: bfloat16_weights, float16_weights"
+        },
     )
     max_error: float | None = attrs.field(
         default=MAX_ERROR,
