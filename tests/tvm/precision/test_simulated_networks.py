@@ -182,6 +182,9 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(frontend: Any, t
         simulation.recall(ranges, simulation.means)
         assert simulation.error_of(every) == error
         assert simulation.error_of({99: "int8"}) == float("inf")
+        huge = [np.full_like(one, 3e38) for one in batches.kept[0]]
+        with pytest.raises(ConfigError, match="of a tensor, which has no range"):
+            simulation.calibrated([huge])
 
 
 def test_a_process_with_another_network_says_so(frontend: Any, target: str):

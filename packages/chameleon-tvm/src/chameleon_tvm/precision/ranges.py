@@ -7,7 +7,7 @@ integers ``q`` and ``zero_point`` of eight bits, so that zero, which padding con
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -145,17 +145,6 @@ def candidates(histogram: Histogram) -> dict[str, Affine]:
         found[f"percentile {percent:g}"] = Affine.between(*histogram.percentile(percent))
     found[LEAST_SQUARES] = _least_squares(histogram)
     return found
-
-
-def least_error(histogram: Histogram, among: Mapping[str, Affine]) -> str:
-    """The method whose range loses least.
-
-    Args:
-        histogram: of the values.
-        among: ranges by method; of equal ones the first is taken.
-    """
-    errors = mean_squared_errors(histogram, list(among.values()))
-    return list(among)[int(np.argmin(errors))]
 
 
 def _least_squares(histogram: Histogram) -> Affine:

@@ -45,7 +45,7 @@ def with_types(
         module: what ``prepared`` returned.
         chains: its chains.
         types: of chains, by place; ``float32`` leaves one as it is, as no entry does.
-        ranges: of tensors by name, as ``calibrated`` returns them.
+        ranges: of tensors by name, as ``Simulation.calibrated`` returns them.
         means: of channels of tensors, by name, as ``Simulation`` has them: biases of chains that
             read one of these are corrected for what rounding their weights shifts.
 
