@@ -8,10 +8,9 @@ are dominated, in error and in seconds, can be forgotten: dynamic programming on
 as long as fronts are short. Where they grow long, each keeps the fastest assignment of each of many
 intervals of the error, and what is found is improved by moves of single operators.
 
-Errors are added. To first order the error of an output is the sum of what each operator's rounding
-does to it, so that by the triangle inequality the sum of the errors alone bounds it; signs that
-differ make it less. The sum is therefore an estimate that errs on the safe side for small errors,
-enough to rank assignments; what is delivered is verified with all types together.
+Errors are numbers that add up, as the squares of what each operator's rounding alone does to the
+outputs: roundings of different operators are all but independent, so that variances add up. That is
+an estimate, enough to rank assignments; what is delivered is verified with all types together.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ class TypeChoice:
         seconds: of each operator in each type, of shape (operators, types), with how often it
             occurs counted; infinite where it cannot be computed in a type, which for the first
             type, float32, none is.
-        errors: of the network's output where one operator alone has a type, of the same shape; 0
-            in float32.
+        errors: what each operator in each type adds, of the same shape; 0 in float32.
         tensors: between the operators; each producer comes before its consumers.
         labels: partial assignments that are kept at a time.
 

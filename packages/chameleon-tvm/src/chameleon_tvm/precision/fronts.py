@@ -23,7 +23,7 @@ class Assignment:
 
     Attributes:
         types: places in the list of types; 0 is float32.
-        error: sum of the operators' errors.
+        error: sum of what the operators add to it.
         seconds: of all operators and conversions.
     """
 

@@ -100,7 +100,7 @@ class Front:
         self._order = order_of(networks.network)
         self._choice = TypeChoice(
             _seconds(networks, self._kinds, kernels)[self._order],
-            _alone(networks, self._kinds, errors)[self._order],
+            _squares(networks, self._kinds, errors)[self._order],
             tensors_of(networks.network, self._kinds, rate),
         )
         predicted = [self._point(one.types) for one in spread(self._choice.front(), POINTS)]
@@ -192,10 +192,11 @@ def _seconds(networks: TypedNetworks, kinds: Sequence[str], kernels: Kernels) ->
     return found
 
 
-def _alone(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
+def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
+    """Squares of the errors of each chain alone in each type, of shape (chains, types)."""
     found = np.zeros((len(networks.chains), len(kinds)))
     for (place, kind), error in errors.errors_alone(kinds[1:]).items():
-        found[place, kinds.index(kind)] = error
+        found[place, kinds.index(kind)] = error**2
     return found
 
 
