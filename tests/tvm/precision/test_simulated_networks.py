@@ -72,7 +72,12 @@ def _calibrated(simulated: SimulatedNetwork, batches: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    "types", [{}, ALL, {0: "int8", 1: "int8", 4: "int8"}, {2: "float16", 3: "int8", 4: "float16"}]
+    "types",
+    [
+        *({}, ALL, dict.fromkeys(range(5), "bfloat16")),
+        *({0: "int8", 1: "int8", 4: "int8"}, {2: "float16", 3: "int8", 4: "float16"}),
+        *({1: "bfloat16", 2: "int8", 3: "bfloat16"}, {0: "int8", 2: "bfloat16"}),
+    ],
 )
 def test_a_simulated_network_computes_what_the_typed_one_does(
     types: dict[int, str], network: Any, simulated: SimulatedNetwork, ran: Any

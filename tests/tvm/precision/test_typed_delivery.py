@@ -114,6 +114,42 @@ def test_a_bound_between_gives_some_operators_in_int8(
     assert 1e-5 < _error(folder, tiny) < 0.2
 
 
+def test_bfloat16_is_delivered_with_the_error_of_its_simulation(
+    tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
+) -> None:
+    precision = Precision(type="bfloat16", max_error=0.1)
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(precision)
+    kept = frontend.settle(trials)
+    assert kept is not None
+    assert kept["types"]["types"] == ["bfloat16"]
+    folder = tmp_path / "network"
+    result, _ = delivered_in(tiny, kept, folder, precision)
+    assert result["failure"] is None
+    assert result["precision"] == "bfloat16"
+    [front] = [row for row in result["front"] if row["delivered"]]
+    assert front["types"] == {"bfloat16": 4}
+    assert 1e-4 < result["max_relative_error"] < 2 * front["error"]
+    assert 1e-4 < _error(folder, tiny) < 0.05
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {"bfloat16"}
+
+
+def test_types_are_mixed_in_one_network(
+    tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
+) -> None:
+    precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(precision)
+    kept = frontend.settle(trials)
+    assert kept is not None
+    assert kept["types"]["types"] == ["bfloat16", "int8"]
+    result, folder = delivered_in(tiny, kept, tmp_path / "network", precision)
+    assert result["failure"] is None
+    assert {kind for row in result["front"] for kind in row["types"]} >= {"bfloat16", "float32"}
+    assert 1e-5 < _error(folder, tiny) < 0.1
+
+
 @pytest.mark.parametrize(
     ("precision", "how", "why"),
     [

@@ -73,12 +73,20 @@ def expected(module: Any, *inputs: Any) -> list[Any]:
 
 @pytest.fixture
 def deliver(tmp_path: Path) -> Any:
-    """Compiles a module, with a random configuration or the first guess of every task if wanted."""
+    """Compiles a module, with a random configuration or the first guess of every task if wanted.
+
+    One that is ``ready`` was prepared before.
+    """
 
     def made(
-        module: Any, *, layout: str = "NCHW", seed: int | None = None, guesses: bool = False
+        module: Any,
+        *,
+        layout: str = "NCHW",
+        seed: int | None = None,
+        guesses: bool = False,
+        ready: bool = False,
     ) -> Delivered:
-        module = prepared(module, layout)
+        module = module if ready else prepared(module, layout)
         chains = chains_of(module)
         space = AutoSpace(AutoOptions())
         winners = {}

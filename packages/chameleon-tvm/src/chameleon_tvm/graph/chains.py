@@ -11,6 +11,8 @@ import attrs
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.attention_chains import attentions_of
+from chameleon_tvm.graph.bfloat16_chains import in_bfloat16
+from chameleon_tvm.graph.bfloat16_steps import Bfloat16Steps
 from chameleon_tvm.graph.constants import array_of, per_channel
 from chameleon_tvm.graph.matching_activations import activation_after
 from chameleon_tvm.graph.matching_convolutions import CONVOLUTION_RANKS, convolution_of, made_of
@@ -61,7 +63,8 @@ def chains_of(module: Any) -> list[Chain]:
     activation that follow it and are used nowhere else, or an attention from the product of
     queries and keys to that of weights and values. Where data and weights are dequantised 8-bit
     integers, it is computed with these, and quantised in the same kernel where all that reads its
-    result is one ``quantize``.
+    result is one ``quantize``. Where data and residual are widened from bfloat16, weights are
+    numbers of it, and all that reads the result rounds it, the chain is one of bfloat16.
 
     Args:
         module: what ``prepared`` returned.
@@ -69,11 +72,12 @@ def chains_of(module: Any) -> list[Chain]:
     Raises:
         ConfigError: an operator cannot be what it says.
     """
-    return list(_Finder(module["main"]).chains())
+    return list(_Finder(module["main"], Bfloat16Steps(module)).chains())
 
 
 class _Finder:
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, steps: Bfloat16Steps) -> None:
+        self._steps = steps
         self._bindings = [binding for block in function.body.blocks for binding in block.bindings]
         self._values = {binding.var: binding.value for binding in self._bindings}
         self._users: dict[Any, list[Any]] = defaultdict(list)
@@ -106,6 +110,8 @@ class _Finder:
             longer = self._extended(chain) if isinstance(spec, FusedSpec) else chain
             if operands is not None:
                 longer = in_integers(longer, chain, operands, self._values, self._users)
+            else:
+                longer = in_bfloat16(longer, self._steps, self._values, self._users)
             self._taken.update(longer.members)
             yield longer
 

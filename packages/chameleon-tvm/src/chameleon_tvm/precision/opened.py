@@ -1,9 +1,9 @@
 """A network opened at its chains: what they read can be seen and changed, and so can weights.
 
 In front of every tensor that a kernel reads stands a call of a function of this process, which gets
-the tensor and writes what the kernel is to read. Weights and biases, packed as the kernels want
-them, are parameters. So one compilation serves every choice of types, and what was observed need
-not be kept, however large the network.
+the tensor and writes what the kernel is to read; behind what a kernel writes stands another.
+Weights and biases, packed as the kernels want them, are parameters. So one compilation serves every
+choice of types, and what was observed need not be kept, however large the network.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.targets import tvm_target
 
 _ALGORITHMS: Any = ("direct",)
+WRITTEN = -1
+"""The number of a chain's output, as inputs have theirs."""
 
 
 def guessed_kernels(chains: Sequence[Chain], target: str) -> Kernels:
@@ -71,7 +73,8 @@ def opened(
         kernels: of the chains.
         target: the resolved target.
         function: name of a global function of TVM's, which gets a tensor, the place of the chain
-            that reads it, the number of the chain's input, and a tensor to write.
+            that reads it, the number of the chain's input (``WRITTEN`` for what the chain itself
+            wrote), and a tensor to write.
     """
     places = {chain.last: place for place, chain in enumerate(chains)}
     found: list[int] = []
@@ -137,20 +140,22 @@ class _Opener(relax.PyExprMutator):
             if isinstance(argument, tvm.ir.GenericConst):
                 arguments.append(self._parameter(argument))
             else:
-                arguments.append(self._read(self.visit_expr(argument), place, number))
+                read = self._changed(self.visit_expr(argument), place, number)
+                arguments.append(self.builder_.emit(read))
                 number += 1
-        made = relax.call_tir(call.args[0], arguments, call.ty_args[0])
+        made = self.builder_.emit(relax.call_tir(call.args[0], arguments, call.ty_args[0]))
         inner = isinstance(binding.var, relax.DataflowVar)
         emit = self.builder_.emit if inner else self.builder_.emit_output
-        self.set_var_remap(binding.var, emit(made))
+        self.set_var_remap(binding.var, emit(self._changed(made, place, WRITTEN)))
 
     def _parameter(self, constant: Any) -> Any:
         name = f"constant_{len(self._parameters)}"
         self._parameters.append(relax.Var(name, constant.ty))
         return self._parameters[-1]
 
-    def _read(self, variable: Any, place: int, number: int) -> Any:
+    def _changed(self, variable: Any, place: int, number: int) -> Any:
+        """The call that gives what the function of the process makes of a tensor."""
         kind = relax.TensorType(shape_of(variable), str(variable.ty.dtype))
         numbers = [relax.prim_value(place), relax.prim_value(number)]
         arguments = relax.Tuple([variable, *numbers])
-        return self.builder_.emit(relax.call_dps_packed(self._function, arguments, kind))
+        return relax.call_dps_packed(self._function, arguments, kind)

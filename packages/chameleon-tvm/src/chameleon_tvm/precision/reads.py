@@ -1,9 +1,10 @@
 """In which form a network's tensors are read when some of its chains have types of their own.
 
 A chain in a type reads its data in it. What it writes is in that type as well exactly where every
-reader reads it so; such a chain reads its residual in the type, too. Max-pooling, concatenations
-and what else moves or selects numbers gives the same whether it is done before or after rounding,
-so that tensors on both sides of it share one form: it is computed on the small type then.
+reader reads it so, and in bfloat16 always, since that is what such operators write; such a chain
+reads its residual in the type, too. Max-pooling, concatenations and what else moves or selects
+numbers gives the same whether it is done before or after rounding, so that tensors on both sides of
+it share one form: it is computed on the small type then.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.precision.eligibility import INT8
+from chameleon_tvm.precision.eligibility import BFLOAT16, INT8
 from chameleon_tvm.precision.ranges import Affine
 
 _CARRYING = frozenset(
@@ -129,6 +130,7 @@ class Reads:
 
     Attributes:
         narrow: places of chains whose output is written in their type.
+        written: the forms of what chains compute and write so, whoever reads it, by variable.
         of: for the variable of a binding, what the binding reads in some form.
 
     Raises:
@@ -143,6 +145,11 @@ class Reads:
         self._ranges = ranges
         self._known: dict[Any, Form | None] = {}
         self.narrow: set[int] = set()
+        self.written = {
+            network.chains[place].last: Form(kind=kind)
+            for place, kind in types.items()
+            if kind == BFLOAT16
+        }
         self.of: dict[Any, dict[Any, Form]] = defaultdict(dict)
         # Whoever reads a tensor comes after it: from the end on, all readers are known.
         for binding in reversed(network.bindings):
@@ -167,7 +174,8 @@ class Reads:
         chain = self._network.chains[place]
         added = self._network.residual(place)
         forms = [self.form(kind, one) for one in (chain.last, *(added or ())[:1])]
-        if None not in forms and self._known[chain.last] == forms[0]:
+        alike = None not in forms and self._known[chain.last] == forms[0]
+        if alike or chain.last in self.written:
             self.narrow.add(place)
 
     def _settle_all(self) -> None:
@@ -181,6 +189,8 @@ class Reads:
             if added is not None:
                 read, reader = added
                 self.of[reader][read] = self._certain(kind, read)
+            if chain.last in self.written:
+                continue
             for user in self._network.users[chain.last]:
                 if user.var not in self._network.chain_at:
                     self.of[user.var][chain.last] = self._certain(kind, chain.last)

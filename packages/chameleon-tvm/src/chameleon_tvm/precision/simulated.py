@@ -17,7 +17,7 @@ from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.precision.correction import Means, constants_in
 from chameleon_tvm.precision.eligibility import FLOAT32
-from chameleon_tvm.precision.opened import guessed_kernels, opened
+from chameleon_tvm.precision.opened import WRITTEN, guessed_kernels, opened
 from chameleon_tvm.precision.ranges import LEVELS, Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
 from chameleon_tvm.precision.rounding import rounded
@@ -123,12 +123,15 @@ class SimulatedNetwork:
                 form = reads.of.get(reader, {}).get(read)
                 if form is not None:
                     found[place, number] = form
+            written = reads.written.get(chain.last)
+            if written is not None:
+                found[place, WRITTEN] = written
         return found
 
     def _read(self, source: Any, place: int, number: int, out: Any) -> None:
-        """What stands in front of a kernel: it writes what the kernel is to read."""
+        """What stands in front of a kernel: it writes what the kernel is to read; and behind it."""
         values, written = np.from_dlpack(source), np.from_dlpack(out)
-        if self._observer is not None:
+        if self._observer is not None and number != WRITTEN:
             try:
                 self._observer(place, number, values)
             except ChameleonError as error:

@@ -1,0 +1,193 @@
+"""Random networks of bfloat16: what every kernel writes is what NumPy says, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_tvm.graph.bfloat16_moves import with_bits_moved
+from chameleon_tvm.graph.bfloat16_steps import round_to_bits, widen_bits
+from chameleon_tvm.graph.chains import chains_of
+from chameleon_tvm.graph.moves import shape_of
+from chameleon_tvm.graph.prepare import operators_in, prepared
+from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.instructions.bfloat16 import rounded, widened
+from chameleon_tvm.precision.eligibility import eligible
+from chameleon_tvm.precision.types import with_types
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .sequence.conftest import deliver, module_of  # noqa: F401 - a fixture
+
+op = relax.op
+HALF_PLACE = 2.0**-8
+"""The largest relative error of rounding to a significand of eight bits."""
+SUMS = 2e-6
+"""What sums in float32 may be off, of the sum of magnitudes."""
+IMAGE = (1, 6, 5, 7)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def near(array: np.ndarray) -> np.ndarray:
+    return widened(rounded(array))
+
+
+def convolved(data: np.ndarray, weights: np.ndarray, groups: int) -> np.ndarray:
+    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    batch, channels, *spatial = windows.shape[:4]
+    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
+    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
+    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
+    return made.reshape(batch, -1, *spatial)
+
+
+class _Network:
+    """A network of some steps; what each is, is noted as a function of earlier results."""
+
+    def __init__(self, steps: Any) -> None:
+        self._steps = steps
+        self.expected: list[Any] = []
+
+    def build(self, emit: Any, x: Any) -> Any:
+        rng = np.random.default_rng(len(self._steps))
+        self.expected.clear()
+        made: list[Any] = [x]
+        for kind, activated in self._steps:
+            last, at = made[-1], len(made) - 1
+            channels = shape_of(last)[1]
+            if kind == "pool":
+                made.append(emit(op.nn.max_pool2d(last, (3, 3), (1, 1), (1, 1, 1, 1))))
+                self.expected.append(None)
+            elif kind == "concat":
+                made.append(emit(op.concat([last, last], axis=1)))
+                self.expected.append(None)
+            elif kind == "slice":
+                made.append(emit(op.strided_slice(last, [1], [0], [max(1, channels // 2)])))
+                self.expected.append(None)
+            else:
+                groups = channels if kind == "depthwise" else 1
+                filters = 12 if kind == "conv" else channels
+                shape = (filters, channels // groups, 3, 3)
+                weights = rng.standard_normal(shape, np.float32)
+                bias = rng.standard_normal((1, filters, 1, 1), np.float32)
+                y = emit(op.nn.conv2d(last, relax.const(weights), padding=1, groups=groups))
+                y = emit(op.add(y, relax.const(bias)))
+                others = [n for n, one in enumerate(made) if shape_of(one) == shape_of(y)]
+                residual = others[0] if kind == "residual" and others else None
+                if residual is not None:
+                    y = emit(op.add(y, made[residual]))
+                made.append(emit(op.nn.relu(y)) if activated else y)
+                self.expected.append((at, weights, bias, groups, residual, activated))
+        return tuple(made[1:])
+
+    def check(self, image: np.ndarray, found: list[np.ndarray]) -> None:
+        """Every result against the float64 one of the results that it is computed from."""
+        results = [image, *found]
+        for got, one in zip(found, self.expected, strict=True):
+            if one is None:
+                continue
+            at, weights, bias, groups, residual, activated = one
+            data = near(results[at])
+            exact = convolved(data, near(weights), groups) + bias
+            room = convolved(np.abs(data), np.abs(near(weights)), groups) + np.abs(bias)
+            if residual is not None:
+                exact = exact + near(results[residual])
+            exact = np.maximum(exact, 0) if activated else exact
+            np.testing.assert_array_equal(got, near(got))
+            assert (np.abs(got - exact) <= HALF_PLACE * np.abs(exact) + SUMS * room).all()
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS, seed=st.integers(0, 99), layout=st.sampled_from(["NCHW", "NHWC"]))
+@pytest.mark.parametrize("guesses", [False, True])
+def test_random_networks(
+    deliver: Any,  # noqa: F811
+    steps: Any,
+    seed: int,
+    layout: str,
+    *,
+    guesses: bool,
+):
+    network = _Network(steps)
+    module = prepared(module_of(network.build, (IMAGE, "float32")), layout)
+    chains = chains_of(module)
+    typed = with_types(
+        module, chains, dict.fromkeys(eligible(chains, "bfloat16").places, "bfloat16"), {}
+    )
+    found = chains_of(typed)
+    assert [one.spec.dtype for one in found] == ["bfloat16"] * len(chains)
+    image = np.random.default_rng(seed).normal(0, 4, IMAGE).astype(np.float32)
+    result = deliver(typed, ready=True, guesses=guesses).run(image)
+    network.check(image, result if isinstance(result, list | tuple) else [result])
+
+
+def test_a_chain_whose_sums_are_read_before_they_are_rounded_stays_in_float32():
+    weights = relax.const(near(np.ones((4, 4), np.float32)))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([2, 4], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(widen_bits(builder, round_to_bits(builder, x)))
+            product = builder.emit(op.matmul(wide, weights))
+            bits = round_to_bits(builder, product)
+            out = builder.emit_output(relax.Tuple([product, bits]))
+        builder.emit_func_output(out)
+    [chain] = chains_of(builder.get())
+    assert chain.spec.dtype == "float32"
+
+
+def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
+    def chain(weight: float) -> Any:
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType([2, 4], "float32"))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                wide = builder.emit(widen_bits(builder, round_to_bits(builder, x)))
+                weights = relax.const(np.full((4, 4), weight, np.float32))
+                product = builder.emit(op.matmul(wide, weights))
+                out = builder.emit_output(widen_bits(builder, round_to_bits(builder, product)))
+            builder.emit_func_output(out)
+        [found] = chains_of(builder.get())
+        return found
+
+    assert chain(0.5).spec.dtype == "bfloat16"
+    assert [len(chain(0.5).members), len(chain(0.1).members)] == [2, 1]
+    assert chain(0.1).spec.dtype == "float32"
+
+
+@pytest.mark.parametrize("read_otherwise", [False, True])
+def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise: bool):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([2, 4], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(widen_bits(builder, round_to_bits(builder, x)))
+            joined = builder.emit(op.concat([wide, wide], axis=1))
+            moved = builder.emit(op.permute_dims(joined))
+            last = builder.emit(widen_bits(builder, round_to_bits(builder, moved)))
+            results = [last, moved] if read_otherwise else [last]
+            out = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(out)
+    module = with_bits_moved(builder.get())
+    values = [one.value for block in module["main"].body.blocks for one in block.bindings]
+    types = [str(one.ty.dtype) for one in values[:-1]]
+    bits, numbers = ["uint16"], ["float32"]
+    if read_otherwise:
+        # Both moves are of float32, and are rounded again.
+        assert types == bits + 3 * numbers + bits + numbers
+    else:
+        assert operators_in(module) == {"relax.call_tir", "relax.concat", "relax.permute_dims"}
+        assert types == 3 * bits + numbers
