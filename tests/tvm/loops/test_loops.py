@@ -12,13 +12,7 @@ from chameleon_tvm.lowering import compile_function
 from chameleon_tvm.operators.elementary import FUNCTIONS
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import loops_of
-from chameleon_tvm.spaces.loops.schedule import (
-    LoopPlan,
-    default_plan,
-    plan_parts,
-    plan_rows,
-    scheduled,
-)
+from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.targets import TVMTargets, tvm_target
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,38 +139,3 @@ def test_elementary_functions_are_good_to_float32(name: str) -> None:
         "erf": np.vectorize(math.erf),
     }[name](x.astype(np.float64))
     np.testing.assert_allclose(made.numpy(), exact, rtol=2e-6, atol=1e-6)
-
-
-@given(extents=st.lists(st.integers(1, 40), min_size=1, max_size=4))
-def test_parts_of_whole_rows(extents: list[int]) -> None:
-    parts = plan_rows(extents)
-    assert 1 <= parts <= 64
-    whole, left = 1, parts
-    for extent in extents:
-        if left % extent:
-            break
-        left, whole = left // extent, whole * extent
-    else:
-        assert left == 1
-        return
-    # One axis at most is cut, and evenly.
-    assert parts == whole * left
-    assert extent % left == 0
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_what_is_in_eight_bits_is_read_as_one_piece(dtype: str) -> None:
-    shape = (1, 56, 56, 64)
-    assert plan_parts(math.prod(shape)) != plan_rows(shape)
-    source = te.placeholder(shape, dtype=dtype, name="source")
-    out = te.compute(shape, lambda *at: source(*at).astype("float32") * 0.5, name="out")
-    function = loops_of(scheduled(te.create_prim_func([source, out]), LoopPlan(), 8))
-    # With a division or a remainder in an index nothing is a vector.
-    assert "//" not in function.script()
-    assert "%" not in function.script()
-    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
-    limits = np.iinfo(dtype)
-    x = RNG.integers(limits.min, limits.max, shape).astype(dtype)
-    made = tvm.runtime.tensor(np.zeros(shape, np.float32))
-    kernel["main"](tvm.runtime.tensor(x), made)
-    np.testing.assert_array_equal(made.numpy(), x * np.float32(0.5))

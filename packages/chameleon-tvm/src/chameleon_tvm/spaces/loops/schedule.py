@@ -7,8 +7,6 @@ whose leading axes agree are computed row by row in one parallel loop, so that a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -26,6 +24,7 @@ from chameleon_tvm.spaces.loops.blocks import (
     size,
 )
 from chameleon_tvm.spaces.loops.lowered import LANES
+from chameleon_tvm.spaces.loops.parts import plan_parts, plan_rows
 
 COSTLY = 8
 """Simple operations in the time of an elementary function, both in vectors."""
@@ -217,7 +216,7 @@ def _flat(schedule: Schedule, block: Any, plan: LoopPlan) -> None:
     narrow = is_narrow(schedule.get(block))
     flat = schedule.fuse(*loops)
     if plan.threads:
-        parts = plan_rows(extents) if narrow else plan_parts(math.prod(extents))
+        parts = plan_rows(extents) if narrow else plan_parts(extents)
         outer, _ = schedule.split(flat, [parts, None])
         schedule.parallel(outer)
 
@@ -242,25 +241,6 @@ def _columns(schedule: Schedule, block: Any, plan: LoopPlan, lanes: int) -> None
     if plan.threads:
         schedule.parallel(fused)
     schedule.decompose_reduction(block, sums[0])
-
-
-def plan_parts(size: int, most: int = 64) -> int:
-    """Into how many equal parts a long loop is split for the threads."""
-    return next((parts for parts in range(min(most, size), 0, -1) if size % parts == 0), 1)
-
-
-def plan_rows(extents: Sequence[int], most: int = 64) -> int:
-    """The same of whole rows: parts that no axis but one is cut by.
-
-    TVM then sees that a part lies in one piece, which vectors of less than 32 bits an element need:
-    element by element they take as long as wider ones.
-    """
-    parts = 1
-    for extent in extents:
-        if parts * extent > most:
-            return parts * plan_parts(extent, most // parts)
-        parts *= extent
-    return parts
 
 
 def _inline(schedule: Schedule, root: Any) -> None:

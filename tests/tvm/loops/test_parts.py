@@ -1,0 +1,191 @@
+"""Element-wise functions are dealt to threads in parts of which LLVM makes vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.lowering import compile_function, lower_function
+from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.spaces.loops.lowered import loops_of
+from chameleon_tvm.spaces.loops.parts import (
+    MOST_PARTS,
+    SHORTEST,
+    in_one_piece,
+    plan_parts,
+    plan_rows,
+)
+from chameleon_tvm.spaces.loops.schedule import LoopPlan, scheduled
+from chameleon_tvm.spaces.loops.trees import uses, walk
+from chameleon_tvm.targets import TVMTargets, tvm_target
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+TARGET = TVMTargets(NoOptions()).resolve("native")
+AVX2 = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=2")
+RNG = np.random.default_rng(0)
+EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 12, 16, 24, 28, 33, 50, 56, 57, 64])
+SHAPES = st.lists(EXTENTS, min_size=1, max_size=4).map(tuple)
+
+
+def _added(shape: tuple[int, ...], other: tuple[int, ...]) -> Any:
+    """``relu(x + y)`` with ``y`` broadcast to the shape of ``x``."""
+    x, y = (te.placeholder(one, name=name) for one, name in ((shape, "x"), (other, "y")))
+
+    def element(*at: Any) -> Any:
+        places = at[len(at) - len(other) :]
+        theirs = [
+            0 if extent == 1 and width != 1 else place
+            for place, extent, width in zip(
+                places, other, shape[len(at) - len(other) :], strict=True
+            )
+        ]
+        return tirx.max(x(*at) + y(*theirs), tirx.const(0, "float32"))
+
+    return te.create_prim_func([x, y, te.compute(shape, element, name="out")])
+
+
+def _innermost(function: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(loop: Any) -> None:
+        if isinstance(loop.body, tirx.BufferStore):
+            found.append(loop)
+
+    walk(function.body, tirx.For, visit)
+    return found
+
+
+def _divisions(function: Any) -> list[Any]:
+    """Divisions and remainders by which places in memory are found within innermost loops."""
+    found: list[Any] = []
+    for loop in _innermost(function):
+        inside: list[Any] = []
+        walk(loop.body, (tirx.FloorDiv, tirx.FloorMod), inside.append)
+        found += [one for one in inside if uses(one, loop.loop_var)]
+    return found
+
+
+def _broadcasts(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
+    kept = st.tuples(*(st.booleans() for _ in shape))
+    one = kept.map(lambda keep: tuple(e if k else 1 for e, k in zip(shape, keep, strict=True)))
+    return st.one_of(st.just(shape), st.just(shape[-1:]), st.just(()), one)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), shape=SHAPES)
+def test_innermost_loops_have_no_divisions(data: st.DataObject, shape: tuple[int, ...]) -> None:
+    other = data.draw(_broadcasts(shape), label="other")
+    # A broadcast along a last axis of one element has no row: one loop goes over all elements.
+    assume(shape[-1] > 1 or math.prod(other) in {1, math.prod(shape)})
+    function = loops_of(scheduled(_added(shape, other), LoopPlan(threads=True), 8))
+    assert not _divisions(function)
+    if math.prod(shape) > 20_000:
+        return  # What follows is about the rest of the last vectors, which small ones have as well.
+    x, y = (RNG.standard_normal(one).astype(np.float32) for one in (shape, other))
+    out = tvm.runtime.tensor(np.zeros(shape, np.float32))
+    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
+    kernel["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(y), out)
+    np.testing.assert_array_equal(out.numpy(), np.maximum(x + y, 0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [
+        ((1, 56, 56, 64), (1, 56, 56, 64)),
+        ((1, 56, 56, 64), (64,)),
+        ((1, 96, 28, 28), ()),
+        ((1, 96, 28, 28), (1, 96, 1, 1)),
+        ((2, 50, 50, 24), (2, 50, 50, 24)),
+        ((1, 57, 57, 33), (1, 57, 57, 33)),
+        ((1, 197, 192), (1, 197, 192)),
+        ((1, 257, 56, 199), (1, 257, 56, 199)),
+    ],
+)
+def test_their_code_is_vectors(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+    """As explicit ones, or as LLVM makes them of a loop in one piece."""
+    function = loops_of(scheduled(_added(shape, other), LoopPlan(), 8))
+    made = lower_function(function, tvm_target(AVX2), plain_loops=True)
+    code = made.mod.inspect_source("asm").splitlines()
+    assert any("vmaxps" in line and "ymm" in line for line in code)
+
+
+def _lowered(extents: Sequence[int], parts: int) -> Any:
+    """An element-wise function in a given number of parts."""
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": _added(tuple(extents), ())}))
+    [block] = schedule.get_child_blocks(schedule.get_sblock("root"))
+    outer, _ = schedule.split(schedule.fuse(*schedule.get_loops(block)), [parts, None])
+    schedule.parallel(outer)
+    return loops_of(schedule.mod["main"].with_attr("chameleon.vector_lanes", 8))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), extents=SHAPES)
+def test_pieces_are_foreseen(data: st.DataObject, extents: tuple[int, ...]) -> None:
+    """The places that TVM's passes find are those that are computed here."""
+    total = math.prod(extents)
+    sizes = [parts for parts in range(1, min(total, MOST_PARTS) + 1) if total % parts == 0]
+    parts = data.draw(st.sampled_from(sizes), label="parts")
+    assert in_one_piece(extents, parts) == (not _divisions(_lowered(extents, parts)))
+
+
+@given(extents=st.lists(st.integers(1, 60), min_size=1, max_size=4))
+@example(extents=[1, 56, 56, 64])
+@example(extents=[1, 257, 56, 199])
+def test_parts_are_equal_and_in_one_piece(extents: list[int]) -> None:
+    parts = plan_parts(extents)
+    assert math.prod(extents) % parts == 0
+    assert in_one_piece(extents, parts)
+
+
+def test_the_most_parts_are_kept_where_they_are_in_one_piece() -> None:
+    assert plan_parts([1, 64, 56, 56]) == MOST_PARTS
+    assert plan_parts([1, 56, 56, 64]) == 56
+    # No number from 2 to 64 is in one piece: rather more parts than a single thread.
+    rows = [1, 257, 56, 199]
+    assert not any(
+        in_one_piece(rows, parts)
+        for parts in range(2, MOST_PARTS + 1)
+        if math.prod(rows) % parts == 0
+    )
+    assert plan_parts(rows) == 199
+    # But not parts of a few elements.
+    few = [2, 197, 5]
+    assert math.prod(few) // plan_parts(few) >= SHORTEST
+
+
+@given(extents=st.lists(st.integers(1, 40), min_size=1, max_size=4))
+def test_parts_of_whole_rows(extents: list[int]) -> None:
+    parts = plan_rows(extents)
+    assert 1 <= parts <= MOST_PARTS
+    whole, left = 1, parts
+    for extent in extents:
+        if left % extent:
+            break
+        left, whole = left // extent, whole * extent
+    else:
+        assert left == 1
+        return
+    # One axis at most is cut, and evenly.
+    assert parts == whole * left
+    assert extent % left == 0
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_what_is_in_eight_bits_is_read_as_one_piece(dtype: str) -> None:
+    shape = (1, 56, 56, 64)
+    source = te.placeholder(shape, dtype=dtype, name="source")
+    out = te.compute(shape, lambda *at: source(*at).astype("float32") * 0.5, name="out")
+    function = loops_of(scheduled(te.create_prim_func([source, out]), LoopPlan(), 8))
+    assert _innermost(function)
+    assert not _divisions(function)
+    kernel = compile_function(function, tvm_target(TARGET), plain_loops=True)
+    limits = np.iinfo(dtype)
+    x = RNG.integers(limits.min, limits.max, shape).astype(dtype)
+    made = tvm.runtime.tensor(np.zeros(shape, np.float32))
+    kernel["main"](tvm.runtime.tensor(x), made)
+    np.testing.assert_array_equal(made.numpy(), x * np.float32(0.5))
