@@ -80,6 +80,15 @@ def gone(pid: int) -> bool:
     return False
 
 
+def logged(child: ChildProcess, text: str) -> bool:
+    """Waits until a text is all that a child has printed: another thread reads it."""
+    for _ in range(600):
+        if child.log == text:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_a_conversation(start: Start):
     child = start("one", "two")
     conversation = Conversation(child)
@@ -89,7 +98,7 @@ def test_a_conversation(start: Start):
         {"name": "__main__", "number": number} for number in range(3)
     ]
     assert child.alive
-    assert child.log == "hello one two"
+    assert logged(child, "hello one two")
     child.clear_log()
     assert child.log == ""
 
