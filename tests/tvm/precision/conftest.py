@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,7 @@ def _delivered(
     precision: Precision,
     *,
     alone: float = 0.5,
+    in_network: Callable[[int, int], float] | None = None,
     together: float = 0.5,
 ) -> tuple[dict[str, Any], Path]:
     """Deliver a network whose operators in int8 take another share of the time in float32.
@@ -67,12 +69,17 @@ def _delivered(
         settled: what ``settle`` returned.
         folder: the delivery's.
         precision: as a pipeline says.
-        alone: that share, of operators as measured.
+        alone: that share, of operators as measured alone.
+        in_network: the same of an operator in a network, given its place among those that are
+            not in float32 there, and how many these are; None for what it is alone.
         together: the same of whole networks.
     """
 
     def median_seconds(processes: Any, *_: Any, **__: Any) -> Mapping[str, float]:
         return {one.name: 1.0 if one.name == "float32" else together for one in processes}
+
+    def seconds_in_network(variants: Any, *_: Any, **__: Any) -> list[dict[str, float]]:
+        return [_told(one, in_network or (lambda *_: alone)) for one in variants]
 
     frontend = type(given)(given.options)
     frontend.compute_in(precision)
@@ -85,8 +92,17 @@ def _delivered(
     delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivering, "median_seconds", median_seconds)
+        patch.setattr(delivering, "seconds_in_network", seconds_in_network)
         found: dict[str, Any] = frontend.deliver(delivery)
     return found, folder
+
+
+def _told(variant: Any, share: Callable[[int, int], float]) -> dict[str, float]:
+    """Seconds of the tasks of a network, each of which occurs once in it."""
+    tasks = json.loads((variant.folder / "manifest.json").read_text())["tasks"]
+    reduced = [one["name"] for one in tasks if one["arguments"]["dtype"] != "float32"]
+    told = {one["name"]: 1e-3 for one in tasks}
+    return told | {name: 1e-3 * share(place, len(reduced)) for place, name in enumerate(reduced)}
 
 
 @pytest.fixture(scope="session")

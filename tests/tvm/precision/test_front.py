@@ -15,6 +15,7 @@ from chameleon_core.stages import Winner
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.precision.edges import order_of, tensors_of
 from chameleon_tvm.precision.networks import TypedNetwork, TypedNetworks
+from chameleon_tvm.precision.operator_seconds import OperatorSeconds
 from chameleon_tvm.precision.points import Front, Point, in_words
 from chameleon_tvm.targets import TVMTargets
 
@@ -63,8 +64,8 @@ def _kernels(networks: TypedNetworks, target: str, faster: float) -> Kernels:
 @pytest.fixture
 def front(networks: TypedNetworks, target: str) -> Any:
     def made(*, faster: float = 2.0, factor: float = 1.0, rate: float = 1e15) -> Front:
-        kernels = _kernels(networks, target, faster)
-        return Front(networks, ("int8",), kernels, Errors(factor), rate=rate)
+        found = OperatorSeconds(networks, ("int8",), _kernels(networks, target, faster))
+        return Front(networks, found.kinds, found.found, Errors(factor), rate=rate)
 
     return made
 
@@ -135,7 +136,9 @@ def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target
     }
     assert len(unmeasured) == 1
     fewer = Kernels({**kernels.winners, **unmeasured}, None, target)  # type: ignore[arg-type]
-    found = Front(networks, ("int8",), fewer, Errors(1.0), rate=1e15).within(math.inf)
+    known = OperatorSeconds(networks, ("int8",), fewer)
+    assert sorted(known.uniform("int8")) == [0, 1, 2]
+    found = Front(networks, known.kinds, known.found, Errors(1.0), rate=1e15).within(math.inf)
     assert sorted(found.types) == [0, 1, 2]
 
 

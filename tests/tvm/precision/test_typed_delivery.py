@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
@@ -156,6 +156,11 @@ def test_types_are_mixed_in_one_network(
         (Precision(type="int8"), {"together": 1.1}, "since nothing else is faster"),
         (Precision(type="int8"), {"alone": 1.1}, "since the operators are no faster in int8"),
         (
+            Precision(type="int8"),
+            {"alone": 0.5, "in_network": lambda *_: 1.1},
+            "since the operators are no faster in int8",
+        ),
+        (
             Precision(type="int8", max_error=1e-6),
             {},
             "since nothing faster holds the bound: at most 1e-06 is allowed",
@@ -172,6 +177,39 @@ def test_float32_is_delivered_and_said_where_int8_is_slower_or_too_inexact(
     assert why in result["precision_summary"]
     assert _error(folder, tiny) < 1e-4
     assert result["max_relative_error"] < 1e-4
+
+
+def test_types_are_chosen_by_what_operators_take_in_networks(
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def share(place: int, reduced: int) -> float:
+        """One is slow in int8, and another one as soon as that is in float32."""
+        return 9.0 if place == 0 and reduced > 2 else 0.5
+
+    chosen: list[dict[int, str]] = []
+    tried = delivering.Candidates.tried
+
+    def noted(self: Any, point: Any) -> Any:
+        chosen.append(point.types)
+        return tried(self, point)
+
+    monkeypatch.setattr(delivering.Candidates, "tried", noted)
+    result, _ = deliver(Precision(type="int8"), alone=1.1, in_network=share)
+    assert [len(types) for types in chosen] == [3, 2], "each choice is of what the last one showed"
+    assert chosen[0].items() > chosen[1].items()
+    assert result["precision"] == "int8, the rest float32"
+    assert min(row["seconds"] for row in result["front"]) < 3.5e-3
+
+
+def test_types_are_chosen_by_what_is_measured_alone_where_networks_cannot_be_profiled(
+    deliver: Deliver,
+) -> None:
+    def failing(*_: Any) -> float:
+        raise ChameleonError("the process ended", hint="")
+
+    result, _ = deliver(Precision(type="int8"), alone=0.5, in_network=failing)
+    assert result["precision"] == "int8"
+    assert result["front"][0]["seconds"] == pytest.approx(4e-3, rel=1e-2)
 
 
 METRICS = """

@@ -16,7 +16,7 @@ from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.graph.network_pipeline import PIPELINE
 from chameleon_tvm.graph.placing import with_kernels
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.graph.sequence.calls import CallSequence, NotStatic, sequence_of
+from chameleon_tvm.graph.sequence.calls import Call, CallSequence, NotStatic, sequence_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
 from chameleon_tvm.graph.sequence.lookups import with_lookups
 from chameleon_tvm.graph.sequence.marks import with_marks
@@ -165,6 +165,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
     sequence, functions = _named_after_tasks(sequence, functions, loops)
     sequence, placed = with_variants(sequence, functions)
     whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
+    sequence = _told_by_task(sequence, functions)
     named = {name: one.with_attr("global_symbol", name) for name, one in placed.items()}
     # Strides of views decide on vectors, so that schedules come last.
     kernels = with_default_schedules(
@@ -187,6 +188,20 @@ def _named_after_tasks(
     ]
     made = {renamed[name]: function for name, function in functions.items()}
     return attrs.evolve(sequence, calls=tuple(calls)), made
+
+
+def _told_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
+    """The sequence whose tuned kernels' calls are told of by their tasks.
+
+    A task that occurs in several shapes or types of its output has several functions, of which
+    one alone has the name that profiles know.
+    """
+
+    def told(call: Call) -> Call:
+        task = (functions[call.kernel].attrs or {}).get(OURS)
+        return call if task is None else attrs.evolve(call, kernel=symbol_of(str(task)))
+
+    return attrs.evolve(sequence, calls=tuple(told(call) for call in sequence.calls))
 
 
 def untuned(module: Any, target: str) -> Any:

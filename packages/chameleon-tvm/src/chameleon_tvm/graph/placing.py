@@ -99,16 +99,19 @@ class _Placer(relax.PyExprMutator):
         return self.builder_.emit(relax.op.reshape(argument, list(shape)))
 
     def _function(self, kernel: ChainKernel, arguments: Sequence[Any], out: Sequence[int]) -> Any:
-        """The kernel's function in the module; occurrences of one shape share it."""
+        """The kernel's function in the module; occurrences of one shape and type share it."""
         shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
-        if (kernel.task, shapes) not in self._functions:
+        # A kernel in eight bits writes its output in those or in another type, by its readers.
+        kinds = tuple(str(parameter.dtype) for parameter in kernel.function.params)
+        key = kernel.task, shapes, kinds
+        if key not in self._functions:
             function = _shaped(kernel.function, shapes).without_attr("global_symbol")
             function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
             if kernel.plain_loops:
                 function = _in_block(function).with_attr(PLAIN, 1)
             variable = self.builder_.add_func(function, symbol_of(kernel.task))
-            self._functions[kernel.task, shapes] = variable
-        return self._functions[kernel.task, shapes]
+            self._functions[key] = variable
+        return self._functions[key]
 
 
 def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:

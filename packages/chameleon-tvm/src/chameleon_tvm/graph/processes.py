@@ -209,13 +209,26 @@ class NetworkProcess(AskedProcess):
         times: list[float] = self._ask(request)["seconds"]
         return times
 
-    def profile(self, folder: str, inputs: Arrays) -> list[dict[str, Any]]:
+    def profile(
+        self, folder: str, inputs: Arrays, *, quantile: float | None = None
+    ) -> list[dict[str, Any]]:
         """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
+
+        Args:
+            folder: the network's.
+            inputs: of one inference.
+            quantile: of some inferences; None for the median.
 
         Raises:
             ChameleonError: it raised, died or hung.
         """
-        request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
+        request: dict[str, Any] = {
+            "do": "profile",
+            "inputs": self._written(inputs),
+            "folder": folder,
+        }
+        if quantile is not None:
+            request["quantile"] = quantile
         kernels: list[dict[str, Any]] = self._ask(request)["kernels"]
         return kernels
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from chameleon_tvm.graph.load import WEIGHTS, called, check_count, check_process
 from chameleon_tvm.graph.relaxed import relax, tvm
 
 RUNS, WARM_UP = 25, 5
+MEDIAN = 0.5
 _BUILTIN = "vm.builtin."
 
 AROUND = "around the kernels"
@@ -28,7 +28,12 @@ Calls = list[tuple[str, float]]
 
 
 def kernel_seconds(
-    folder: str, inputs: Arrays, *, runs: int = RUNS, warm_up: int = WARM_UP
+    folder: str,
+    inputs: Arrays,
+    *,
+    runs: int = RUNS,
+    warm_up: int = WARM_UP,
+    quantile: float = MEDIAN,
 ) -> list[dict[str, Any]]:
     """Seconds of each kernel of a delivered network in one inference, the slowest first.
 
@@ -40,15 +45,16 @@ def kernel_seconds(
         inputs: of one inference.
         runs: inferences that count.
         warm_up: inferences before them.
+        quantile: of the seconds of a call in those inferences.
 
     Returns:
         For each kernel ``name`` (a tuned one's is its task's), ``tuned``, ``calls`` in one
-        inference and ``seconds`` of all of them, the median of some inferences.
+        inference and ``seconds`` of all of them, that quantile of some inferences.
     """
     profiler = Profiler(folder, inputs)
     for _ in range(warm_up):
         profiler.run()
-    return profiler.summed([profiler.run() for _ in range(runs)])
+    return profiler.summed([profiler.run() for _ in range(runs)], quantile=quantile)
 
 
 class Profiler:
@@ -77,9 +83,9 @@ class Profiler:
         calls, self.outputs = self._run()
         return calls
 
-    def summed(self, runs: list[Calls]) -> list[dict[str, Any]]:
+    def summed(self, runs: list[Calls], *, quantile: float = MEDIAN) -> list[dict[str, Any]]:
         """Some inferences as ``kernel_seconds`` returns them."""
-        return summed(runs, self._tasks)
+        return summed(runs, self._tasks, quantile=quantile)
 
 
 def _called(
@@ -130,19 +136,23 @@ def _interpreted(
     return run
 
 
-def summed(runs: list[Calls], tasks: Mapping[str, str]) -> list[dict[str, Any]]:
+def summed(
+    runs: list[Calls], tasks: Mapping[str, str], *, quantile: float = MEDIAN
+) -> list[dict[str, Any]]:
     """Calls of some inferences by name, as ``kernel_seconds`` returns them.
 
     Args:
         runs: of each inference the calls in their order.
         tasks: names of tasks by the names of their kernels' functions.
+        quantile: of the seconds of each call.
     """
     count: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
-    # The median of each call and not of sums: a disturbance hits a few calls of every run.
-    for place, (name, _) in enumerate(runs[0]):
+    # A quantile of each call and not of sums: a disturbance hits a few calls of every run.
+    usual = np.quantile([[took for _, took in run] for run in runs], quantile, axis=0)
+    for (name, _), took in zip(runs[0], usual.tolist(), strict=True):
         count[name] += 1
-        seconds[name] += statistics.median(run[place][1] for run in runs)
+        seconds[name] += took
     rows = [
         {
             "name": tasks.get(name, name.removeprefix(TUNED)),

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import structlog
 from chameleon_core.errors import ChameleonError
-from chameleon_core.stages import Arrays
 from chameleon_core.words import in_seconds
 
+from chameleon_tvm.graph.in_network import NetworkVariant, seconds_in_network
 from chameleon_tvm.graph.latency import median_seconds
 from chameleon_tvm.graph.package import read_manifest, write_manifest
-from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
-from chameleon_tvm.graph.verify import agreement
+from chameleon_tvm.precision.candidates import ANY, Candidate, Candidates
 from chameleon_tvm.precision.edges import bytes_per_second
 from chameleon_tvm.precision.eligibility import FLOAT32
 from chameleon_tvm.precision.errors import Simulation
-from chameleon_tvm.precision.metrics import metric_of, scored
+from chameleon_tvm.precision.networks import Types
+from chameleon_tvm.precision.operator_seconds import OperatorSeconds
 from chameleon_tvm.precision.points import Front, Point, in_words
 from chameleon_tvm.precision.settled import SettledPrecision
 from chameleon_tvm.words import first_line
@@ -39,25 +38,8 @@ log = structlog.get_logger()
 TRIALS = 5
 """Networks that are compiled at most until one holds the bound."""
 
-_ANY = 1e30
-"""What outputs may be off by where the pipeline names no bound: they have to be numbers."""
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Candidate:
-    """A network with types that was compiled and checked.
-
-    Attributes:
-        point: its types.
-        folder: where it is, or None where it could not be compiled.
-        error: of its outputs on inputs that ranges are not from; infinite where there is none.
-        problem: why it is not to be delivered, or None.
-    """
-
-    point: Point
-    folder: Path | None
-    error: float
-    problem: str | None = None
+CHOICES = 3
+"""Choices that are compiled at most, each of what the ones before showed operators to take."""
 
 
 def in_types(
@@ -97,35 +79,39 @@ class _TypedDelivery:
         self._precision = settled.precision
         self._staged = staged
         self._stack = stack
-        self._bound = _ANY if self._precision.max_error is None else self._precision.max_error
-        self._inputs = settled.kept_batches()
-        reference = steps.baselines.reference
-        self._expected = [reference.outputs(inputs) for inputs in self._inputs]
+        self._bound = ANY if self._precision.max_error is None else self._precision.max_error
+        self._candidates = Candidates(steps, settled, staged)
         self._simulation: Simulation = stack.enter_context(
             settled.simulation(steps.target, steps.threads)
         )
-        self._simulation.sample(self._inputs)
-        self._float32 = stack.enter_context(self._process(FLOAT32, staged))
-        self._drops = self._dropping()
+        self._simulation.sample(self._candidates.inputs)
+        self._float32 = stack.enter_context(self._candidates.process(FLOAT32, staged))
+        self._candidates.measure_float32(self._float32.outputs)
         networks = settled.networks
         self._chains = len(networks.chains)
-        self._front = Front(
-            networks,
-            settled.types,
-            steps.with_alternatives(networks.chains),
+        self._seconds = OperatorSeconds(
+            networks, settled.types, steps.with_alternatives(networks.chains)
+        )
+        self._see([{}, *map(self._seconds.uniform, settled.types)])
+        self._front = self._front_now()
+
+    def _front_now(self) -> Front:
+        """What may be chosen among by what is known of operators."""
+        return Front(
+            self._settled.networks,
+            self._seconds.kinds,
+            self._seconds.found,
             self._simulation,
             rate=bytes_per_second(),
         )
 
     def chosen(self, result: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
         """The folder of what is to be delivered, and what there is to say about it."""
-        wanted = self._wanted()
-        made = self._holding(wanted)
-        candidates = [] if made is None else [made]
+        candidates = self._chosen()
         single = self._front.uniform(self._bound)
-        if single is not None and single.types != wanted.types:
+        if single is not None and all(single.types != one.point.types for one in candidates):
             # What is chosen is to be no slower than the best type alone, as measured.
-            beside = self._tried(single, "single")
+            beside = self._candidates.tried(single)
             candidates += [beside] if beside.problem is None else []
         best, seconds = self._fastest(candidates)
         taken = {} if best is None else best.point.types
@@ -146,6 +132,52 @@ class _TypedDelivery:
         self._write_manifest(folder, best, said)
         return folder, found
 
+    def _chosen(self) -> list[Candidate]:
+        """Networks that hold the bounds, each the fastest by what the ones before have shown.
+
+        Beside operators of another type an operator takes longer or shorter than in a network of
+        one type, since the weights of all together decide what is left in the caches.
+        """
+        found: list[Candidate] = []
+        wanted: list[Types] = []
+        while len(wanted) < CHOICES:
+            point = self._wanted()
+            if point.types in wanted or not point.types:
+                break
+            made = self._holding(point)
+            if made is None or made.built is None:
+                break
+            wanted += [point.types, made.point.types]
+            found.append(made)
+            if not self._see([made.point.types]):
+                break
+            self._front = self._front_now()
+        return found
+
+    def _see(self, types: Sequence[Types]) -> bool:
+        """Time the operators of networks in these; whether that could be done."""
+        try:
+            with contextlib.ExitStack() as stack:
+                variants = []
+                for one in types:
+                    built = self._candidates.built(one)
+                    process = self._float32
+                    if one:
+                        process = self._candidates.process("the network in types", built.folder)
+                        stack.enter_context(process)
+                    variants.append(
+                        NetworkVariant(kernels=built.kernels, folder=built.folder, process=process)
+                    )
+                inputs, threads = self._candidates.inputs[0], self._steps.threads
+                told = seconds_in_network(variants, inputs, threads=threads)
+        except Exception as error:  # noqa: BLE001 - types can be chosen by what was measured alone
+            log.warning("operators_not_timed_in_networks", problem=first_line(error))
+            return False
+        if self._seconds.see([self._candidates.built(one) for one in types], told):
+            return True
+        log.warning("operators_not_timed_in_networks", problem="profiles do not name them all")
+        return False
+
     def _told_of(self, best: Candidate | None) -> list[Point]:
         """The points that are told of: those of the front, of one type, and what is delivered."""
         points = [*self._front.points, *self._front.dominated]
@@ -158,7 +190,7 @@ class _TypedDelivery:
     def _wanted(self) -> Point:
         """The fastest point that holds all bounds as simulated."""
         within = self._front.within(self._bound)
-        if self._drops is None:
+        if self._precision.metric is None:
             return within
         # By falling seconds, float32 first; all before one that holds are taken to hold as well.
         points = [one for one in self._front.points if one.error <= self._bound]
@@ -166,7 +198,8 @@ class _TypedDelivery:
         while low < high:
             middle = (low + high + 1) // 2
             types = points[middle].types
-            holds = self._problem_of_metric(partial(self._simulation.outputs, types=types)) is None
+            run = partial(self._simulation.outputs, types=types)
+            holds = self._candidates.problem_of_metric(run) is None
             low, high = (middle, high) if holds else (low, middle - 1)
         return points[low]
 
@@ -176,10 +209,10 @@ class _TypedDelivery:
         What the simulation leaves out makes the true error larger or smaller by some factor, which
         the next point allows for.
         """
-        for trial in range(TRIALS):
+        for _ in range(TRIALS):
             if not point.types:
                 return None
-            made = self._tried(point, f"types-{trial}")
+            made = self._candidates.tried(point)
             if made.problem is None:
                 return made
             log.warning("types_fail", point=point.line(self._chains), problem=made.problem)
@@ -188,51 +221,6 @@ class _TypedDelivery:
                 limit = min(self._bound * point.error / made.error, point.error)
             point = self._front.eased(point, limit)
         return None
-
-    def _tried(self, point: Point, name: str) -> Candidate:
-        """A point compiled, and checked on inputs that ranges are not from."""
-        try:
-            folder = self._steps.compile_typed(self._settled.networks.of(point.types), name)
-            with self._process("the network in types", folder) as process:
-                return self._checked(point, folder, process)
-        except ChameleonError as error:
-            return Candidate(point=point, folder=None, error=math.inf, problem=str(error))
-        except Exception as error:  # noqa: BLE001 - whatever a compiler raises, float32 is there
-            problem = f"it cannot be compiled: {first_line(error)}"
-            return Candidate(point=point, folder=None, error=math.inf, problem=problem)
-
-    def _checked(self, point: Point, folder: Path, process: NetworkProcess) -> Candidate:
-        worst = 0.0
-        for inputs, expected in zip(self._inputs, self._expected, strict=True):
-            found = agreement(process.outputs(inputs), expected, tolerance=self._bound)
-            error = math.inf if found.max_relative_error is None else found.max_relative_error
-            worst = max(worst, error)
-            if found.problem is not None:
-                return Candidate(point=point, folder=folder, error=error, problem=found.problem)
-        problem = None if self._drops is None else self._problem_of_metric(process.outputs)
-        return Candidate(point=point, folder=folder, error=worst, problem=problem)
-
-    def _dropping(self) -> Callable[[Callable[[Arrays], Arrays]], float] | None:
-        """How much smaller the user's metric is than in float32; None without one."""
-        source = self._precision.metric
-        if source is None:
-            return None
-        metric = metric_of(source)
-        before = scored(metric, source, self._float32.outputs)
-
-        def drop(run: Callable[[Arrays], Arrays]) -> float:
-            return before - scored(metric, source, run)
-
-        return drop
-
-    def _problem_of_metric(self, run: Callable[[Arrays], Arrays]) -> str | None:
-        most = self._precision.max_drop
-        if self._drops is None or most is None:
-            return None
-        drop = self._drops(run)
-        if drop <= most:
-            return None
-        return f"its metric is {drop:.3g} below that in float32, where {most:g} is allowed"
 
     # -- what is fastest, and what is said ----------------------------------------------------
 
@@ -246,16 +234,17 @@ class _TypedDelivery:
         processes = [self._float32]
         for name, one in named.items():
             if one.folder is not None:
-                processes.append(self._stack.enter_context(self._process(name, one.folder)))
-        found = median_seconds(processes, self._inputs[0], threads=self._steps.threads)
+                process = self._candidates.process(name, one.folder)
+                processes.append(self._stack.enter_context(process))
+        inputs = self._candidates.inputs
+        found = median_seconds(processes, inputs[0], threads=self._steps.threads)
         seconds = {name: one for name, one in found.items() if one is not None}
         name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
         told = {FLOAT32: seconds.get(FLOAT32, math.inf)}
-        told |= {
-            in_words(one.point.types, self._chains): seconds[key]
-            for key, one in reversed(named.items())
-            if key in seconds
-        }
+        for key, one in reversed(named.items()):
+            words = in_words(one.point.types, self._chains)
+            if key in seconds:
+                told[words] = min(seconds[key], told.get(words, math.inf))
         return named.get(name), told
 
     def _summary(self, best: Candidate | None, seconds: Mapping[str, float]) -> str:
@@ -291,14 +280,11 @@ class _TypedDelivery:
         if best is not None:
             manifest["verification"] = {
                 "reference": self._steps.baselines.reference.name,
-                "samples": len(self._inputs),
+                "samples": len(self._candidates.inputs),
                 "tolerance": self._precision.max_error,
                 "max_relative_error": best.error,
             }
         write_manifest(folder, manifest)
 
-    def _process(self, name: str, folder: Path) -> NetworkProcess:
-        return delivered_process(name, folder, threads=self._steps.threads)
 
-
-__all__ = ["Candidate", "in_types"]
+__all__ = ["in_types"]

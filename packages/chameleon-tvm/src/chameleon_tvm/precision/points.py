@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 from chameleon_core.words import in_seconds, listing
 
-from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.precision.choice import TypeChoice
 from chameleon_tvm.precision.edges import order_of, tensors_of
 from chameleon_tvm.precision.eligibility import FLOAT32
@@ -40,8 +39,8 @@ class Point:
 
     Attributes:
         types: of the chains that are not in float32, by place.
-        seconds: of its operators as they were measured alone, with what conversions are estimated
-            to take.
+        seconds: of its operators as they were measured in networks (alone, where networks could not
+            be profiled), with what conversions are estimated to take.
         error: of its outputs, simulated with all types together.
     """
 
@@ -75,8 +74,8 @@ class Front:
 
     Args:
         networks: of the types.
-        kinds: types beside float32.
-        kernels: the winners, those of other types among them.
+        kinds: the types, float32 first.
+        seconds: of each chain in each type, of shape (chains, types); see ``OperatorSeconds``.
         errors: of types.
         rate: bytes that converting a tensor reads or writes in a second.
 
@@ -90,16 +89,16 @@ class Front:
         self,
         networks: TypedNetworks,
         kinds: Sequence[str],
-        kernels: Kernels,
+        seconds: Floats,
         errors: Errors,
         *,
         rate: float,
     ) -> None:
-        self._kinds = (FLOAT32, *kinds)
+        self._kinds = tuple(kinds)
         self._errors = errors
         self._order = order_of(networks.network)
         self._choice = TypeChoice(
-            _seconds(networks, self._kinds, kernels)[self._order],
+            seconds[self._order],
             _squares(networks, self._kinds, errors)[self._order],
             tensors_of(networks.network, self._kinds, rate),
         )
@@ -170,25 +169,6 @@ def _undominated(points: Sequence[Point]) -> list[Point]:
     for one in sorted(points, key=lambda point: (point.error, point.seconds)):
         if not found or one.seconds < found[-1].seconds:
             found.append(one)
-    return found
-
-
-def _seconds(networks: TypedNetworks, kinds: Sequence[str], kernels: Kernels) -> Floats:
-    """Seconds of each chain in each type, of shape (chains, types); infinite where not measured.
-
-    A chain that was not measured in float32 stays in it: nothing is known to be faster.
-    """
-    found = np.full((len(networks.chains), len(kinds)), np.inf)
-    for place, chain in enumerate(networks.chains):
-        winner = kernels.like(chain)
-        found[place, 0] = 0.0 if winner is None or winner.seconds is None else winner.seconds
-    for column, kind in enumerate(kinds[1:], start=1):
-        made = networks.uniform(kind)
-        for place in networks.able(kind):
-            here = made.chain(place)
-            winner = None if here is None else kernels.like(here)
-            if winner is not None and winner.seconds is not None and found[place, 0] > 0.0:
-                found[place, column] = winner.seconds
     return found
 
 

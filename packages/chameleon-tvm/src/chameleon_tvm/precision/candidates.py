@@ -1,0 +1,148 @@
+"""Networks with types: compiled once each, and checked on inputs that ranges are not from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Arrays
+
+from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
+from chameleon_tvm.graph.verify import agreement
+from chameleon_tvm.precision.metrics import metric_of, scored
+from chameleon_tvm.precision.networks import Types
+from chameleon_tvm.precision.operator_seconds import BuiltNetwork
+from chameleon_tvm.precision.points import Point
+from chameleon_tvm.words import first_line
+
+if TYPE_CHECKING:
+    from chameleon_tvm.graph.delivery_steps import DeliverySteps
+    from chameleon_tvm.precision.settled import SettledPrecision
+
+ANY = 1e30
+"""What outputs may be off by where the pipeline names no bound: they have to be numbers."""
+
+Run = Callable[[Arrays], Arrays]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Candidate:
+    """A network with types that was compiled and checked.
+
+    Attributes:
+        point: its types.
+        built: it, or None where it could not be compiled.
+        error: of its outputs on inputs that ranges are not from; infinite where there is none.
+        problem: why it is not to be delivered, or None.
+    """
+
+    point: Point
+    built: BuiltNetwork | None
+    error: float
+    problem: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it is."""
+        return None if self.built is None else self.built.folder
+
+
+class Candidates:
+    """Compiles networks with types and checks them.
+
+    Args:
+        steps: the delivery of the network in float32.
+        settled: the types that there are.
+        staged: the folder of the network in float32.
+
+    Attributes:
+        inputs: that networks are checked on.
+    """
+
+    def __init__(self, steps: DeliverySteps, settled: SettledPrecision, staged: Path) -> None:
+        self._steps = steps
+        self._settled = settled
+        self._bound = ANY if settled.precision.max_error is None else settled.precision.max_error
+        self.inputs = settled.kept_batches()
+        reference = steps.baselines.reference
+        self._expected = [reference.outputs(inputs) for inputs in self.inputs]
+        self._built: dict[frozenset[tuple[int, str]], BuiltNetwork] = {}
+        self._staged = staged
+        self._drops: Callable[[Run], float] | None = None
+
+    @property
+    def has_metric(self) -> bool:
+        """Whether a function of the user's bounds them as well."""
+        return self._settled.precision.metric is not None
+
+    def measure_float32(self, run: Run) -> None:
+        """Find what the user's metric is in float32, if there is one."""
+        source = self._settled.precision.metric
+        if source is None:
+            return
+        metric = metric_of(source)
+        before = scored(metric, source, run)
+        self._drops = lambda other: before - scored(metric, source, other)
+
+    def built(self, types: Types) -> BuiltNetwork:
+        """A network compiled; float32 alone is what was verified before.
+
+        Raises:
+            Exception: it cannot be compiled.
+        """
+        key = frozenset(types.items())
+        if key not in self._built:
+            network = self._settled.networks.of(types)
+            folder = self._staged
+            if types:
+                folder = self._steps.compile_typed(network, f"types-{len(self._built)}")
+            kernels = self._steps.with_alternatives(network.chains)
+            self._built[key] = BuiltNetwork(
+                types=types, network=network, kernels=kernels, folder=folder
+            )
+        return self._built[key]
+
+    def tried(self, point: Point) -> Candidate:
+        """A point compiled and checked."""
+        try:
+            built = self.built(point.types)
+            with self.process("the network in types", built.folder) as process:
+                return self._checked(point, built, process)
+        except ChameleonError as error:
+            return Candidate(point=point, built=None, error=math.inf, problem=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a compiler raises, float32 is there
+            problem = f"it cannot be compiled: {first_line(error)}"
+            return Candidate(point=point, built=None, error=math.inf, problem=problem)
+
+    def _checked(self, point: Point, built: BuiltNetwork, process: NetworkProcess) -> Candidate:
+        made = partial(Candidate, point=point, built=built)
+        worst = 0.0
+        for inputs, expected in zip(self.inputs, self._expected, strict=True):
+            found = agreement(process.outputs(inputs), expected, tolerance=self._bound)
+            error = math.inf if found.max_relative_error is None else found.max_relative_error
+            worst = max(worst, error)
+            if found.problem is not None:
+                return made(error=error, problem=found.problem)
+        return made(error=worst, problem=self.problem_of_metric(process.outputs))
+
+    def problem_of_metric(self, run: Run) -> str | None:
+        """By how much the user's metric is too far below that in float32, if there is one."""
+        most = self._settled.precision.max_drop
+        if self._drops is None or most is None:
+            return None
+        drop = self._drops(run)
+        if drop <= most:
+            return None
+        return f"its metric is {drop:.3g} below that in float32, where {most:g} is allowed"
+
+    def process(self, name: str, folder: Path) -> NetworkProcess:
+        """A process that has the network of a folder open."""
+        return delivered_process(name, folder, threads=self._steps.threads)
+
+
+__all__ = ["ANY", "Candidate", "Candidates"]
