@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from chameleon_core.dtypes import FLOAT32
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
@@ -19,7 +20,7 @@ from chameleon_core.pipeline.nodes import (
     first_field,
 )
 from chameleon_core.pipeline.paths import absolute
-from chameleon_core.pipeline.precision import FLOAT32, Precision, unknown_types
+from chameleon_core.pipeline.precision import Precision, unknown_types
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
 from chameleon_core.pipeline.stage_reader import StageReader

@@ -8,12 +8,10 @@ from typing import Any
 import attrs
 from attrs import validators
 
+from chameleon_core.dtypes import FLOAT32
 from chameleon_core.pipeline.nodes import Node, Problem
 from chameleon_core.plugins.options import BINDS, NOT_BINDING
 from chameleon_core.words import did_you_mean, listing
-
-FLOAT32 = "float32"
-"""The type of all networks where a pipeline names no other."""
 
 
 @attrs.frozen(kw_only=True)
@@ -149,4 +147,4 @@ def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[P
         yield Problem(mark=one.mark, message=message)
 
 
-__all__ = ["FLOAT32", "Precision", "unknown_types"]
+__all__ = ["Precision", "unknown_types"]

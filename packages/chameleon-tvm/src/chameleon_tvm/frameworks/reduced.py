@@ -11,17 +11,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from chameleon_core.dtypes import AS_IT_COMES, BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.plugins.factory import load_factory
 
 if TYPE_CHECKING:
     from chameleon_core.stages import Arrays
 
     from chameleon_tvm.frameworks.running import Network
-
-FLOAT32, INT8, BFLOAT16, FLOAT16 = "float32", "int8", "bfloat16", "float16"
-
-AS_IT_COMES = "as-it-comes"
-"""The precision that a framework takes where nothing is asked of it."""
 
 PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
 """What can be asked for beside float32.
@@ -196,3 +192,20 @@ def left_out_reduced(forms: NetworkForms, chosen: Sequence[Reduced]) -> dict[str
 def reduced_named(name: str) -> Reduced:
     """The one of ``REDUCED`` with a name."""
     return next(one for one in REDUCED if one.name == name)
+
+
+__all__ = [
+    "AS_IT_COMES",
+    "BFLOAT16",
+    "FLOAT16",
+    "FLOAT32",
+    "INT8",
+    "PRECISIONS",
+    "REDUCED",
+    "NetworkForms",
+    "Reduced",
+    "ReducedNetwork",
+    "asked_for",
+    "left_out_reduced",
+    "reduced_named",
+]

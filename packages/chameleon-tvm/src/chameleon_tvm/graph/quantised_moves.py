@@ -75,11 +75,12 @@ class _Mover(relax.PyExprMutator):
 
     def visit_dataflow_block_(self, block: Any) -> Any:
         # A block's variables cannot be read in another one.
-        for known in (
-            *(self._made, self._unsigned, self._quantised),
-            *(self._clipped, self._padded, self._real),
-        ):
-            known.clear()
+        self._made.clear()
+        self._unsigned.clear()
+        self._quantised.clear()
+        self._clipped.clear()
+        self._padded.clear()
+        self._real.clear()
         return super().visit_dataflow_block_(block)
 
     def visit_var_binding_(self, binding: Any) -> None:

@@ -33,10 +33,13 @@ def reduced_request(
             reference fails.
     """
     calibrated = any(one.calibrated for one in asked_for(frontend.forms, precisions))
-    samples = kept_inputs(frontend, source)
+    batches = batches_of(frontend, source) if calibrated else None
+    calibration = [] if batches is None else list(batches)
+    # The user's are read once.
+    samples = batches.kept if batches and source else kept_inputs(frontend, source)
     return ReducedRequest(
         precisions=precisions,
-        calibration=list(batches_of(frontend, source)) if calibrated else [],
+        calibration=calibration,
         samples=samples,
         expected=[run(inputs) for inputs in samples],
     )

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import attrs
+from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec
 
-FLOAT32, INT8, BFLOAT16, FLOAT16 = "float32", "int8", "bfloat16", "float16"
 REDUCED = (INT8, BFLOAT16, FLOAT16)
 """Types that a float32 network's chains may be computed in instead."""
 
@@ -67,3 +67,6 @@ def _reason(chain: Chain, kind: str) -> str | None:
     if kind == INT8 and sums * _LARGEST_PRODUCT >= _SUMS:
         return f"{sums} products of eight bits can be more than 32 bits hold"
     return None
+
+
+__all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "INT8", "REDUCED", "Eligible", "eligible"]

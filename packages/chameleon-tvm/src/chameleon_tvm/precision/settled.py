@@ -55,6 +55,7 @@ class SettledPrecision:
         self._ranges: Mapping[str, Affine] | None = None
         self._means: Means = {}
         self._networks: dict[str, TypedNetworks] = {}
+        self._kept: list[Arrays] | None = None
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -111,6 +112,8 @@ class SettledPrecision:
                 batches = batches_of(self._frontend, precision.calibrate)
                 self._ranges = simulation.calibrated(batches)
                 self._means = simulation.means
+                if precision.calibrate is not None:
+                    self._kept = batches.kept
                 log.info("precision_calibrated", how=batches.summary)
             if precision.metric is not None:
                 metric = metric_of(precision.metric)
@@ -132,8 +135,10 @@ class SettledPrecision:
         return made
 
     def kept_batches(self) -> list[Arrays]:
-        """Inputs that ranges are not from."""
-        return kept_inputs(self._frontend, self.precision.calibrate)
+        """Inputs that ranges are not from; the user's are read once by the object that settles."""
+        if self._kept is None:
+            self._kept = kept_inputs(self._frontend, self.precision.calibrate)
+        return self._kept
 
     def _settle_types(self) -> None:
         """Leave out the types that no operator of the network can have."""

@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from chameleon_core.dtypes import AS_IT_COMES, FLOAT32
+
 if TYPE_CHECKING:
     from chameleon_core.loop.end.result import NetworkResult
-
-FLOAT32 = "float32"
-"""The precision of a network that says none."""
-
-AS_IT_COMES = "as-it-comes"
-"""What is asked of a rival that takes the precision it likes."""
 
 
 @attrs.frozen(kw_only=True)
