@@ -38,8 +38,9 @@ log = structlog.get_logger()
 TRIALS = 5
 """Networks that are compiled at most until one holds the bound."""
 
-CHOICES = 3
-"""Choices that are compiled at most, each of what the ones before showed operators to take."""
+CHOICES = 2
+"""Choices that are compiled at most: the first is of what operators take where all have one type,
+the next of what they take among those of the first."""
 
 
 def in_types(
@@ -94,6 +95,7 @@ class _TypedDelivery:
         )
         self._see([{}, *map(self._seconds.uniform, settled.types)])
         self._front = self._front_now()
+        self._trials = TRIALS
 
     def _front_now(self) -> Front:
         """What may be chosen among by what is known of operators."""
@@ -139,17 +141,14 @@ class _TypedDelivery:
         one type, since the weights of all together decide what is left in the caches.
         """
         found: list[Candidate] = []
-        wanted: list[Types] = []
-        while len(wanted) < CHOICES:
-            point = self._wanted()
-            if point.types in wanted or not point.types:
-                break
+        known: list[Types] = []
+        while (point := self._wanted()).types and point.types not in known:
             made = self._holding(point)
-            if made is None or made.built is None:
+            if made is None or made.point.types in known:
                 break
-            wanted += [point.types, made.point.types]
             found.append(made)
-            if not self._see([made.point.types]):
+            known += [point.types, made.point.types]
+            if len(found) == CHOICES or not self._see([made.point.types]):
                 break
             self._front = self._front_now()
         return found
@@ -182,7 +181,7 @@ class _TypedDelivery:
         """The points that are told of: those of the front, of one type, and what is delivered."""
         points = [*self._front.points, *self._front.dominated]
         if best is not None and all(one.types != best.point.types for one in points):
-            points.append(best.point)
+            points.append(self._front.timed(best.point))
         return sorted(points, key=lambda one: (-one.seconds, one.error))
 
     # -- the point that is wanted, and one that holds the bound -------------------------------
@@ -209,9 +208,8 @@ class _TypedDelivery:
         What the simulation leaves out makes the true error larger or smaller by some factor, which
         the next point allows for.
         """
-        for _ in range(TRIALS):
-            if not point.types:
-                return None
+        while point.types and self._trials:
+            self._trials -= 1
             made = self._candidates.tried(point)
             if made.problem is None:
                 return made

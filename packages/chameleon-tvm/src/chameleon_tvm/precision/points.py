@@ -149,6 +149,11 @@ class Front:
         ]
         return min(holding, key=lambda one: one.seconds, default=None)
 
+    def timed(self, point: Point) -> Point:
+        """A point with the seconds that this front knows."""
+        seconds = self._choice.assignment(self._row(point.types)).seconds
+        return attrs.evolve(point, seconds=seconds)
+
     def _row(self, types: Types) -> tuple[int, ...]:
         return tuple(self._kinds.index(types.get(place, FLOAT32)) for place in self._order)
 
