@@ -6,9 +6,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
-from chameleon_core.dtypes import FLOAT32
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
-from chameleon_core.loop.end.rivals import RivalRow, fastest_like, rival_rows
+from chameleon_core.loop.end.rivals import FLOAT32, RivalRow, fastest_like, rival_rows
 from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import FLOAT32
-from chameleon_core.loop.end.rivals import fastest_like
+from chameleon_core.loop.end.rivals import FLOAT32, fastest_like
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
 

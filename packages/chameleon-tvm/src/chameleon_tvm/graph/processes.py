@@ -210,26 +210,16 @@ class NetworkProcess(AskedProcess):
         return times
 
     def profile(
-        self, folder: str, inputs: Arrays, *, quantile: float | None = None
+        self, folder: str, inputs: Arrays, *, quantile: float = 0.5
     ) -> list[dict[str, Any]]:
         """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
-
-        Args:
-            folder: the network's.
-            inputs: of one inference.
-            quantile: of some inferences; None for the median.
 
         Raises:
             ChameleonError: it raised, died or hung.
         """
-        request: dict[str, Any] = {
-            "do": "profile",
-            "inputs": self._written(inputs),
-            "folder": folder,
-        }
-        if quantile is not None:
-            request["quantile"] = quantile
-        kernels: list[dict[str, Any]] = self._ask(request)["kernels"]
+        request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
+        answer = self._ask({**request, "quantile": quantile})
+        kernels: list[dict[str, Any]] = answer["kernels"]
         return kernels
 
 

@@ -145,8 +145,8 @@ def _profiled(request: dict[str, Any]) -> dict[str, Any]:
     """Where the time of a delivered network goes; it is loaded once more."""
     profile = importlib.import_module("chameleon_tvm.graph.profile")
     inputs = read_arrays(Path(request["inputs"]))
-    quantile = request.get("quantile", profile.MEDIAN)
-    return {"kernels": profile.kernel_seconds(request["folder"], inputs, quantile=quantile)}
+    kernels = profile.kernel_seconds(request["folder"], inputs, quantile=request["quantile"])
+    return {"kernels": kernels}
 
 
 def write_arrays(file: Path, arrays: Arrays) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.dtypes import FLOAT32
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.rivals import like_rivals
+from chameleon_core.loop.end.rivals import FLOAT32, like_rivals
 from chameleon_core.loop.end.shortfalls import missed, slower
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.store import Spending

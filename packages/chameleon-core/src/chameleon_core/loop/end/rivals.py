@@ -91,3 +91,14 @@ def rival_rows(network: NetworkResult) -> list[RivalRow]:
         like = alike(network.precision, one["asked"])
         groups[0 if like else 1 if one["asked"] == AS_IT_COMES else 2].append(row)
     return [row for group in groups for row in sorted(group, key=lambda row: row.seconds)]
+
+
+__all__ = [
+    "AS_IT_COMES",
+    "FLOAT32",
+    "RivalRow",
+    "alike",
+    "fastest_like",
+    "like_rivals",
+    "rival_rows",
+]
