@@ -37,8 +37,7 @@ def kernels(networks: TypedNetworks) -> Kernels:
 
 def _built(networks: TypedNetworks, kernels: Kernels, types: Mapping[int, str]) -> BuiltNetwork:
     network = networks.of(types)
-    adapted = kernels.adapted(network.chains)
-    return BuiltNetwork(types=types, network=network, kernels=adapted, folder=Path("none"))
+    return BuiltNetwork.of(types, network, kernels.adapted(network.chains), Path("none"))
 
 
 def _told(kind: str, *seconds: float) -> dict[str, float]:
@@ -51,11 +50,11 @@ def test_operators_have_the_times_of_the_networks_they_were_seen_in(
     found = OperatorSeconds(networks, ("int8",), kernels)
     assert found.found.tolist() == [[2.0, 1.0]] * 4
     uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
-    assert found.see(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4, 3)])
+    assert found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4, 3)])
     assert found.found.tolist() == [[3, 6], [4, 5], [5, 4], [6, 3]]
     mixed = _built(networks, kernels, {1: "int8", 2: "int8"})
     told = {"0 float32": 7.0, "1 int8": 7.5, "2 int8": 8.0, "3 float32": 9.0}
-    assert found.see([mixed], [told])
+    assert found.observe([mixed], [told])
     assert found.found.tolist() == [[7, 6], [4, 7.5], [5, 8], [9, 3]], "another type's stays"
 
 
@@ -64,8 +63,8 @@ def test_times_alone_are_not_compared_with_times_in_networks(
 ) -> None:
     found = OperatorSeconds(networks, ("int8",), kernels)
     uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
-    assert not found.see(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4)])
-    assert not found.see(uniform[:1], [_told("float32", 3, 4, 5, 6)])
+    assert not found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4)])
+    assert not found.observe(uniform[:1], [_told("float32", 3, 4, 5, 6)])
     assert found.found.tolist() == [[2.0, 1.0]] * 4
 
 
@@ -73,12 +72,8 @@ def test_the_seconds_of_a_task_are_shared_by_its_occurrences(
     networks: TypedNetworks, kernels: Kernels
 ) -> None:
     built = _built(networks, kernels, {})
-    twice = attrs.evolve(
-        built.network,
-        chains=[*built.network.chains, built.network.chains[0]],
-        places=(*built.network.places, len(built.network.chains)),
-    )
-    seconds = attrs.evolve(built, network=twice).seconds(_told("float32", 3, 4, 5, 6))
+    twice = attrs.evolve(built, tasks={**built.tasks, 4: built.tasks[0]})
+    seconds = twice.seconds(_told("float32", 3, 4, 5, 6))
     assert seconds == {0: 1.5, 1: 4.0, 2: 5.0, 3: 6.0, 4: 1.5}
 
 
@@ -91,5 +86,5 @@ def test_what_was_not_measured_stays_out_however_fast_it_is_in_a_network(
     found = OperatorSeconds(networks, ("int8",), fewer)
     assert sorted(found.uniform("int8")) == [0, 1, 2]
     uniform = [_built(networks, fewer, types) for types in ({}, found.uniform("int8"))]
-    assert found.see(uniform, [_told("float32", 3, 3, 3, 3), _told("int8", 1, 1, 1)])
+    assert found.observe(uniform, [_told("float32", 3, 3, 3, 3), _told("int8", 1, 1, 1)])
     assert np.isinf(found.found[3, 1])

@@ -33,18 +33,27 @@ Seconds = Mapping[str, float]
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class NetworkVariant:
-    """The network with one choice of kernels.
+class OpenNetwork:
+    """A network whose kernels can be timed in it.
 
     Attributes:
-        kernels: the choice.
         folder: the compiled network.
         process: runs it.
     """
 
-    kernels: Kernels
     folder: Path
     process: NetworkProcess
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class NetworkVariant(OpenNetwork):
+    """The network with one choice of kernels.
+
+    Attributes:
+        kernels: the choice.
+    """
+
+    kernels: Kernels
 
 
 def choices(kernels: Kernels) -> Iterator[Kernels]:
@@ -65,7 +74,7 @@ def choices(kernels: Kernels) -> Iterator[Kernels]:
 
 
 def seconds_in_network(
-    variants: Sequence[NetworkVariant], inputs: Arrays, *, threads: int
+    variants: Sequence[OpenNetwork], inputs: Arrays, *, threads: int
 ) -> list[Seconds]:
     """The seconds of each variant's tuned kernels by task name, the least of some rounds.
 

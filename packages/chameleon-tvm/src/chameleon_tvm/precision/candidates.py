@@ -102,9 +102,7 @@ class Candidates:
             if types:
                 folder = self._steps.compile_typed(network, f"types-{len(self._built)}")
             kernels = self._steps.with_alternatives(network.chains)
-            self._built[key] = BuiltNetwork(
-                types=types, network=network, kernels=kernels, folder=folder
-            )
+            self._built[key] = BuiltNetwork.of(types, network, kernels, folder)
         return self._built[key]
 
     def tried(self, point: Point) -> Candidate:

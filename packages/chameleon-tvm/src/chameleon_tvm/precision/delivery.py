@@ -17,7 +17,7 @@ import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.words import in_seconds
 
-from chameleon_tvm.graph.in_network import NetworkVariant, seconds_in_network
+from chameleon_tvm.graph.in_network import OpenNetwork, seconds_in_network
 from chameleon_tvm.graph.latency import median_seconds
 from chameleon_tvm.graph.package import read_manifest, write_manifest
 from chameleon_tvm.precision.candidates import ANY, Candidate, Candidates
@@ -93,7 +93,8 @@ class _TypedDelivery:
         self._seconds = OperatorSeconds(
             networks, settled.types, steps.with_alternatives(networks.chains)
         )
-        self._see([{}, *map(self._seconds.uniform, settled.types)])
+        uniform = [self._seconds.uniform(kind) for kind in settled.types]
+        self._in_networks = self._observed([{}, *uniform])
         self._front = self._front_now()
         self._trials = TRIALS
 
@@ -148,31 +149,33 @@ class _TypedDelivery:
                 break
             found.append(made)
             known += [point.types, made.point.types]
-            if len(found) == CHOICES or not self._see([made.point.types]):
+            if len(found) == CHOICES or not self._in_networks:
+                break
+            if not self._observed([made.point.types]):
                 break
             self._front = self._front_now()
         return found
 
-    def _see(self, types: Sequence[Types]) -> bool:
+    def _observed(self, types: Sequence[Types]) -> bool:
         """Time the operators of networks in these; whether that could be done."""
         try:
+            networks = [self._candidates.built(one) for one in types]
             with contextlib.ExitStack() as stack:
-                variants = []
-                for one in types:
-                    built = self._candidates.built(one)
-                    process = self._float32
-                    if one:
-                        process = self._candidates.process("the network in types", built.folder)
-                        stack.enter_context(process)
-                    variants.append(
-                        NetworkVariant(kernels=built.kernels, folder=built.folder, process=process)
+                opened = [
+                    OpenNetwork(
+                        folder=one.folder,
+                        process=stack.enter_context(
+                            self._candidates.process("the network in types", one.folder)
+                        ),
                     )
+                    for one in networks
+                ]
                 inputs, threads = self._candidates.inputs[0], self._steps.threads
-                told = seconds_in_network(variants, inputs, threads=threads)
-        except Exception as error:  # noqa: BLE001 - types can be chosen by what was measured alone
+                told = seconds_in_network(opened, inputs, threads=threads)
+        except Exception as error:  # noqa: BLE001 - what was measured alone remains
             log.warning("operators_not_timed_in_networks", problem=first_line(error))
             return False
-        if self._seconds.see([self._candidates.built(one) for one in types], told):
+        if self._seconds.observe(networks, told):
             return True
         log.warning("operators_not_timed_in_networks", problem="profiles do not name them all")
         return False

@@ -9,7 +9,7 @@ the filter, and one in eight bits a quarter of it. Types are ranked by what hold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -26,16 +26,34 @@ class BuiltNetwork:
     """A network with types, compiled.
 
     Attributes:
-        types: of its chains that are not in float32, by place.
-        network: it, prepared.
-        kernels: that it is compiled with.
+        types: of its chains that are not in float32, by their places in the network in float32.
+        tasks: names of the tasks that chains with tuned kernels are occurrences of, by place.
         folder: where it is.
     """
 
     types: Types
-    network: TypedNetwork
-    kernels: Kernels
+    tasks: Mapping[int, str]
     folder: Path
+
+    @classmethod
+    def of(
+        cls, types: Types, network: TypedNetwork, kernels: Kernels, folder: Path
+    ) -> BuiltNetwork:
+        """A network of a folder.
+
+        Args:
+            types: of its chains.
+            network: it, prepared.
+            kernels: that it was compiled with.
+            folder: where it is.
+        """
+        tasks = {
+            place: winner.task.name
+            for place in range(len(network.places))
+            if (chain := network.chain(place)) is not None
+            and (winner := kernels.like(chain)) is not None
+        }
+        return cls(types=types, tasks=tasks, folder=folder)
 
     def seconds(self, told: Seconds) -> dict[int, float]:
         """Seconds of each chain, by its place in the network in float32.
@@ -46,14 +64,10 @@ class BuiltNetwork:
         Returns:
             Of chains that are computed by one task the mean; none of those without a tuned kernel.
         """
-        names = {
-            place: winner.task.name
-            for place in range(len(self.network.places))
-            if (chain := self.network.chain(place)) is not None
-            and (winner := self.kernels.like(chain)) is not None
+        counts = Counter(self.tasks.values())
+        return {
+            place: told[name] / counts[name] for place, name in self.tasks.items() if name in told
         }
-        counts = Counter(names.values())
-        return {place: told[name] / counts[name] for place, name in names.items() if name in told}
 
 
 class OperatorSeconds:
@@ -91,21 +105,23 @@ class OperatorSeconds:
         known = np.isfinite(self.found[:, self.kinds.index(kind)])
         return {int(place): kind for place in np.flatnonzero(known)}
 
-    def see(self, networks: Sequence[BuiltNetwork], told: Sequence[Seconds]) -> bool:
+    def observe(self, networks: Sequence[BuiltNetwork], told: Sequence[Seconds]) -> bool:
         """Take over what chains took in networks, in the types that they have there.
 
         Args:
-            networks: compiled.
+            networks: compiled; where one type of a chain is in several, the first one counts.
             told: of each, as for ``BuiltNetwork.seconds``.
 
         Returns:
             Whether all times are of networks now. Where any is known of a chain alone, nothing is
             taken over: what is timed alone seems faster than what is not.
         """
-        seen = dict(self._seen)
+        here: dict[tuple[int, int], float] = {}
         for network, tasks in zip(networks, told, strict=True):
             for place, seconds in network.seconds(tasks).items():
-                seen[place, self.kinds.index(network.types.get(place, FLOAT32))] = seconds
+                column = self.kinds.index(network.types.get(place, FLOAT32))
+                here.setdefault((place, column), seconds)
+        seen = self._seen | here
         known = zip(*np.nonzero((self.found > 0.0) & np.isfinite(self.found)), strict=True)
         wanted = [(int(place), int(column)) for place, column in known]
         if not all(one in seen for one in wanted):
