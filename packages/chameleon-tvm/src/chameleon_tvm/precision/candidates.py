@@ -75,11 +75,6 @@ class Candidates:
         self._staged = staged
         self._drops: Callable[[Run], float] | None = None
 
-    @property
-    def has_metric(self) -> bool:
-        """Whether a function of the user's bounds them as well."""
-        return self._settled.precision.metric is not None
-
     def measure_float32(self, run: Run) -> None:
         """Find what the user's metric is in float32, if there is one."""
         source = self._settled.precision.metric
