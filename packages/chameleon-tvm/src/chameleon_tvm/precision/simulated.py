@@ -17,7 +17,7 @@ from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.precision.correction import Means, constants_in
 from chameleon_tvm.precision.eligibility import FLOAT32
-from chameleon_tvm.precision.opened import WRITTEN, guessed_kernels, opened
+from chameleon_tvm.precision.opened import guessed_kernels, opened
 from chameleon_tvm.precision.ranges import LEVELS, Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
 from chameleon_tvm.precision.rounding import rounded
@@ -114,24 +114,19 @@ class SimulatedNetwork:
     def _forms_of(self, reads: Reads) -> dict[tuple[int, int], Form]:
         found = {}
         for place in self.places:
-            chain = self._chains[place]
-            edges = {0: (self.network.data(place), chain.members[0])}
-            if place in reads.narrow:
-                residual = self.network.residual(place)
-                edges.update({} if residual is None else {1: residual})
-            for number, (read, reader) in edges.items():
+            edges = [(read, readers[0]) for read, readers in self.network.operands(place)]
+            residual = self.network.residual(place) if place in reads.narrow else None
+            edges += [] if residual is None else [residual]
+            for number, (read, reader) in enumerate(edges):
                 form = reads.of.get(reader, {}).get(read)
                 if form is not None:
                     found[place, number] = form
-            written = reads.written.get(chain.last)
-            if written is not None:
-                found[place, WRITTEN] = written
         return found
 
     def _read(self, source: Any, place: int, number: int, out: Any) -> None:
-        """What stands in front of a kernel: it writes what the kernel is to read; and behind it."""
+        """What stands in front of a kernel: it writes what the kernel is to read."""
         values, written = np.from_dlpack(source), np.from_dlpack(out)
-        if self._observer is not None and number != WRITTEN:
+        if self._observer is not None:
             try:
                 self._observer(place, number, values)
             except ChameleonError as error:
