@@ -104,8 +104,8 @@ class Front:
         beyond = np.isinf(squares)
         seconds[beyond] = np.inf
         self.told = tuple(
-            f"{count} of {len(seconds)} operators are not computed in {kind}, which gives outputs "
-            "that are infinite or no numbers"
+            f"{count} of {len(seconds)} operators are not computed in {kind}, which does not hold "
+            "their numbers"
             for kind, count in zip(self._kinds, beyond.sum(axis=0), strict=True)
             if count
         )

@@ -46,6 +46,8 @@ class SimulatedNetwork:
     Attributes:
         network: who reads what in it.
         places: of the chains that can have types here.
+        overflowed: whether a finite number became infinite where it was rounded in the last run;
+            what is behind it (a ReLU6, say) may hide it.
     """
 
     def __init__(self, module: Any, chains: Sequence[Chain], target: str) -> None:
@@ -62,6 +64,7 @@ class SimulatedNetwork:
         self._forms: dict[tuple[int, int], Form] = {}
         self._observer: Observer | None = None
         self._raised: ChameleonError | None = None
+        self.overflowed = False
 
     @property
     def means(self) -> Means:
@@ -95,6 +98,7 @@ class SimulatedNetwork:
         reduced = {place: kind for place, kind in (types or {}).items() if kind != FLOAT32}
         self._forms = self._forms_of(Reads(self.network, reduced, ranges or {}))
         self._observer = observer
+        self.overflowed = False
         constants = [
             tensor
             for place in self.places
@@ -133,6 +137,9 @@ class SimulatedNetwork:
                 self._raised = error
                 raise
         _round(values, self._forms.get((place, number)), written)
+        infinite = np.isinf(written)
+        if infinite.any() and np.isfinite(values[infinite]).any():
+            self.overflowed = True
 
     def _packed(self, place: int, kind: str) -> list[Any]:
         """A chain's constants in a type, as its kernel wants them."""

@@ -95,8 +95,9 @@ class PackingBatchMatmul(DirectConvolution):
     def _converted(self, source: list[Expr]) -> Expr:
         """An element of the right side as it is multiplied."""
         epilogue = self.output.epilogue
-        quantized = isinstance(epilogue, QuantizedProductEpilogue)
-        zero = epilogue.right_zero_point if quantized else None
+        zero = None
+        if isinstance(epilogue, QuantizedProductEpilogue):
+            zero = epilogue.right_zero_point
         return self.arithmetic.varying(emit.load(self.right, source), zero)
 
 
