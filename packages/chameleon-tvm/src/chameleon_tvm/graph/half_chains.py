@@ -40,10 +40,11 @@ def in_halves(
     spec = chain.spec
     if not isinstance(spec, TypedSpec):
         return chain
-    operands = [steps.source(values.get(one), WIDEN) for one in chain.operands]
-    if not all(isinstance(one, relax.Var) for one in operands):
-        return chain
+    sources = [steps.source(values.get(one), WIDEN) for one in chain.operands]
+    operands = [one for one in sources if isinstance(one, relax.Var)]
     held = {str(one.ty.dtype) for one in operands}
+    if not operands or len(operands) < len(sources):
+        return chain
     half = half_in(held.pop())
     if half is None or held:
         return chain
