@@ -25,23 +25,28 @@ def readers_of(
         values: what variables are bound to.
         users: the bindings that read a variable; None stands for the function's result.
     """
-    found: dict[Any, dict[Any, None]] = {one: {} for one in inputs}
+    found: list[dict[Any, None]] = [{} for _ in inputs]
     between: set[Any] = set()
     scores, mixed = products
     operands = [*((one, scores) for one in values[scores].args), (values[mixed].args[1], mixed)]
     for operand, product in operands:
         current, reader = operand, product
-        while current not in found:
-            value = values[current]
+        while (place := _place_of(current, inputs)) is None:
+            value = values.get(current)
+            step = step_of(value, values)
+            if step is None:
+                return None
             split = isinstance(value, relax.TupleGetItem)
             reader = value.tuple_value if split else current
             between.update((current, reader))
-            step = step_of(value, values)
-            assert step is not None  # noqa: S101 - the inputs are what operands are views of
             current = step[0]
-        found[current][reader] = None
+        found[place][reader] = None
     ours = between.union(members)
     read = [user for one in between for user in users[one]]
     if any(user is None or user.var not in ours for user in read):
         return None
-    return tuple(tuple(one) for one in found.values())
+    return tuple(tuple(one) for one in found)
+
+
+def _place_of(tensor: Any, inputs: Sequence[Any]) -> int | None:
+    return next((place for place, one in enumerate(inputs) if one.same_as(tensor)), None)
