@@ -130,8 +130,8 @@ def _pooled(builder: Any, bits: Any, call: Any) -> Any:
 def _keys(source: te.Tensor, dtype: str) -> te.Tensor:
     """Numbers of two bytes as integers of the same order, or these as the numbers again.
 
-    Signs and magnitudes become complements of two, and the other way round by the same steps. NaN,
-    whose sign is that of zero where it was rounded to two bytes, is larger than all numbers.
+    Signs and magnitudes become complements of two, and the other way round by the same steps. NaN
+    is larger than all numbers where its sign is not set, as that of bfloat16 never is here.
 
     Args:
         source: the numbers as buffers hold them, or integers.
