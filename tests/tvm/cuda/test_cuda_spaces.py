@@ -1,5 +1,6 @@
 """Design spaces of the CUDA templates: knobs, legality, features, first guesses."""
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
@@ -196,13 +197,15 @@ def test_tensor_cores_say_where_they_do_not_apply(spec, arch):
     assert "sketch" in caught.value.hint
 
 
-def test_half_precision_is_for_gpus():
+def test_what_gpus_compute_in_half_precision_is_said():
     with pytest.raises(ConfigError, match="float16"):
-        HALF.task("t", '{"kind": "llvm"}')
+        HALF.task("t", '{"kind": "vulkan"}')
     with pytest.raises(ConfigError, match="float64"):
         DenseSpec(input=[16, 16], units=16, dtype="float64")
-    with pytest.raises(ConfigError, match="float16"):
-        DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, dtype="float16")
+    with pytest.raises(ConfigError, match="on a GPU"):
+        DepthwiseConv2dSpec(input=[1, 16, 8, 8], kernel=3, dtype="float16").task("t", SM_80)
+    with pytest.raises(ConfigError, match="write nothing else on a GPU"):
+        attrs.evolve(HALF, output_dtype="float32").task("t", SM_80)
 
 
 def test_bfloat16_needs_a_gpu_that_has_it():

@@ -41,7 +41,12 @@ def conv(**changes):
         (lambda: conv(bias=True), "always adds an int32 bias"),
         (lambda: DenseSpec(input=[1, 65794], units=1, dtype="int8"), "could pass 32 bits"),
         (lambda: conv(input=[1, 7311, 6, 6]), "sums of 65799 products"),
-        (lambda: BatchMatmulSpec(a=[1, 2, 3], b=[1, 3, 2], dtype="int8"), "is not supported"),
+        (lambda: conv(dtype="bfloat16", output_dtype="uint8"), "is for int8 operators"),
+        (lambda: conv(output_dtype="float16"), "is for float16 operators, and dtype is 'int8'"),
+        (
+            lambda: BatchMatmulSpec(a=[1, 1, 33026], b=[1, 33026, 1], dtype="int8"),
+            "sums of 33026 products",
+        ),
         (lambda: conv(dtype="uint8"), "dtype 'uint8' is not supported"),
         (lambda: conv().task("t", CUDA), "is for llvm targets, and the target is 'cuda'"),
         (lambda: conv().task("t", '{"kind": "vulkan"}'), "the target is 'vulkan'"),

@@ -127,6 +127,28 @@ def test_easing_ends_in_float32(front: Any) -> None:
     assert made.eased(point, 0.0) == made.float32
 
 
+def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(
+    networks: TypedNetworks, target: str
+) -> None:
+    class Overflowing(Errors):
+        """The second operator's numbers are infinite in the type."""
+
+        def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
+            return {**super().errors_alone(kinds), (1, "int8"): math.inf}
+
+        def error_of(self, types: Mapping[int, str]) -> float:
+            return math.inf if 1 in types else super().error_of(types)
+
+    kernels = _kernels(networks, target, 2.0)
+    made = Front(networks, ("int8",), kernels, Overflowing(1.0), rate=1e15)
+    assert sorted(made.within(math.inf).types) == [0, 2, 3]
+    found = made.uniform(math.inf)
+    assert found is not None
+    assert sorted(found.types) == [0, 2, 3]
+    [told] = made.told
+    assert told.startswith("1 of 4 operators are not computed in int8")
+
+
 def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target: str) -> None:
     kernels = _kernels(networks, target, 2.0)
     unmeasured = {

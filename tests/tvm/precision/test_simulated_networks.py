@@ -158,6 +158,17 @@ def test_what_is_not_finite_inside_of_the_network_is_refused(simulated: Simulate
     assert np.isfinite(simulated.outputs([_normal(0, *SHAPE)])[0]).all()
 
 
+def test_numbers_that_float16_does_not_hold_are_noticed(simulated: SimulatedNetwork):
+    large = np.full(SHAPE, 7e4, np.float32)
+    assert np.isfinite(simulated.outputs([large], {0: "bfloat16"})[0]).all()
+    assert not simulated.overflowed
+    # What is behind it clips infinite numbers, so that outputs alone do not tell.
+    simulated.outputs([large], {0: "float16"})
+    assert simulated.overflowed
+    simulated.outputs([large])
+    assert not simulated.overflowed
+
+
 @pytest.fixture(scope="module")
 def frontend() -> Any:
     pytest.importorskip("torch")

@@ -102,7 +102,7 @@ def _calibrated(module: Any, chains: Any, x: np.ndarray) -> tuple[dict[str, Affi
     plain = _Seeing({}, {}, [])
     plain.network(x, narrow=False)
     network = Network(module, chains)
-    names = [network.names[network.data(place)] for place in range(len(chains))]
+    names = [network.names[chain.inputs[0]] for chain in chains]
     affines = [Affine.between(float(one.min()), float(one.max())) for one in plain.seen]
     return dict(zip(names, affines, strict=True)), names
 
@@ -208,14 +208,22 @@ def test_what_cannot_have_a_type_says_why(network_of: Any):
 
     module, chains = network_of(build, (2, 4, 3), (2, 3, 70_000))
     found = eligible(chains, "int8")
-    assert found.places == ()
-    assert "batch_matmul has no weights" in found.reasons[0]
+    assert found.places == (0,)
     assert "70000 products" in found.reasons[1]
-    assert eligible(chains, "bfloat16").places == (1,)
+    assert eligible(chains, "bfloat16").places == (0, 1)
     with pytest.raises(ConfigError, match="operator 1 of the network cannot be computed in int8"):
         with_types(module, chains, {1: "int8"}, {})
     with pytest.raises(ConfigError, match="no precision 'int7'"):
         eligible(chains, "int7")
+
+
+def test_weights_that_a_type_does_not_hold_are_named(network_of: Any):
+    def build(emit: Any, x: Any) -> Any:
+        return emit(relax.op.matmul(x, relax.const(np.full((8, 4), 7e4, np.float32))))
+
+    _, chains = network_of(build, (2, 8))
+    assert eligible(chains, "bfloat16").places == (0,)
+    assert "larger than what float16 holds" in eligible(chains, "float16").reasons[0]
 
 
 def test_a_tensor_without_a_range_is_named(network_of: Any):

@@ -205,7 +205,7 @@ def test_keys_that_lie_side_by_side_are_not_copied():
         ({"value_layout": "BHDS"}, "'BHDS' is not supported"),
         ({"packed": True}, "one array cannot hold"),
         ({"query": [1, 2, 16]}, "needs 4 numbers"),
-        ({"dtype": "float16"}, "Only float32"),
+        ({"dtype": "int8"}, "Give float32, float16 or bfloat16"),
     ],
 )
 def test_attention_that_cannot_be_is_refused_with_a_sentence(changed, problem):

@@ -9,6 +9,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.frameworks.precision import ROUNDING
 from chameleon_tvm.instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.lowering import compile_function, lower_function
@@ -34,6 +35,9 @@ NATIVE = TVMTargets(NoOptions()).resolve("native")
 SAPPHIRE = TVMTargets(NoOptions()).resolve(
     "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2"
 )
+GRANITE = TVMTargets(NoOptions()).resolve(
+    "llvm -mtriple=x86_64-linux-gnu -mcpu=graniterapids -num-cores=2"
+)
 PROVIDER = TemplateSpace(TemplateOptions())
 INT8 = {"dtype": "int8", "output_dtype": "uint8"}
 BIASED = {"dtype": "bfloat16", "bias": True}
@@ -50,7 +54,8 @@ def loops():
     chosen = tile_products.tile_products_of
 
     def found(target, **types):
-        product = AmxBfloat16() if types["data"] == "bfloat16" else AmxInt8()
+        kinds = {"bfloat16": AmxBfloat16, "float16": AmxFloat16}
+        product = kinds.get(types["data"], AmxInt8)()
         return [LoopTiles(product)] if target == NATIVE else chosen(target, **types)
 
     tile_products.tile_products_of = found
@@ -75,9 +80,10 @@ def check(spec, seed, count=1):
         assert got.shape == expected.shape
         largest = 255.0 if spec.output_dtype == "uint8" else np.abs(expected).max()
         assert np.abs(got - expected).max() <= tolerance * largest, builder.space.decode(config)
-        if spec.dtype == "bfloat16":
+        if spec.output_dtype in ROUNDING:
             # Rounded once: the nearest number, but for what float32 sums lose.
-            assert (np.abs(got - expected) <= 2**-8 * np.abs(expected) + 1e-5 * largest).all()
+            room = ROUNDING[spec.output_dtype] * np.abs(expected) + 1e-5 * largest
+            assert (np.abs(got - expected) <= room).all()
 
 
 @st.composite
@@ -135,6 +141,7 @@ def test_convolutions(spec, seed):
         Conv2dSpec(input=[1, 48, 9, 9], filters=40, kernel=3, padding=1, **BF16),
         Conv2dSpec(input=[1, 3, 19, 19], filters=20, kernel=5, padding=2, layout="NHWC", **BF16),
         DenseSpec(input=[20, 96], units=70, bias=True, activation="gelu", dtype="bfloat16"),
+        DenseSpec(input=[20, 96], units=70, bias=True, activation="relu", dtype="float16"),
         DenseSpec(input=[20, 100], units=70, activation="relu", **INT8),
         DenseSpec(input=[1, 64], units=10, **INT8),
         Conv1dSpec(input=[2, 48, 40], filters=50, kernel=5, padding=2, **INT8),
@@ -147,6 +154,7 @@ def test_convolutions(spec, seed):
         "bfloat16",
         "bfloat16 stem",
         "bfloat16 dense",
+        "float16 dense",
         "dense",
         "one row",
         "one axis",
@@ -234,16 +242,23 @@ def test_what_lies_beside_a_run_is_not_read():
     assert wrong.tolist() == [[0, 18], [0, 19], [0, 20]]
 
 
-@pytest.mark.parametrize(("types", "mnemonic"), [(INT8, "tdpbusd"), (BF16, "tdpbf16ps")])
-def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, mnemonic):
+@pytest.mark.parametrize(
+    ("types", "mnemonic", "target"),
+    [
+        (INT8, "tdpbusd", SAPPHIRE),
+        (BF16, "tdpbf16ps", SAPPHIRE),
+        ({**BF16, "dtype": "float16"}, "tdpfp16ps", GRANITE),
+    ],
+)
+def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, mnemonic, target):
     sizes = {"input": [1, 64, 14, 14], "filters": 64, "kernel": 3, "padding": 1}
-    task = Conv2dSpec(**sizes, layout="NHWC", **types).task("t", SAPPHIRE)
+    task = Conv2dSpec(**sizes, layout="NHWC", **types).task("t", target)
     template, operator = template_of(task), operator_of(task)
     space = template.space()
     config = next(one for one in tiled(space, 1, 0))
     function = template.program(space.decode(config), operator, operator.inputs()).function
     assert permissions_of(function) == {"amx"}
-    text = assembly(lower_function(function, tvm_target(SAPPHIRE), plain_loops=True))
+    text = assembly(lower_function(function, tvm_target(target), plain_loops=True))
     (body,) = [one for one in text.split("@function") if mnemonic in one]
     assert re.findall("ldtilecfg|tilerelease", body) == ["ldtilecfg", "tilerelease"]
     assert body.index("ldtilecfg") < body.index(mnemonic) < body.index("tilerelease")

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from chameleon_tvm.graph.attention_masks import RANK, four_axes, masking_of
+from chameleon_tvm.graph.attention_readers import readers_of
 from chameleon_tvm.graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax, tvm
@@ -25,11 +26,14 @@ class AttentionMatch:
         spec: what a kernel computes; unnamed.
         inputs: expressions of the graph it reads, in the operator's order.
         members: the variables that the kernel replaces, in the graph's order.
+        readers: for each input but the mask the variables of the bindings that read it for this
+            attention; None where something else reads what they compute.
     """
 
     spec: AttentionSpec
     inputs: tuple[Any, ...]
     members: tuple[Any, ...]
+    readers: tuple[tuple[Any, ...], ...] | None = None
 
 
 def attentions_of(
@@ -93,6 +97,9 @@ class _Finder:
             spec=attrs.evolve(spec, **changes),
             inputs=(*inputs, *masking.inputs),
             members=tuple(sorted(members, key=self._order.__getitem__)),
+            readers=readers_of(
+                inputs, members, (scores.product, binding.var), self._values, self._users
+            ),
         )
 
     def _four(self, scores: SoftmaxInput) -> tuple[int, int, int, int]:

@@ -11,16 +11,18 @@ import attrs
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.attention_chains import attentions_of
-from chameleon_tvm.graph.bfloat16_chains import in_bfloat16
-from chameleon_tvm.graph.bfloat16_steps import Bfloat16Steps
 from chameleon_tvm.graph.constants import array_of, per_channel
+from chameleon_tvm.graph.half_chains import in_halves
+from chameleon_tvm.graph.half_steps import HalfSteps
 from chameleon_tvm.graph.matching_activations import activation_after
 from chameleon_tvm.graph.matching_convolutions import CONVOLUTION_RANKS, convolution_of, made_of
 from chameleon_tvm.graph.moves import axes_of, shape_of
 from chameleon_tvm.graph.quantised_chains import in_integers, operands_of
+from chameleon_tvm.graph.quantised_products import product_in_integers
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.layouts import channels_first, is_channels_last
 from chameleon_tvm.operators.specs import (
+    AttentionSpec,
     BatchMatmulSpec,
     ConvolutionSpec,
     DenseSpec,
@@ -41,14 +43,28 @@ class Chain:
         inputs: expressions of the graph it reads: data, then for a batch of products the right
             side, otherwise the residual where there is one; for attention, the operator's own.
         constants: logical constants in the operator's order: weights, then the bias; of an int8
-            operator weights, scale, bias and quantisation.
+            operator weights, scale, bias and quantisation, or the last alone of a batch of
+            products.
         members: the variables that the kernel replaces; the last one is what it computes.
+        readers: for each operand the variables of the bindings that read it for the chain, where
+            these are not its first member: attention's operands are rearranged first. None where
+            something else reads what an operand is rearranged to.
     """
 
     spec: OperatorSpec
     inputs: tuple[Any, ...]
     constants: tuple[NDArray[Any], ...] = ()
     members: tuple[Any, ...]
+    readers: tuple[tuple[Any, ...], ...] | None = ()
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        """Those of the inputs that are multiplied; not what is added, a residual or a mask."""
+        spec = self.spec
+        if isinstance(spec, FusedSpec):
+            return self.inputs[:1]
+        masked = isinstance(spec, AttentionSpec) and spec.mask
+        return self.inputs[:-1] if masked else self.inputs
 
     @property
     def last(self) -> Any:
@@ -63,8 +79,9 @@ def chains_of(module: Any) -> list[Chain]:
     activation that follow it and are used nowhere else, or an attention from the product of
     queries and keys to that of weights and values. Where data and weights are dequantised 8-bit
     integers, it is computed with these, and quantised in the same kernel where all that reads its
-    result is one ``quantize``. Where data and residual are widened from bfloat16, weights are
-    numbers of it, and all that reads the result rounds it, the chain is one of bfloat16.
+    result is one ``quantize``. Where what is multiplied is widened from bfloat16 or float16, and
+    weights are numbers of it, the chain is one of that type, and so is its result where all that
+    reads it rounds it.
 
     Args:
         module: what ``prepared`` returned.
@@ -72,11 +89,11 @@ def chains_of(module: Any) -> list[Chain]:
     Raises:
         ConfigError: an operator cannot be what it says.
     """
-    return list(_Finder(module["main"], Bfloat16Steps(module)).chains())
+    return list(_Finder(module["main"], HalfSteps(module)).chains())
 
 
 class _Finder:
-    def __init__(self, function: Any, steps: Bfloat16Steps) -> None:
+    def __init__(self, function: Any, steps: HalfSteps) -> None:
         self._steps = steps
         self._bindings = [binding for block in function.body.blocks for binding in block.bindings]
         self._values = {binding.var: binding.value for binding in self._bindings}
@@ -96,7 +113,15 @@ class _Finder:
             value = binding.value
             if binding.var in attentions:
                 found = attentions[binding.var]
-                yield Chain(spec=found.spec, inputs=found.inputs, members=found.members)
+                attention = Chain(
+                    spec=found.spec,
+                    inputs=found.inputs,
+                    members=found.members,
+                    readers=found.readers,
+                )
+                attention = in_halves(attention, self._steps, self._values, self._users)
+                self._taken.update(attention.members)
+                yield attention
             if binding.var in self._taken:
                 continue
             operands = operands_of(value, self._values)
@@ -111,7 +136,8 @@ class _Finder:
             if operands is not None:
                 longer = in_integers(longer, chain, operands, self._values, self._users)
             else:
-                longer = in_bfloat16(longer, self._steps, self._values, self._users)
+                longer = in_halves(longer, self._steps, self._values, self._users)
+                longer = product_in_integers(longer, self._values, self._users)
             self._taken.update(longer.members)
             yield longer
 

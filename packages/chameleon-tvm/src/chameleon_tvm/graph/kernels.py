@@ -16,7 +16,8 @@ from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.loop_tasks import TunedLoops
 from chameleon_tvm.kernel import Program
-from chameleon_tvm.operators.spec import OUTPUT_DTYPES, FusedSpec, OperatorSpec
+from chameleon_tvm.operators.element_types import OUTPUTS
+from chameleon_tvm.operators.specs import OperatorSpec, TypedSpec
 from chameleon_tvm.quick_tvm import tirx
 
 log = structlog.get_logger()
@@ -32,8 +33,8 @@ def _next_guess(winner: Winner) -> Winner | None:
 
 def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
     """The same operator with each other type that its output may have."""
-    if isinstance(spec, FusedSpec) and spec.quantized:
-        for kind in OUTPUT_DTYPES:
+    if isinstance(spec, TypedSpec):
+        for kind in OUTPUTS[spec.dtype]:
             if kind != spec.output_dtype:
                 yield attrs.evolve(spec, output_dtype=kind)
 

@@ -105,15 +105,19 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
 def _are_operands(data: Step, weights: Step) -> bool:
     """Whether data are computed in uint8 with one scale, and weights are constant."""
     return (
-        _is_data(data)
+        is_data(data)
         and isinstance(weights.source, tvm.ir.GenericConst)
         and bool(data.scale[0] > 0)
         and bool((weights.scale > 0).all())
     )
 
 
-def _is_data(step: Step) -> bool:
-    """Whether a tensor is in uint8 with one scale."""
+def is_data(step: Step) -> bool:
+    """Whether a tensor is in uint8 with one scale.
+
+    Args:
+        step: what dequantises it.
+    """
     return step.whole and step.dtype == DATA and isinstance(step.source, relax.Var)
 
 
@@ -190,11 +194,11 @@ def in_integers(
     bias = operands.bias(real)
     if bias is None:
         return in_integers(alone, alone, operands, values, users)
-    output, passed = _quantised_after(chain.last, users)
+    output, passed = quantised_after(chain.last, users)
     residual = None
     if spec.residual and output is not None:
         residual = step_of(values.get(chain.inputs[1]), DEQUANTIZE)
-        if residual is None or not _is_data(residual):
+        if residual is None or not is_data(residual):
             # A residual has the type of the output.
             residual, output, passed = None, None, ()
     scale, quantisation = _parameters(operands, residual, output, spec.activation)
@@ -232,10 +236,15 @@ def _parameters(
     )
 
 
-def _quantised_after(
+def quantised_after(
     variable: Any, users: Mapping[Any, Sequence[Any]]
 ) -> tuple[Step | None, tuple[Any, ...]]:
-    """The step that is the only one to read a variable, and the variables up to its result."""
+    """The step that is the only one to read a variable, and the variables up to its result.
+
+    Args:
+        variable: what a chain computes in float32.
+        users: the bindings that read each variable; None among them for the function's result.
+    """
     passed: list[Any] = []
     while True:
         reading = users[variable]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of
+from chameleon_tvm.operators.halves import held, real, rounding, stored, widening
 
 if TYPE_CHECKING:
     from chameleon_tvm.quick_tvm import tvm
@@ -20,7 +21,10 @@ _HIDDEN_ONE_IN = 7
 
 
 class Attention(Operator):
-    """Inputs are query, key and value, or the one array they are packed in, then the mask."""
+    """Inputs are query, key and value, or the one array they are packed in, then the mask.
+
+    The mask is float32 whatever the type of the others.
+    """
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -28,7 +32,7 @@ class Attention(Operator):
 
     @property
     def tolerance(self) -> float:
-        return tolerance_of(self.spec.dtype)
+        return tolerance_of(self.spec.output_dtype)
 
     def inputs(self) -> Arrays:
         spec = self.spec
@@ -37,7 +41,7 @@ class Attention(Operator):
         if spec.packed:
             made = [np.concatenate(made, axis=1)]
         if spec.mask:
-            mask = seeded_array(spec.mask, spec.dtype, len(parts))
+            mask = seeded_array(spec.mask, "float32", len(parts))
             mask.reshape(-1)[::_HIDDEN_ONE_IN] = -np.inf
             made.append(mask)
         return made
@@ -46,7 +50,8 @@ class Attention(Operator):
         layouts = self.layouts
         if place >= len(layouts):
             return array
-        return np.ascontiguousarray(array.transpose(_axes(layouts[place])))
+        moved = np.ascontiguousarray(array.transpose(_axes(layouts[place])))
+        return stored(moved, self.spec.dtype)
 
     @property
     def layouts(self) -> tuple[str, ...]:
@@ -58,7 +63,7 @@ class Attention(Operator):
 
     def logical(self, outputs: Arrays) -> Arrays:
         back = np.argsort(_axes(self.spec.output_layout))
-        return [np.ascontiguousarray(one.transpose(back)) for one in outputs]
+        return [np.ascontiguousarray(real(one).transpose(back)) for one in outputs]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
@@ -90,17 +95,19 @@ class Attention(Operator):
         shapes = [spec.packed_shape] if spec.packed else [spec.query, spec.key, spec.value]
         names = ["packed"] if spec.packed else ["query", "key", "value"]
         parts = [
-            te.placeholder(ordered(shape, layout), spec.dtype, name=name)
+            te.placeholder(ordered(shape, layout), held(spec.dtype), name=name)
             for shape, layout, name in zip(shapes, self.layouts, names, strict=True)
         ]
-        mask = [te.placeholder(spec.mask, spec.dtype, name="mask")] if spec.mask else []
+        mask = [te.placeholder(spec.mask, "float32", name="mask")] if spec.mask else []
         heads, shared = spec.query[1], spec.key[1]
 
         def element(part: int, b: Any, h: Any, s: Any, d: Any) -> Any:
             if spec.packed:
-                return parts[0][b, s, h + (0, heads, heads + shared)[part], d]
+                first = (0, heads, heads + shared)[part]
+                return widening(spec.dtype, parts[0][b, s, h + first, d])
             place = dict(zip("BHSD", (b, h, s, d), strict=True))
-            return parts[part](*(place[axis] for axis in self.layouts[part]))
+            found = parts[part](*(place[axis] for axis in self.layouts[part]))
+            return widening(spec.dtype, found)
 
         d = te.reduce_axis((0, spec.query[3]), name="d")
 
@@ -144,7 +151,10 @@ class Attention(Operator):
             b, h, q, d = (place[spec.output_layout.index(axis)] for axis in "BHSD")
             return te.sum(shares[b, h, q, t] * element(2, b, h // spec.group, t, d), axis=t)
 
-        out = te.compute(ordered(spec.output, spec.output_layout), mixed, name="attention")
+        shape = ordered(spec.output, spec.output_layout)
+        out = made = te.compute(shape, mixed, name="attention")
+        if spec.output_dtype != "float32":
+            out = te.compute(shape, lambda *at: rounding(spec.output_dtype, made(*at)), name="out")
         return te.create_prim_func([*parts, *mask, out])
 
 

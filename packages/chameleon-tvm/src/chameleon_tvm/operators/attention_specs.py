@@ -10,7 +10,8 @@ from typing import ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.spec import OperatorSpec, helped, only_float32, positive, times
+from chameleon_tvm.operators.element_types import FLOATS, HALVES, computed_in
+from chameleon_tvm.operators.spec import TypedSpec, helped, positive, times
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
 """Orders of batch, heads, tokens and features in memory: heads apart, or as projections leave them,
@@ -26,12 +27,13 @@ def _shape(text: str) -> dict[str, str]:
 
 
 @attrs.frozen(kw_only=True)
-class AttentionSpec(OperatorSpec):
+class AttentionSpec(TypedSpec):
     """``softmax(scale * query key^T + mask) value`` for every head (Vaswani et al. 2017, 3.2).
 
     Where there are fewer heads of keys and values than of queries, neighbouring heads of queries
     share one (grouped queries, Ainslie et al. 2023). A query that its mask hides every key from
-    gets zeros.
+    gets zeros. Scores, their softmax and sums are float32 whatever the type of queries, keys and
+    values, and so is a mask.
 
     Attributes:
         query: shape (batch, heads, queries, features).
@@ -71,10 +73,14 @@ class AttentionSpec(OperatorSpec):
         default=False,
         metadata=helped("whether query, key and value are one array, heads after heads, in BSHD"),
     )
-    dtype: str = attrs.field(default="float32", metadata=helped("element type: float32"))
+    dtype: str = attrs.field(
+        default="float32",
+        metadata=helped(f"element type: float32, or {' or '.join(HALVES)} on CPUs"),
+    )
 
     def __attrs_post_init__(self) -> None:
-        only_float32(self, self.dtype)
+        computed_in(self, self.dtype, FLOATS)
+        super().__attrs_post_init__()
         for what in ("query", "key", "value"):
             shape = getattr(self, what)
             if len(shape) != _RANK:

@@ -137,6 +137,15 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
     return made.astype(numpy_type(dtype), copy=False)
 
 
+def seeded_integers(
+    shape: tuple[int, ...], dtype: type[np.integer[Any]], stream: int
+) -> NDArray[Any]:
+    """Integers of a whole range that depend on nothing but their shape and stream."""
+    rng = np.random.default_rng([20200426, stream, *shape])
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
 def numpy_type(dtype: str) -> np.dtype[Any]:
     """NumPy's object for an element type; bfloat16 is one that another library gives it."""
     if dtype == "bfloat16":

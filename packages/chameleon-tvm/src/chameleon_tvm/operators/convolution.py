@@ -53,7 +53,7 @@ class Convolution(Operator):
         ]
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
-        array = self.epilogue.stored(array)
+        array = self.epilogue.stored(place, array)
         if place == 0:
             return to_layout(array, self.spec.layout)
         if place in self.constants:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
+from chameleon_tvm.operators.element_types import HALVES, computed_in
 from chameleon_tvm.operators.layouts import (
     LAYOUT_HINT,
     SPATIAL,
@@ -19,14 +20,7 @@ from chameleon_tvm.operators.layouts import (
     channels_first,
     spatial_rank,
 )
-from chameleon_tvm.operators.spec import (
-    HALVES,
-    FusedSpec,
-    helped,
-    of_cpus,
-    positive,
-    times,
-)
+from chameleon_tvm.operators.spec import FusedSpec, helped, positive, times
 
 PerAxis = int | tuple[int, ...]
 """One number for all spatial axes, or one for each."""
@@ -86,12 +80,13 @@ class ConvolutionSpec(FusedSpec):
     dtype: str = attrs.field(
         default="float32",
         metadata=helped(
-            "element type: float32; bfloat16 and int8 on CPUs; conv2d on GPUs also "
-            + " or ".join(HALVES)
+            f"element type: float32; {', '.join(HALVES)} and int8 on CPUs; "
+            f"{' and '.join(HALVES)} of conv2d on GPUs"
         ),
     )
 
     def __attrs_post_init__(self) -> None:
+        computed_in(self, self.dtype)
         super().__attrs_post_init__()
         # One number and as many as there are axes are the same operator.
         for name, value in (
@@ -105,7 +100,6 @@ class ConvolutionSpec(FusedSpec):
             object.__setattr__(self, "layout", channels_first(self.rank))
         if not self.output_layout:
             object.__setattr__(self, "output_layout", self.layout)
-        self._check_dtype()
         self._check_lengths()
         positive(
             self,
@@ -156,10 +150,6 @@ class ConvolutionSpec(FusedSpec):
                 f"{channels} {what} channels do not divide into the blocks of {layout}",
                 "Choose a block that divides them, or channels first or last.",
             )
-
-    def _check_dtype(self) -> None:
-        """Refuse element types that nothing here computes with."""
-        of_cpus(self, self.dtype)
 
     @property
     def result_shape(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import attrs
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.convolution_spec import ConvolutionSpec
-from chameleon_tvm.operators.spec import float_or_int8, helped
+from chameleon_tvm.operators.spec import helped
 
 
 @attrs.frozen(kw_only=True)
@@ -50,9 +50,6 @@ class Conv2dSpec(GroupedSpec):
 
     kind: ClassVar[str] = "conv2d"
     rank: ClassVar[int] = 2
-
-    def _check_dtype(self) -> None:
-        float_or_int8(self, self.dtype)
 
 
 @attrs.frozen(kw_only=True)

@@ -89,8 +89,14 @@ class Epilogue:
             seeded_array(weights, self.weights_type, 1),
         ]
 
-    def stored(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A logical input as buffers hold it, in the same order."""
+    def stored(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        """A logical input as buffers hold it, in the same order.
+
+        Args:
+            place: which input it is.
+            array: the input.
+        """
+        del place
         return array
 
     def logical(self, outputs: Arrays) -> Arrays:

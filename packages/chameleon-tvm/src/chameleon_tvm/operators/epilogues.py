@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from chameleon_tvm.operators.bfloat16 import Bfloat16Epilogue
+from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.epilogue import Epilogue
+from chameleon_tvm.operators.halves import HalfEpilogue
 from chameleon_tvm.operators.quantized import QuantizedEpilogue
-from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
+from chameleon_tvm.operators.spec import FusedSpec
 
 
 def epilogue_of(spec: FusedSpec, target: str) -> Epilogue:
@@ -15,10 +16,10 @@ def epilogue_of(spec: FusedSpec, target: str) -> Epilogue:
 
     Args:
         spec: the operator.
-        target: the canonical target; GPUs have a bfloat16 of their own.
+        target: the canonical target; GPUs have such types of their own.
     """
     if spec.quantized:
         return QuantizedEpilogue(spec)
-    if spec.dtype == BFLOAT16 and json.loads(target).get("kind") == "llvm":
-        return Bfloat16Epilogue(spec)
+    if spec.dtype in HALVES and json.loads(target).get("kind") == "llvm":
+        return HalfEpilogue(spec)
     return Epilogue(spec)

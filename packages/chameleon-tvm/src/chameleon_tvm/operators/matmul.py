@@ -1,4 +1,4 @@
-"""Matrix products: TensorIR and a float64 reference."""
+"""Matrix products with constant weights: TensorIR and a float64 reference."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import Operator, seeded_array, tolerance_of, widened
+from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.epilogues import epilogue_of
-from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
+from chameleon_tvm.operators.specs import DenseSpec
 
 if TYPE_CHECKING:
     from chameleon_tvm.quick_tvm import tvm
@@ -44,7 +44,7 @@ class Dense(Operator):
         ]
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
-        array = self.epilogue.stored(array)
+        array = self.epilogue.stored(place, array)
         return np.ascontiguousarray(array.T) if place == 1 else array
 
     def logical(self, outputs: Arrays) -> Arrays:
@@ -73,52 +73,3 @@ class Dense(Operator):
         )
         more, out = self.epilogue.apply(sums, lambda place: place[1], ["m", "n"])
         return te.create_prim_func([data, weights, *more, out])
-
-
-class BatchMatmul(Operator):
-    """(batch, m, k) x (batch, k, n), the right side possibly stored transposed."""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.spec = BatchMatmulSpec.of(task)
-
-    @property
-    def tolerance(self) -> float:
-        return tolerance_of(self.spec.dtype)
-
-    def inputs(self) -> Arrays:
-        return [
-            seeded_array(self.spec.a, self.spec.dtype, 0),
-            seeded_array(self.spec.b, self.spec.dtype, 1),
-        ]
-
-    def logical(self, outputs: Arrays) -> Arrays:
-        return widened(outputs)
-
-    def reference(self, inputs: Arrays) -> Arrays:
-        left, right = (array.astype(np.float64) for array in inputs)
-        return [left @ (right.swapaxes(1, 2) if self.spec.transpose_b else right)]
-
-    def prim_func(self) -> tvm.tirx.PrimFunc:
-        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
-
-        spec = self.spec
-        batch, rows, inner = spec.a
-        left = te.placeholder(spec.a, spec.dtype, name="left")
-        right = te.placeholder(spec.b, spec.dtype, name="right")
-        k = te.reduce_axis((0, inner), name="k")
-
-        def product(b: Any, m: Any, n: Any) -> Any:
-            other = right[b, n, k] if spec.transpose_b else right[b, k, n]
-            return te.sum(left[b, m, k].astype("float32") * other.astype("float32"), axis=k)
-
-        shape = (batch, rows, spec.columns)
-        out = te.compute(shape, product, name="batch_matmul")
-        if spec.dtype != out.dtype:
-            sums = out
-            out = te.compute(
-                shape,
-                lambda b, m, n: sums[b, m, n].astype(spec.dtype),
-                name="out",
-            )
-        return te.create_prim_func([left, right, out])

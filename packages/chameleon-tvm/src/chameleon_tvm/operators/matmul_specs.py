@@ -8,19 +8,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
-from chameleon_core.task import Task
 
-from chameleon_tvm.operators.spec import (
+from chameleon_tvm.operators.element_types import (
     HALVES,
-    FusedSpec,
-    OperatorSpec,
-    float_or_int8,
-    float_type,
-    helped,
-    on_target,
-    positive,
-    times,
+    LARGEST_DIFFERENCES,
+    check_products,
+    computed_in,
 )
+from chameleon_tvm.operators.spec import FusedSpec, TypedSpec, helped, positive, times
 
 
 @attrs.frozen(kw_only=True)
@@ -35,14 +30,12 @@ class DenseSpec(FusedSpec):
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
         default="float32",
-        metadata=helped(
-            "element type: float32; bfloat16 and int8 on CPUs, on GPUs " + " or ".join(HALVES)
-        ),
+        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:
+        computed_in(self, self.dtype)
         super().__attrs_post_init__()
-        float_or_int8(self, self.dtype)
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
         positive(self, input=self.input, units=self.units)
@@ -71,8 +64,11 @@ class DenseSpec(FusedSpec):
 
 
 @attrs.frozen(kw_only=True)
-class BatchMatmulSpec(OperatorSpec):
-    """Matrix products (batch, m, k) x (batch, k, n), neither side constant."""
+class BatchMatmulSpec(TypedSpec):
+    """Matrix products (batch, m, k) x (batch, k, n), neither side constant.
+
+    Of an ``int8`` operator both sides are uint8, each with a scale and a zero point.
+    """
 
     kind: ClassVar[str] = "batch_matmul"
 
@@ -88,11 +84,12 @@ class BatchMatmulSpec(OperatorSpec):
     )
     dtype: str = attrs.field(
         default="float32",
-        metadata=helped("element type: float32, or on GPUs " + " or ".join(HALVES)),
+        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:
-        float_type(self, self.dtype)
+        computed_in(self, self.dtype)
+        super().__attrs_post_init__()
         if len(self.a) != 3 or len(self.b) != 3:  # noqa: PLR2004
             raise self.fail("a and b need 3 numbers each", "Write a as [batch, m, k].")
         positive(self, a=self.a, b=self.b)
@@ -102,15 +99,18 @@ class BatchMatmulSpec(OperatorSpec):
                 f"a of {list(self.a)} and b of {list(self.b)} do not fit together",
                 "a is [batch, m, k]; b is [batch, k, n], or [batch, n, k] with transpose_b.",
             )
-
-    def task(self, name: str, target: str) -> Task:
-        on_target(self, self.dtype, target)
-        return super().task(name, target)
+        if self.quantized:
+            check_products(self, self.a[2], LARGEST_DIFFERENCES)
 
     @property
     def columns(self) -> int:
         """Columns of the product."""
         return self.b[1] if self.transpose_b else self.b[2]
+
+    @property
+    def result_shape(self) -> tuple[int, int, int]:
+        """The output's shape (batch, m, n)."""
+        return (*self.a[:2], self.columns)
 
     @property
     def sizes(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.operators.base import seeded_array, tolerance_of
+from chameleon_tvm.operators.base import seeded_array, seeded_integers, tolerance_of
 from chameleon_tvm.operators.epilogue import Epilogue, Exact, activated
 from chameleon_tvm.operators.specs import FusedSpec
 
@@ -105,7 +105,7 @@ class QuantizedEpilogue(Epilogue):
         return 1.5 / LARGEST if self.spec.output_dtype == "uint8" else tolerance_of("float32")
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
-        return [_integers(data, np.uint8, 0), _integers(weights, np.int8, 1)]
+        return [seeded_integers(data, np.uint8, 0), seeded_integers(weights, np.int8, 1)]
 
     def inputs(self) -> Arrays:
         """Whole ranges of integers; outputs that are spread over theirs, a few beyond it."""
@@ -125,7 +125,7 @@ class QuantizedEpilogue(Epilogue):
             ).array,
         ]
         if spec.residual and spec.output_dtype == "uint8":
-            made.append(_integers(spec.result_shape, np.uint8, 4))
+            made.append(seeded_integers(spec.result_shape, np.uint8, 4))
         elif spec.residual:
             made.append(seeded_array(spec.result_shape, "float32", 4))
         return made
@@ -191,10 +191,3 @@ class QuantizedEpilogue(Epilogue):
 
         out = te.compute(shape, finish, name="out", varargs_names=names)
         return [scale, bias, numbers, *residual], out
-
-
-def _integers(shape: tuple[int, ...], dtype: type[np.integer[Any]], stream: int) -> NDArray[Any]:
-    """Integers of a whole range that depend on nothing but their shape and stream."""
-    rng = np.random.default_rng([20200426, stream, *shape])
-    limits = np.iinfo(dtype)
-    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)

@@ -47,12 +47,24 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
         high = high if top is None else tirx.min(high, _float(top) * multiplier)
     else:
         real = activate(real, spec.activation)
-    scaled = real * _splat(multiplier, lanes)
+    return clipped(real * _splat(multiplier, lanes), low, high, out_zero)
+
+
+def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
+    """Numbers as uint8 in steps of one, halves rounded to even numbers.
+
+    Args:
+        scaled: in steps from the zero point, in float32, a scalar or a vector.
+        low: the least of them, a whole scalar.
+        high: the largest of them, likewise.
+        zero: the zero point, a scalar of float32.
+    """
+    lanes = lanes_of(scaled)
     inside = tirx.min(tirx.max(scaled, _splat(low, lanes)), _splat(high, lanes))
     # The sum has no digits behind the point, and those before it are the last bits: an addition
     # rounds halves to even numbers, and a conversion takes another instruction.
-    bits = tirx.reinterpret(typed("int32", real), inside + number(INTEGRAL, real))
-    return tirx.Cast(typed("uint8", real), bits + _splat(tirx.Cast("int32", out_zero), lanes))
+    bits = tirx.reinterpret(typed("int32", scaled), inside + number(INTEGRAL, scaled))
+    return tirx.Cast(typed("uint8", scaled), bits + _splat(tirx.Cast("int32", zero), lanes))
 
 
 def _float(value: float) -> Expr:

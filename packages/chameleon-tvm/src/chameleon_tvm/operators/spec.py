@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
@@ -11,7 +10,14 @@ import attrs
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 
-from chameleon_tvm.gpus import BFLOAT16_SINCE, capability
+from chameleon_tvm.operators.element_types import (
+    INT8,
+    LARGEST_PRODUCT,
+    OUTPUTS,
+    check_products,
+    on_target,
+    settled_output,
+)
 
 
 def times(*extents: int) -> str:
@@ -65,9 +71,18 @@ class OperatorSpec(ABC):
         def defines(field: Any, value: Any) -> bool:
             if field.name in {"name", "weight"}:
                 return False
-            return not (field.metadata.get("epilogue") and value == field.default)
+            dispensable = field.metadata.keys() & {"epilogue", "output"}
+            return not (dispensable and value == self.usual(field))
 
         return attrs.asdict(self, filter=defines)
+
+    def usual(self, field: Any) -> Any:
+        """What a field has that nobody writes.
+
+        Args:
+            field: one of ``attrs.fields``.
+        """
+        return field.default
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -118,14 +133,52 @@ def slope_of(activation: str) -> float | None:
 
 
 @attrs.frozen(kw_only=True)
-class FusedSpec(OperatorSpec):
-    """An operator with an epilogue, computed while the sums are still in registers.
+class TypedSpec(OperatorSpec):
+    """An operator that is computed in one of several types, and may write another one.
 
-    The output is ``activation(sums + bias + residual)``. Of an ``int8`` operator ``quantized`` says
-    what is computed: its data are uint8, its weights int8, its sums int32.
+    Attributes:
+        dtype: what it reads; sums of products are float32, or int32 of an int8 operator.
+        output_dtype: what it writes.
     """
 
     dtype: str
+    output_dtype: str = attrs.field(
+        default="",
+        metadata={
+            "output": True,
+            **helped(
+                "what is written, where it is not the usual: float32 of operators in bfloat16 and "
+                "float16, uint8 of those in int8"
+            ),
+        },
+    )
+
+    def __attrs_post_init__(self) -> None:
+        made = settled_output(self, self.dtype, self.output_dtype)
+        object.__setattr__(self, "output_dtype", made)
+
+    def usual(self, field: Any) -> Any:
+        return OUTPUTS[self.dtype][0] if field.metadata.get("output") else super().usual(field)
+
+    def task(self, name: str, target: str) -> Task:
+        on_target(self, self.dtype, target, self.output_dtype)
+        return super().task(name, target)
+
+    @property
+    def quantized(self) -> bool:
+        """Whether data are uint8."""
+        return self.dtype == INT8
+
+
+@attrs.frozen(kw_only=True)
+class FusedSpec(TypedSpec):
+    """An operator with an epilogue, computed while the sums are still in registers.
+
+    The output is ``activation(sums + bias + residual)``. Of an ``int8`` operator ``quantized`` says
+    what is computed: its data are uint8, its weights int8, its sums int32. A residual has the type
+    of the output.
+    """
+
     bias: bool = attrs.field(
         default=False,
         metadata={"epilogue": True, **helped("whether a constant per output channel is added")},
@@ -147,54 +200,23 @@ class FusedSpec(OperatorSpec):
         },
     )
 
-    output_dtype: str = attrs.field(
-        default="float32",
-        metadata={
-            "epilogue": True,
-            **helped("of an int8 operator: float32, or uint8 for outputs that are quantized"),
-        },
-    )
-
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.activation not in ACTIVATIONS and slope_of(self.activation) is None:
             raise self.fail(
                 f"the activation {self.activation!r} is not supported",
                 f"Known ones here: {', '.join(ACTIVATIONS)}, {leaky_relu(0.1)}.",
-            )
-        if self.output_dtype not in OUTPUT_DTYPES:
-            raise self.fail(
-                f"output_dtype {self.output_dtype!r} is not supported",
-                "Give float32, or uint8 for an int8 operator.",
             )
         if self.quantized and self.bias:
             raise self.fail(
                 "an int8 operator always adds an int32 bias of its own",
                 "Leave bias out: where there is none, that one is zero.",
             )
-        if not self.quantized and self.output_dtype != "float32":
-            raise self.fail(
-                f"output_dtype {self.output_dtype!r} is for int8 operators, and dtype is "
-                f"{self.dtype!r}",
-                "Give dtype: int8, or leave output_dtype out.",
-            )
-
-    def task(self, name: str, target: str) -> Task:
-        on_target(self, self.dtype, target)
-        return super().task(name, target)
-
-    @property
-    def quantized(self) -> bool:
-        """Whether data are uint8 and weights int8."""
-        return self.dtype == INT8
 
     def _check_sums(self) -> None:
         """Refuse integer sums that could pass 32 bits; to be called when sizes are known."""
-        if self.quantized and self.reduced * LARGEST_PRODUCT > LARGEST_SUM:
-            most = LARGEST_SUM // LARGEST_PRODUCT
-            raise self.fail(
-                f"sums of {self.reduced} products of 8-bit integers could pass 32 bits",
-                f"Give dtype: float32, or sum up at most {most} products.",
-            )
+        if self.quantized:
+            check_products(self, self.reduced, LARGEST_PRODUCT)
 
     @property
     @abstractmethod
@@ -224,77 +246,3 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
         values = (value,) if isinstance(value, int) else value
         if any(number < 1 for number in values):
             raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
-
-
-BFLOAT16 = "bfloat16"
-HALVES = ("float16", BFLOAT16)
-"""Element types of two bytes; sums of their products are float32."""
-DTYPES = ("float32", *HALVES)
-ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
-"""Operators that GPUs compute in half precision here."""
-INT8 = "int8"
-"""The element type of operators on quantized tensors, after that of their weights."""
-OUTPUT_DTYPES = ("float32", "uint8")
-LARGEST_PRODUCT = 255 * 128
-"""Of uint8 data, less a zero point, and an int8 weight."""
-LARGEST_SUM = 2**31 - 1
-
-
-def float_type(spec: OperatorSpec, dtype: str) -> None:
-    """Refuse element types other than those that products are computed in."""
-    if dtype not in DTYPES:
-        raise spec.fail(
-            f"dtype {dtype!r} is not supported", "Give float32 or, on GPUs, float16 or bfloat16."
-        )
-
-
-def float_or_int8(spec: OperatorSpec, dtype: str) -> None:
-    """Refuse element types that neither a CPU nor a GPU computes with here."""
-    if dtype not in (*DTYPES, INT8):
-        raise spec.fail(
-            f"dtype {dtype!r} is not supported",
-            "Give float32, bfloat16, int8 on CPUs, or float16 on GPUs.",
-        )
-
-
-def on_target(spec: OperatorSpec, dtype: str, target: str) -> None:
-    """Refuse element types on targets where nothing here computes with them."""
-    if dtype == "float32":
-        return
-    value = json.loads(target)
-    kind = value.get("kind")
-    if dtype == INT8:
-        if kind != "llvm":
-            raise spec.fail(
-                f"dtype {dtype!r} is for llvm targets, and the target is {kind!r}",
-                "Give float32 or float16 there, or a CPU as the target.",
-            )
-        return
-    if kind == "llvm" and dtype == BFLOAT16 and isinstance(spec, FusedSpec):
-        return
-    if kind != "cuda":
-        raise spec.fail(f"dtype {dtype!r} is for cuda targets", "Give float32 on a CPU.")
-    if spec.kind not in ON_TENSOR_CORES:
-        raise spec.fail(
-            f"dtype {dtype!r} is for {', '.join(ON_TENSOR_CORES)} on a GPU", "Give float32 there."
-        )
-    arch = str(value.get("arch", ""))
-    if dtype == "bfloat16" and arch and capability(arch) < BFLOAT16_SINCE:
-        raise spec.fail(
-            f"bfloat16 needs a GPU of sm_80 or later, and the target is {arch}",
-            "Give float16 there.",
-        )
-
-
-def of_cpus(spec: OperatorSpec, dtype: str) -> None:
-    """Refuse element types that no CPU computes with here."""
-    if dtype not in ("float32", BFLOAT16, INT8):
-        raise spec.fail(
-            f"dtype {dtype!r} is not supported", "Give float32, or bfloat16 or int8 on CPUs."
-        )
-
-
-def only_float32(spec: OperatorSpec, dtype: str) -> None:
-    """Refuse element types that nothing here computes with."""
-    if dtype != "float32":
-        raise spec.fail(f"dtype {dtype!r} is not supported", "Only float32 is, so far.")

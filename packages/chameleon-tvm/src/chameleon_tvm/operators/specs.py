@@ -22,7 +22,7 @@ from chameleon_tvm.operators.convolution_specs import (
 from chameleon_tvm.operators.layouts import LAYOUT_HINT, channel_block, physical_shape
 from chameleon_tvm.operators.matmul_specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
-from chameleon_tvm.operators.spec import ACTIVATIONS, FusedSpec, OperatorSpec
+from chameleon_tvm.operators.spec import ACTIVATIONS, FusedSpec, OperatorSpec, TypedSpec
 
 __all__ = [
     "ACTIVATIONS",
@@ -43,6 +43,7 @@ __all__ = [
     "GroupedSpec",
     "OperatorSpec",
     "PrimFuncSpec",
+    "TypedSpec",
     "channel_block",
     "convolution_of",
     "physical_shape",

@@ -122,7 +122,7 @@ class _TypedDelivery:
         rows = [one.to_json(self._chains, delivered=one.types == taken) for one in points]
         for one in points:
             log.info("precision_point", point=one.line(self._chains))
-        told = self._summary(best, seconds)
+        told = "; ".join([self._summary(best, seconds), *self._front.told])
         log.info("precision_chosen", why=told)
         said = {
             "precision": in_words(taken, self._chains),

@@ -67,17 +67,23 @@ def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tens
     place_of = {place: position for position, place in enumerate(order_of(network))}
     producers = {chain.last: place_of[place] for place, chain in enumerate(network.chains)}
     consumers: dict[Any, set[int]] = defaultdict(set)
-    for place, chain in enumerate(network.chains):
-        for read in chain.inputs:
-            if isinstance(read, relax.Var):
-                for root in _roots(read, sources):
-                    consumers[root].add(place_of[place])
+    for place in range(len(network.chains)):
+        added = network.residual(place)
+        reads = [*(one for one, _ in network.operands(place)), *(added or ())[:1]]
+        for read in reads:
+            for root in _roots(read, sources):
+                consumers[root].add(place_of[place])
     # An output, or an operator that is no chain and does not just move numbers, reads float32.
     kept = {
         root
         for variable in network.names
         if any(
-            user is None or (user.var not in network.chain_at and user.var not in sources)
+            user is None
+            or (
+                user.var not in network.chain_at
+                and user.var not in sources
+                and network.multiplying(user.var, variable) is None
+            )
             for user in network.users.get(variable, ())
         )
         for root in _roots(variable, sources)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -11,14 +10,12 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax
-from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec
+from chameleon_tvm.operators.element_types import LARGEST_DIFFERENCES, LARGEST_PRODUCT, LARGEST_SUM
+from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
+from chameleon_tvm.precision.rounding import overflows
 
 REDUCED = (INT8, BFLOAT16, FLOAT16)
 """Types that a float32 network's chains may be computed in instead."""
-
-_LARGEST_PRODUCT = 255 * 128
-_SUMS = 2**31
-"""Sums of int8 products are int32: what could reach this is computed in another type."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,14 +54,33 @@ def eligible(chains: Sequence[Chain], kind: str) -> Eligible:
 
 def _reason(chain: Chain, kind: str) -> str | None:
     spec = chain.spec
-    if not isinstance(spec, ConvolutionSpec | DenseSpec):
-        return f"{spec.kind} has no weights that could be stored in {kind}"
+    if not isinstance(spec, TypedSpec):
+        return f"{spec.kind} is computed in {FLOAT32} alone"
     if spec.dtype != FLOAT32:
         return f"it is computed in {spec.dtype} already"
-    if not isinstance(chain.inputs[0], relax.Var):
+    if not all(isinstance(one, relax.Var) for one in chain.operands):
         return "its input is no tensor of the network that could be observed"
-    sums = spec.input[1] if isinstance(spec, DenseSpec) else math.prod(spec.filter_shape[1:])
-    if kind == INT8 and sums * _LARGEST_PRODUCT >= _SUMS:
+    if chain.readers is None:
+        return "its inputs are rearranged for other operators, too"
+    return _no_integers(spec) if kind == INT8 else _too_large(chain, kind)
+
+
+def _too_large(chain: Chain, kind: str) -> str | None:
+    """Why a chain's weights cannot be stored in two bytes."""
+    if chain.constants and overflows(chain.constants[0], kind):
+        return f"its weights are larger than what {kind} holds"
+    return None
+
+
+def _no_integers(spec: TypedSpec) -> str | None:
+    """Why an operator cannot be computed in eight bits."""
+    if isinstance(spec, FusedSpec):
+        sums, largest = spec.reduced, LARGEST_PRODUCT
+    elif isinstance(spec, BatchMatmulSpec):
+        sums, largest = spec.a[2], LARGEST_DIFFERENCES
+    else:
+        return f"{spec.kind} is no sum of products alone"
+    if sums * largest > LARGEST_SUM:
         return f"{sums} products of eight bits can be more than 32 bits hold"
     return None
 

@@ -128,7 +128,8 @@ class Simulation(AskedProcess):
     def error_of(self, types: Types) -> float:
         """The error of the network with types of its chains, by place; others are in float32.
 
-        Infinite where a chain has no kernel to simulate it with.
+        Infinite where a chain has no kernel to simulate it with, and where a type does not hold the
+        numbers of a tensor.
 
         Raises:
             ChameleonError: there are no samples.

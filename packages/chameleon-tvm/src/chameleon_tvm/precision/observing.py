@@ -96,8 +96,9 @@ class Calibrator:
         if (place, number) in self._counted:
             group = self._group_of.get(name, name)
             self._histograms.setdefault(group, Histogram()).add(values)
-        if number == 0:
-            means = channel_means(self._simulated.network.chains[place], values)
+        chain = self._simulated.network.chains[place]
+        if number == 0 and chain.constants:
+            means = channel_means(chain, values)
             self._sums[len(self._tried) < _TRIED].add((place, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:

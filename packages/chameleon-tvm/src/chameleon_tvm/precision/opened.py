@@ -27,8 +27,6 @@ from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.targets import tvm_target
 
 _ALGORITHMS: Any = ("direct",)
-WRITTEN = -1
-"""The number of a chain's output, as inputs have theirs."""
 
 
 def guessed_kernels(chains: Sequence[Chain], target: str) -> Kernels:
@@ -73,8 +71,7 @@ def opened(
         kernels: of the chains.
         target: the resolved target.
         function: name of a global function of TVM's, which gets a tensor, the place of the chain
-            that reads it, the number of the chain's input (``WRITTEN`` for what the chain itself
-            wrote), and a tensor to write.
+            that reads it, the number of the chain's input, and a tensor to write.
     """
     places = {chain.last: place for place, chain in enumerate(chains)}
     found: list[int] = []
@@ -143,10 +140,10 @@ class _Opener(relax.PyExprMutator):
                 read = self._changed(self.visit_expr(argument), place, number)
                 arguments.append(self.builder_.emit(read))
                 number += 1
-        made = self.builder_.emit(relax.call_tir(call.args[0], arguments, call.ty_args[0]))
+        made = relax.call_tir(call.args[0], arguments, call.ty_args[0])
         inner = isinstance(binding.var, relax.DataflowVar)
         emit = self.builder_.emit if inner else self.builder_.emit_output
-        self.set_var_remap(binding.var, emit(self._changed(made, place, WRITTEN)))
+        self.set_var_remap(binding.var, emit(made))
 
     def _parameter(self, constant: Any) -> Any:
         name = f"constant_{len(self._parameters)}"

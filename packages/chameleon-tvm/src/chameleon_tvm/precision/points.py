@@ -83,6 +83,7 @@ class Front:
         float32: the point that has no types.
         points: of the front, by falling seconds, float32 first.
         dominated: networks in one type that are no faster than a point with a smaller error.
+        told: sentences about operators that cannot have a type, since numbers pass what it holds.
     """
 
     def __init__(
@@ -97,9 +98,17 @@ class Front:
         self._kinds = tuple(kinds)
         self._errors = errors
         self._order = order_of(networks.network)
+        squares = _squares(networks, self._kinds, errors)
+        beyond = np.isinf(squares)
+        self.told = tuple(
+            f"{count} of {len(seconds)} operators are not computed in {kind}, which does not hold "
+            "their numbers"
+            for kind, count in zip(self._kinds, beyond.sum(axis=0), strict=True)
+            if count
+        )
         self._choice = TypeChoice(
-            seconds[self._order],
-            _squares(networks, self._kinds, errors)[self._order],
+            np.where(beyond, np.inf, seconds)[self._order],
+            squares[self._order],
             tensors_of(networks.network, self._kinds, rate),
         )
         predicted = [self._point(one.types) for one in spread(self._choice.front(), POINTS)]
@@ -118,9 +127,9 @@ class Front:
         From the fastest point on that is over the bound, operators go back to float32 until it
         holds: what comes of that may be faster than any point of the front that holds it.
         """
-        holding = [one for one in self._all if one.error <= bound]
+        holding = [one for one in self._all if _holds(one, bound)]
         best = min(holding, key=lambda one: one.seconds, default=self.float32)
-        over = [one for one in self._all if one.error > bound and one.seconds < best.seconds]
+        over = [one for one in self._all if not _holds(one, bound) and one.seconds < best.seconds]
         if over:
             eased = self.eased(min(over, key=lambda one: one.error), bound)
             best = min((best, eased), key=lambda one: one.seconds)
@@ -136,7 +145,7 @@ class Front:
         types: tuple[int, ...] | None = self._row(point.types)
         while types is not None and (types := self._choice.eased(types)) is not None:
             eased = self._point(types)
-            if eased.error <= bound:
+            if _holds(eased, bound):
                 return eased
         return self.float32
 
@@ -145,7 +154,7 @@ class Front:
         holding = [
             one
             for one in self._uniform
-            if one.error <= bound and one.seconds < self.float32.seconds
+            if _holds(one, bound) and one.seconds < self.float32.seconds
         ]
         return min(holding, key=lambda one: one.seconds, default=None)
 
@@ -166,6 +175,11 @@ class Front:
             seconds=self._choice.assignment(row).seconds,
             error=self._errors.error_of(types) if types else 0.0,
         )
+
+
+def _holds(point: Point, bound: float) -> bool:
+    """Whether a point's error is within a bound, which may be infinite, and is one at all."""
+    return point.error <= bound and bool(np.isfinite(point.error))
 
 
 def _undominated(points: Sequence[Point]) -> list[Point]:

@@ -1,8 +1,8 @@
 """In which form a network's tensors are read when some of its chains have types of their own.
 
-A chain in a type reads its data in it. What it writes is in that type as well exactly where every
-reader reads it so, and in bfloat16 always, since that is what such operators write; such a chain
-reads its residual in the type, too. Max-pooling, concatenations and what else moves or selects
+A chain in a type reads its data in it, of a product of two tensors or of attention both sides. What
+it writes is in that type as well exactly where every reader reads it so; such a chain reads its
+residual in the type, too. Max-pooling, concatenations and what else moves or selects
 numbers gives the same whether it is done before or after rounding, so that tensors on both sides of
 it share one form: it is computed on the small type then.
 """
@@ -18,7 +18,8 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
-from chameleon_tvm.precision.eligibility import BFLOAT16, INT8
+from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.precision.eligibility import INT8
 from chameleon_tvm.precision.ranges import Affine
 
 _CARRYING = frozenset(
@@ -70,15 +71,32 @@ class Network:
         self.chain_at = {
             member: place for place, chain in enumerate(chains) for member in chain.members
         }
+        self._operand_of = {
+            (reader, operand): place
+            for place in range(len(chains))
+            for operand, readers in self.operands(place)
+            for reader in readers
+        }
 
-    def data(self, place: int) -> Any:
-        """What a chain reads first: its data."""
-        return self.chains[place].inputs[0]
+    def operands(self, place: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
+        """What a chain multiplies, each with the variables of the bindings that read it for that.
+
+        Of attention these may be bindings in front of the chain's members. Variables alone: a
+        constant is no tensor of the network.
+        """
+        chain = self.chains[place]
+        readers = chain.readers or [chain.members[:1]] * len(chain.operands)
+        pairs = zip(chain.operands, readers, strict=True)
+        return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
+
+    def multiplying(self, reader: Any, tensor: Any) -> int | None:
+        """The chain that a binding reads a tensor for as what it multiplies; None for others."""
+        return self._operand_of.get((reader, tensor))
 
     def residual(self, place: int) -> tuple[Any, Any] | None:
         """What a chain adds, and its member that reads it; None where it adds nothing."""
         chain = self.chains[place]
-        if len(chain.inputs) == 1:
+        if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
             return None
         read = chain.inputs[1]
         # The first member reads the data, which may be the very same tensor.
@@ -130,7 +148,6 @@ class Reads:
 
     Attributes:
         narrow: places of chains whose output is written in their type.
-        written: the forms of what chains compute and write so, whoever reads it, by variable.
         of: for the variable of a binding, what the binding reads in some form.
 
     Raises:
@@ -145,11 +162,6 @@ class Reads:
         self._ranges = ranges
         self._known: dict[Any, Form | None] = {}
         self.narrow: set[int] = set()
-        self.written = {
-            network.chains[place].last: Form(kind=kind)
-            for place, kind in types.items()
-            if kind == BFLOAT16
-        }
         self.of: dict[Any, dict[Any, Form]] = defaultdict(dict)
         # Whoever reads a tensor comes after it: from the end on, all readers are known.
         for binding in reversed(network.bindings):
@@ -174,23 +186,21 @@ class Reads:
         chain = self._network.chains[place]
         added = self._network.residual(place)
         forms = [self.form(kind, one) for one in (chain.last, *(added or ())[:1])]
-        alike = None not in forms and self._known[chain.last] == forms[0]
-        if alike or chain.last in self.written:
+        if None not in forms and self._known[chain.last] == forms[0]:
             self.narrow.add(place)
 
     def _settle_all(self) -> None:
         for place, kind in self._types.items():
             chain = self._network.chains[place]
-            data = self._network.data(place)
-            self.of[chain.members[0]][data] = self._certain(kind, data)
+            for operand, readers in self._network.operands(place):
+                for reader in readers:
+                    self.of[reader][operand] = self._certain(kind, operand)
             if place not in self.narrow:
                 continue
             added = self._network.residual(place)
             if added is not None:
                 read, reader = added
                 self.of[reader][read] = self._certain(kind, read)
-            if chain.last in self.written:
-                continue
             for user in self._network.users[chain.last]:
                 if user.var not in self._network.chain_at:
                     self.of[user.var][chain.last] = self._certain(kind, chain.last)
@@ -213,17 +223,23 @@ class Reads:
     def _reader(self, user: Any, variable: Any) -> Form | None:
         if user is None:
             return None
+        place = self._network.multiplying(user.var, variable)
+        if place is not None:
+            kind = self._types.get(place)
+            return None if kind is None else self.form(kind, variable)
         place = self._network.chain_at.get(user.var)
-        if place is None:
-            if not is_carrying(user.value):
-                return None
-            carried = self._known[user.var]
-            if carried is None or isinstance(variable.ty, relax.TupleType):
-                return carried
-            ours = self.form(carried.kind, variable)
-            return carried if ours == carried else None
-        kind = self._types.get(place)
-        if kind is None:
+        if place is not None:
+            return self._added_as(place, variable)
+        if not is_carrying(user.value):
             return None
-        data = user.var.same_as(self._network.chains[place].members[0])
-        return self.form(kind, variable) if data or place in self.narrow else None
+        carried = self._known[user.var]
+        if carried is None or isinstance(variable.ty, relax.TupleType):
+            return carried
+        return carried if self.form(carried.kind, variable) == carried else None
+
+    def _added_as(self, place: int, variable: Any) -> Form | None:
+        """The form in which a chain adds a tensor; None where it is float32, or no residual."""
+        added = self._network.residual(place)
+        if place not in self.narrow or added is None or not added[0].same_as(variable):
+            return None
+        return self.form(self._types[place], variable)

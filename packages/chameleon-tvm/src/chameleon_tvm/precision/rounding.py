@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.precision.eligibility import BFLOAT16
+from chameleon_tvm.operators.element_types import BFLOAT16
 
 
 def rounded(values: NDArray[Any], kind: str) -> NDArray[np.float32]:
@@ -24,3 +24,14 @@ def rounded(values: NDArray[Any], kind: str) -> NDArray[np.float32]:
     # Half of the last place that stays is added, less one unit where that place is even.
     up = bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))
     return (up & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def overflows(values: NDArray[Any], kind: str) -> bool:
+    """Whether a finite number becomes infinite in a type.
+
+    Args:
+        values: of float32.
+        kind: as above.
+    """
+    finite = values[np.isfinite(values)]
+    return not bool(np.isfinite(rounded(finite, kind)).all())

@@ -17,7 +17,7 @@ from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.precision.correction import Means, constants_in
 from chameleon_tvm.precision.eligibility import FLOAT32
-from chameleon_tvm.precision.opened import WRITTEN, guessed_kernels, opened
+from chameleon_tvm.precision.opened import guessed_kernels, opened
 from chameleon_tvm.precision.ranges import LEVELS, Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
 from chameleon_tvm.precision.rounding import rounded
@@ -46,6 +46,8 @@ class SimulatedNetwork:
     Attributes:
         network: who reads what in it.
         places: of the chains that can have types here.
+        overflowed: whether a finite number became infinite where it was rounded in the last run;
+            what is behind it (a ReLU6, say) may hide it.
     """
 
     def __init__(self, module: Any, chains: Sequence[Chain], target: str) -> None:
@@ -62,6 +64,7 @@ class SimulatedNetwork:
         self._forms: dict[tuple[int, int], Form] = {}
         self._observer: Observer | None = None
         self._raised: ChameleonError | None = None
+        self.overflowed = False
 
     @property
     def means(self) -> Means:
@@ -95,6 +98,7 @@ class SimulatedNetwork:
         reduced = {place: kind for place, kind in (types or {}).items() if kind != FLOAT32}
         self._forms = self._forms_of(Reads(self.network, reduced, ranges or {}))
         self._observer = observer
+        self.overflowed = False
         constants = [
             tensor
             for place in self.places
@@ -114,30 +118,28 @@ class SimulatedNetwork:
     def _forms_of(self, reads: Reads) -> dict[tuple[int, int], Form]:
         found = {}
         for place in self.places:
-            chain = self._chains[place]
-            edges = {0: (self.network.data(place), chain.members[0])}
-            if place in reads.narrow:
-                residual = self.network.residual(place)
-                edges.update({} if residual is None else {1: residual})
-            for number, (read, reader) in edges.items():
+            edges = [(read, readers[0]) for read, readers in self.network.operands(place)]
+            residual = self.network.residual(place) if place in reads.narrow else None
+            edges += [] if residual is None else [residual]
+            for number, (read, reader) in enumerate(edges):
                 form = reads.of.get(reader, {}).get(read)
                 if form is not None:
                     found[place, number] = form
-            written = reads.written.get(chain.last)
-            if written is not None:
-                found[place, WRITTEN] = written
         return found
 
     def _read(self, source: Any, place: int, number: int, out: Any) -> None:
-        """What stands in front of a kernel: it writes what the kernel is to read; and behind it."""
+        """What stands in front of a kernel: it writes what the kernel is to read."""
         values, written = np.from_dlpack(source), np.from_dlpack(out)
-        if self._observer is not None and number != WRITTEN:
+        if self._observer is not None:
             try:
                 self._observer(place, number, values)
             except ChameleonError as error:
                 self._raised = error
                 raise
         _round(values, self._forms.get((place, number)), written)
+        infinite = np.isinf(written)
+        if infinite.any() and np.isfinite(values[infinite]).any():
+            self.overflowed = True
 
     def _packed(self, place: int, kind: str) -> list[Any]:
         """A chain's constants in a type, as its kernel wants them."""

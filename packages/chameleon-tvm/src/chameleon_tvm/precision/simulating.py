@@ -6,6 +6,7 @@ Requests and replies are lines of JSON on standard input and output; arrays trav
 from __future__ import annotations
 
 import importlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,12 @@ class Server:
         return {}
 
     def _error(self, request: dict[str, Any]) -> dict[str, Any]:
-        errors = [
-            self._observing.error_between(self._outputs_of(inputs, request), expected)
-            for inputs, expected in self._samples
-        ]
-        return {"value": max(errors)}
+        return {"value": max(self._error_of(request, *sample) for sample in self._samples)}
+
+    def _error_of(self, request: dict[str, Any], inputs: Arrays, expected: Arrays) -> float:
+        """The error of one sample; infinite where a type did not hold a number."""
+        found: float = self._observing.error_between(self._outputs_of(inputs, request), expected)
+        return math.inf if self._simulated.overflowed else found
 
     def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:
         write_arrays(Path(request["outputs"]), self._outputs_of(_inputs(request), request))

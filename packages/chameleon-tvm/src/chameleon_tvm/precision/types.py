@@ -11,17 +11,19 @@ import numpy as np
 from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.bfloat16_moves import with_bits_moved
-from chameleon_tvm.graph.bfloat16_steps import round_to_bits, widen_bits
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.half_moves import with_bits_moved
+from chameleon_tvm.graph.half_steps import round_to, widen
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.quantised_moves import with_small_moves
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
 from chameleon_tvm.precision.correction import Means, constants_in
-from chameleon_tvm.precision.eligibility import BFLOAT16, FLOAT32, INT8, eligible
+from chameleon_tvm.precision.eligibility import FLOAT32, INT8, eligible
 from chameleon_tvm.precision.ranges import Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
 from chameleon_tvm.precision.rounding import rounded
@@ -38,11 +40,10 @@ def with_types(
     """A network some of whose chains read rounded tensors and have rounded weights.
 
     It takes and gives float32 still, and says in the graph what is rounded: a pair of
-    ``quantize`` and ``dequantize`` for int8, of two functions for bfloat16, of two ``astype`` for
-    float16, which all readers of a tensor in that type share. What a chain of bfloat16 computes is
-    rounded for whoever reads it. What moves numbers between two pairs of one range moves those of
-    eight bits. Weights of int8 are dequantized constants, with a scale for each
-    output channel; those of other types are float32 constants that the type has.
+    ``quantize`` and ``dequantize`` for int8, of two functions for bfloat16 and float16, which all
+    readers of a tensor in that type share. What moves numbers between two pairs of one range moves
+    those of eight bits, or of two bytes. Weights of int8 are dequantized constants, with a scale
+    for each output channel; those of other types are float32 constants that the type has.
 
     Args:
         module: what ``prepared`` returned.
@@ -73,7 +74,7 @@ def with_types(
     variable = module.get_global_var("main")
     typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
     made = with_small_moves(typed.builder_.get())
-    return with_bits_moved(made) if BFLOAT16 in reduced.values() else made
+    return with_bits_moved(made) if set(HALVES).intersection(reduced.values()) else made
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -96,11 +97,13 @@ def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict
     found: dict[Any, _Constant] = {}
     for place, kind in types.items():
         chain = network.chains[place]
+        if not chain.constants:
+            continue
         own = [one for one in network.bindings if network.chain_at.get(one.var) == place]
         # The first member with a constant multiplies by weights; a move in front of it has none.
         reading = [one.var for one in own if any(map(_is_constant, one.value.args))]
         found[reading[0]] = _Constant(chain=chain, kind=kind)
-        mean = means.get(network.names[network.data(place)])
+        mean = means.get(network.names[chain.inputs[0]])
         if mean is not None and isinstance(chain.spec, FusedSpec) and chain.spec.bias:
             _, bias = constants_in(chain, kind, mean)
             found[reading[1]] = _Constant(chain=chain, bias=bias)
@@ -114,7 +117,6 @@ class _Typed(relax.PyExprMutator):
     def __init__(self, module: Any, reads: Reads, constants: Mapping[Any, _Constant]) -> None:
         super().__init__(module)
         self._reads = reads.of
-        self._written = reads.written
         self._pairs: dict[tuple[Any, Form], Any] = {}
         self._constants = constants
 
@@ -126,8 +128,7 @@ class _Typed(relax.PyExprMutator):
     def visit_var_binding_(self, binding: Any) -> None:
         forms = self._reads.get(binding.var, {})
         constant = self._constants.get(binding.var)
-        written = self._written.get(binding.var)
-        if not forms and constant is None and written is None:
+        if not forms and constant is None:
             super().visit_var_binding_(binding)
             return
         value = self._with_pairs(binding.value, forms)
@@ -141,13 +142,7 @@ class _Typed(relax.PyExprMutator):
         inner = isinstance(binding.var, relax.DataflowVar)
         name = str(binding.var.name)
         emit = self.builder_.emit if inner else self.builder_.emit_output
-        if written is None:
-            self.set_var_remap(binding.var, emit(value, name))
-            return
-        bits = round_to_bits(self.builder_, self.builder_.emit(value, name))
-        made = emit(widen_bits(self.builder_, bits))
-        self.set_var_remap(binding.var, made)
-        self._pairs[binding.var, written] = made
+        self.set_var_remap(binding.var, emit(value, name))
 
     def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
         """An expression that reads tensors in their forms."""
@@ -165,11 +160,11 @@ class _Typed(relax.PyExprMutator):
         """A tensor rounded and back in float32: one pair for all who read it so."""
         if (variable, form) not in self._pairs:
             emit, op, read = self.builder_.emit, relax.op, self.visit_expr(variable)
-            if form.kind == BFLOAT16:
-                made = emit(widen_bits(self.builder_, round_to_bits(self.builder_, read)))
-            elif form.affine is None:
-                made = emit(op.astype(emit(op.astype(read, form.kind)), FLOAT32))
+            half = half_of(form.kind)
+            if half is not None:
+                made = emit(widen(self.builder_, round_to(self.builder_, read, half)))
             else:
+                assert form.affine is not None  # noqa: S101 - of eight bits
                 scale = relax.const(form.affine.scale, FLOAT32)
                 zero = relax.const(form.affine.zero_point, "uint8")
                 quantized = emit(op.quantize(read, scale, zero, out_dtype="uint8"))

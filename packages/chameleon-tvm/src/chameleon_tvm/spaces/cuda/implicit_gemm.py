@@ -17,8 +17,8 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
 from chameleon_tvm.instructions.fragments import SIDE
+from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.epilogue import Epilogue
-from chameleon_tvm.operators.spec import HALVES
 from chameleon_tvm.operators.specs import Conv2dSpec, physical_shape
 from chameleon_tvm.quick_tvm import Schedule, te, tirx
 from chameleon_tvm.spaces.cuda.convolution import ConvolutionTemplate

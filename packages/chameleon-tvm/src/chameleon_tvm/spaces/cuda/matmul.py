@@ -9,7 +9,7 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.spec import HALVES
+from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm.spaces.cuda.base import CudaTemplate
 from chameleon_tvm.spaces.cuda.nest import Axis, Nest, Operand

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -10,15 +11,15 @@ import numpy as np
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
-from chameleon_tvm.instructions.bfloat16 import rounded, widening
+from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.choosing import dots_of
+from chameleon_tvm.instructions.halves import Half, half_in, half_of
 from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
-from chameleon_tvm.operators.bfloat16 import real
+from chameleon_tvm.operators.halves import real
 from chameleon_tvm.operators.quantized import Quantisation
-from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
+from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr
@@ -78,14 +79,13 @@ class Arithmetic:
         """Weights as numbers of their tensor's type, before they are packed."""
         if self.quantized:
             return logical
-        numbers = real(logical)
-        return real(rounded(numbers)) if self.data == BFLOAT16_BITS else numbers
+        numbers, half = real(logical), half_in(self.data)
+        return numbers if half is None else half.widened(half.rounded(numbers))
 
     def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
         """Packed weights in the type that they are stored in."""
-        if self.multiplied == BFLOAT16_BITS:
-            return rounded(packed)
-        return packed.astype(self.multiplied, copy=False)
+        half = half_in(self.multiplied)
+        return packed.astype(self.multiplied, copy=False) if half is None else half.rounded(packed)
 
     @property
     def _centred(self) -> bool:
@@ -99,8 +99,9 @@ class Arithmetic:
             zero_point: of the data, in float32; None where they have none.
             lanes: of the vector.
         """
-        if self.data == BFLOAT16_BITS and not self.as_they_are:
-            return widening(value, lanes)
+        half = half_in(self.data)
+        if half is not None:
+            return value if self.as_they_are else half.widening(value, lanes)
         if self._centred:
             zero = emit.splat(emit.cast(self.read, zero_point), lanes)
             return emit.cast(self.read, value) - zero
@@ -108,6 +109,20 @@ class Arithmetic:
         if shift:
             return tirx.Cast(self.read, tirx.Cast("int32", value) - shift)
         return value
+
+    def varying(self, value: Expr, zero_point: Expr | None) -> Expr:
+        """An element of a right side that is no constant, as it is multiplied.
+
+        Args:
+            value: of the input's type.
+            zero_point: of the right side, in float32; None where it has none.
+        """
+        half = half_in(self.data)
+        if half is not None:
+            return value if self.multiplied == self.data else half.widening(value, 1)
+        if zero_point is None:
+            return value
+        return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)
 
     def blank(self, zero_point: Expr | None) -> Expr:
         """What the copy holds in the padding: zero, or what stands for it.
@@ -189,11 +204,45 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
         skipping: whether products in the padding are left out even of a copied input, so that
             zero has to be zero.
     """
-    if spec.dtype == BFLOAT16:
-        return Arithmetic(dot=_bfloat16_dot(spec, target), data=BFLOAT16_BITS)
+    half = half_of(spec.dtype)
+    if half is not None:
+        return Arithmetic(dot=_half_dot(spec, half, target), data=half.held)
     if not spec.quantized:
         return FLOAT32
     return Arithmetic(dot=_integer_dot(target, skipping=skipping), data="uint8")
+
+
+def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
+    """What products are computed with neither side of which is constant.
+
+    Of quantized sides both zero points are taken away before numbers are multiplied, so that sums
+    are those of the operator whatever the zero points.
+
+    Args:
+        spec: the operator.
+        target: the canonical target.
+    """
+    half = half_of(spec.dtype)
+    if half is not None:
+        return Arithmetic(dot=half_dots(half, target)[0], data=half.held)
+    if not spec.quantized:
+        return FLOAT32
+    return Arithmetic(dot=_integer_dot(target, skipping=True), data="uint8")
+
+
+def scores_dot(spec: AttentionSpec, target: str) -> Dot:
+    """What attention multiplies queries with keys with.
+
+    Args:
+        spec: the operator.
+        target: the canonical target.
+    """
+    half = half_of(spec.dtype)
+    if half is None:
+        return MultiplyAdd()
+    dot = half_dots(half, target)[0]
+    as_held = dot.data == dot.weights == half.held
+    return dot if as_held and spec.query[3] % dot.depth == 0 else MultiplyAdd()
 
 
 def lanewise(spec: FusedSpec) -> Arithmetic:
@@ -202,8 +251,9 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     Args:
         spec: the operator.
     """
-    if spec.dtype == BFLOAT16:
-        return Arithmetic(data=BFLOAT16_BITS)
+    half = half_of(spec.dtype)
+    if half is not None:
+        return Arithmetic(data=half.held)
     if not spec.quantized:
         return FLOAT32
     # Multiply-adds of whole numbers in float32 are exact as long as their sums are small, and a
@@ -220,21 +270,37 @@ def stored_weights(dtype: str, target: str) -> Dot | None:
         dtype: ``bfloat16`` or ``float16``.
         target: the canonical target.
     """
-    stored = BFLOAT16_BITS if dtype == BFLOAT16 else dtype
+    half = half_of(dtype)
     dots = dots_of(target, data="float32", weights=dtype)
-    return next((dot for dot in dots if dot.weights == stored), None)
+    return next((dot for dot in dots if half is not None and dot.weights == half.held), None)
 
 
-def _bfloat16_dot(spec: FusedSpec, target: str) -> Dot:
+def half_dots(half: Half, target: str) -> Sequence[Dot]:
+    """The dot products of two tensors of a type of two bytes, fastest first.
+
+    Those whose sums are such numbers themselves are left out: n of their roundings may be off by n
+    halves of a last place (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1),
+    which passes what is accepted of an operator's output from five products on, and sums may be
+    infinite where the output is not.
+
+    Args:
+        half: the type.
+        target: the canonical target.
+    """
+    dots = dots_of(target, data=half.name, weights=half.name)
+    return [dot for dot in dots if dot.sums == "float32"]
+
+
+def _half_dot(spec: FusedSpec, half: Half, target: str) -> Dot:
     """The fastest, or one that widens weights as it goes where those are waited for."""
-    dots = dots_of(target, data=BFLOAT16, weights=BFLOAT16)
+    dots = half_dots(half, target)
     info = target_info(target)
     stored = spec.output_channels * spec.reduced * FLOAT_BYTES
     uses = math.prod(spec.result_shape) / spec.output_channels
     # A vector of weights takes so many cycles to arrive, and to be multiplied with.
     arrives = info.vector_bytes / info.l3_bytes_per_cycle
     if stored > info.l2_bytes and uses / info.fma_per_cycle < arrives:
-        dots = [dot for dot in dots if dot.weights == BFLOAT16_BITS]
+        dots = [dot for dot in dots if dot.weights == half.held] or dots
     return dots[0]
 
 

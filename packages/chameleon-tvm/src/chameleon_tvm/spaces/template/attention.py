@@ -11,6 +11,7 @@ from chameleon_core.task import Task
 
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template.arithmetic import scores_dot
 from chameleon_tvm.spaces.template.attention_loops import AttentionLoops
 from chameleon_tvm.spaces.template.attention_parts import AttentionTile
 from chameleon_tvm.spaces.template.attention_tiling import AttentionTiling
@@ -20,15 +21,20 @@ from chameleon_tvm.targets import target_info
 
 
 class AttentionTemplate(Template):
-    """Scores, softmax and the product with values in one function, in the layouts they have."""
+    """Scores, softmax and the product with values in one function, in the layouts they have.
+
+    Queries and keys of two bytes are multiplied as they are where an instruction does so, and
+    widened first elsewhere. Powers of scores stay float32, and values are widened for them.
+    """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm
         self.spec = AttentionSpec.of(task)
         self.info = target_info(task.target)
+        self.dot = scores_dot(self.spec, task.target)
 
     def space(self) -> DesignSpace:
-        return AttentionTiling(self.spec, self.info).space()
+        return AttentionTiling(self.spec, self.info, self.dot.depth).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         tile = AttentionTile(
@@ -40,7 +46,8 @@ class AttentionTemplate(Template):
             copy=values["keys"] == "copy",
             unroll=values["unroll"],
         )
-        return AttentionLoops(self.spec, tile, self.info.lanes(self.spec.dtype)).function()
+        lanes = self.info.lanes("float32")
+        return AttentionLoops(self.spec, tile, lanes, self.dot).function()
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         del values

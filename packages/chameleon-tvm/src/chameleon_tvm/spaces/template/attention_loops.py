@@ -9,6 +9,9 @@ section 3.1); one block of all keys needs no such step.
 
 from __future__ import annotations
 
+from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.instructions.emission import importing
+from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -34,27 +37,35 @@ class AttentionLoops:
         spec: the operator.
         tile: the point of the design space.
         lanes: elements of a vector register.
+        dot: what queries and keys are multiplied with.
     """
 
-    def __init__(self, spec: AttentionSpec, tile: AttentionTile, lanes: int) -> None:
+    def __init__(self, spec: AttentionSpec, tile: AttentionTile, lanes: int, dot: Dot) -> None:
         self.spec = spec
         self.tile = tile
         self.lanes = lanes
         query, key, value = self.parts = parts_of(spec)
         if tile.copy:
-            key, value = (
-                Part(data=emit.buffer(f"{name}_rows", shape), layout="BHSD")
-                for name, shape in (("key", spec.key), ("value", spec.value))
-            )
+            # Copies are what the inner loops read: widened once rather than for each query.
+            kept = key.half if dot.depth > 1 else None
+            rows = emit.buffer("key_rows", spec.key, dtype=dot.data)
+            key = Part(data=rows, layout="BHSD", half=kept)
+            value = Part(data=emit.buffer("value_rows", spec.value), layout="BHSD")
+        written = half_of(spec.output_dtype)
         self.operands = Operands(
             spec=spec,
             tile=tile,
             lanes=lanes,
+            dot=dot,
             query=query,
             key=key,
             value=value,
             mask=emit.buffer("mask", spec.mask) if spec.mask else None,
-            out=emit.buffer("out", ordered(spec.output, spec.output_layout)),
+            out=emit.buffer(
+                "out",
+                ordered(spec.output, spec.output_layout),
+                dtype="float32" if written is None else written.held,
+            ),
         )
         self.scores = ScoreLoops(self.operands)
         self.sums = WeightedSumLoops(self.operands)
@@ -67,6 +78,7 @@ class AttentionLoops:
             body = emit.local(copies, emit.sequence([self._copy(), body]))
         inputs = list({part.data: None for part in self.parts})
         more = [] if self.operands.mask is None else [self.operands.mask]
+        body = importing(body, [self.operands.dot])
         return emit.function([*inputs, *more, self.operands.out], body)
 
     def _copy(self) -> Stmt:
@@ -77,8 +89,10 @@ class AttentionLoops:
             b, h, s = emit.split(index, (batch, heads, keys))
 
             def copied(target: Part, source: Part, features: int) -> Stmt:
+                read = source.load if target.half is None else source.as_held
+
                 def one(d: Expr) -> Stmt:
-                    return emit.store(target.data, [b, h, s, d], source.load(b, h, s, d))
+                    return emit.store(target.data, [b, h, s, d], read(b, h, s, d))
 
                 return emit.loop("d", features, one)
 
@@ -109,13 +123,16 @@ class AttentionLoops:
     def _tile(self, b: Expr, h: Expr, first: Expr, valid: int) -> Stmt:
         vectors = rounded_up(valid, self.lanes)
         width = vectors * self.lanes
+        dot, depth = self.operands.dot, self.operands.dot.depth
         row = Row(
             b=b,
             h=h,
             first=first,
             valid=valid,
             vectors=vectors,
-            queries=emit.buffer("queries", (self.spec.query[3], width)),
+            queries=emit.buffer(
+                "queries", (self.spec.query[3] // depth, width * depth), dtype=dot.weights
+            ),
             mask=emit.buffer("masked", (self.tile.key_rows, width)),
             scores=emit.buffer("scores", (min(self.tile.block, self.operands.keys), width)),
             sums=emit.buffer("sums", (valid, self.spec.value[3])),

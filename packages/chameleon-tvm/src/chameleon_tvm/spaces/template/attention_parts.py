@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from chameleon_tvm.instructions.base import Dot
+from chameleon_tvm.instructions.halves import Half, half_of
 from chameleon_tvm.operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -44,14 +46,21 @@ class Part:
         data: the array, of the rank and order of the layout.
         layout: the order of its axes.
         first: the first of its heads there, where several parts share the array.
+        half: the type that is held in two bytes; None for float32.
     """
 
     data: Buffer
     layout: str
     first: int = 0
+    half: Half | None = None
 
     def load(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
-        """A feature of a token, or ``lanes`` of them where features are the last axis."""
+        """A feature of a token, or ``lanes`` of them where features are the last axis: float32."""
+        found = self.as_held(b, h, s, d, lanes)
+        return found if self.half is None else self.half.widening(found, lanes)
+
+    def as_held(self, b: Expr, h: Expr, s: Expr, d: Expr, lanes: int = 1) -> Expr:
+        """The same in the type of the array."""
         place = dict(zip("BHSD", (b, h + self.first, s, d), strict=True))
         return emit.load(self.data, [place[axis] for axis in self.layout], lanes)
 
@@ -66,7 +75,8 @@ class Row:
         first: the first query.
         valid: how many queries; lanes past them compute numbers that are not stored.
         vectors: vectors that hold them.
-        queries: scratch (features, lanes) of scaled queries.
+        queries: scratch (features, lanes) of scaled queries; where groups of features are
+            multiplied together, (groups, lanes x features of a group) of queries as they are.
         mask: scratch (keys of a tile, lanes) of the mask.
         scores: scratch (block, lanes) of scores, then of their powers.
         sums: scratch (queries, value features) of outputs that are not complete.
@@ -97,6 +107,7 @@ class Operands:
         spec: the operator.
         tile: the point of the design space.
         lanes: elements of a vector register.
+        dot: what queries and keys are multiplied with.
         query: where queries are.
         key: where keys are read: the parameter, or its copy.
         value: where values are read.
@@ -107,6 +118,7 @@ class Operands:
     spec: AttentionSpec
     tile: AttentionTile
     lanes: int
+    dot: Dot
     query: Part
     key: Part
     value: Part
@@ -122,6 +134,14 @@ class Operands:
     def blocks(self) -> int:
         """Blocks of keys, the last of which may be shorter."""
         return rounded_up(self.keys, self.tile.block)
+
+    @property
+    def rounded(self) -> bool:
+        """Whether queries and keys are multiplied as they are held, in two bytes.
+
+        A query that is multiplied with the scale would be rounded once more.
+        """
+        return self.dot.depth > 1
 
     def head_of_keys(self, row: Row) -> Expr:
         """The head of keys and values that a tile's head of queries reads."""
@@ -145,14 +165,18 @@ def held(register: Buffer) -> Expr:
 
 def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
     """Queries, keys and values as the function's parameters hold them."""
+    half = half_of(spec.dtype)
+    held = "float32" if half is None else half.held
     if spec.packed:
-        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"))
+        data = emit.buffer("packed", ordered(spec.packed_shape, "BSHD"), dtype=held)
         heads, shared = spec.query[1], spec.key[1]
         firsts = (0, heads, heads + shared)
-        query, key, value = (Part(data=data, layout="BSHD", first=first) for first in firsts)
+        query, key, value = (
+            Part(data=data, layout="BSHD", first=first, half=half) for first in firsts
+        )
         return query, key, value
     query, key, value = (
-        Part(data=emit.buffer(name, ordered(shape, layout)), layout=layout)
+        Part(data=emit.buffer(name, ordered(shape, layout), dtype=held), layout=layout, half=half)
         for name, shape, layout in (
             ("query", spec.query, spec.query_layout),
             ("key", spec.key, spec.key_layout),

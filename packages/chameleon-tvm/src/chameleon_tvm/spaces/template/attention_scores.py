@@ -34,24 +34,31 @@ class ScoreLoops:
     def scaled_queries(self, row: Row) -> Stmt:
         """Transpose a tile of queries, so that lanes are queries."""
         scale = emit.constant(self.operands.spec.scale)
+        query, dot, depth = self.operands.query, self.operands.dot, self.operands.dot.depth
+        rounded = self.operands.rounded
 
-        def element(q: Expr, d: Expr) -> Stmt:
-            value = self.operands.query.load(row.b, row.h, row.first + q, d) * scale
-            return emit.store(row.queries, [d, q], value)
+        def element(q: Expr, d: Expr, part: int) -> Stmt:
+            place = (row.b, row.h, row.first + q, d if depth == 1 else d * depth + part)
+            value = query.as_held(*place) if rounded else query.load(*place) * scale
+            return emit.store(row.queries, [d, q if depth == 1 else q * depth + part], value)
+
+        def elements(q: Expr, d: Expr) -> Stmt:
+            return emit.sequence([element(q, d, part) for part in range(depth)])
 
         def feature(d: Expr) -> Stmt:
-            blank = row.vectors * self.operands.lanes - row.valid
-            statements = [emit.loop("q", row.valid, lambda q: element(q, d))]
+            blank = (row.vectors * self.operands.lanes - row.valid) * depth
+            statements = [emit.loop("q", row.valid, lambda q: elements(q, d))]
             if blank:
+                zero = emit.zero(dtype=dot.weights)
                 clear = emit.loop(
                     "z",
                     blank,
-                    lambda z: emit.store(row.queries, [d, row.valid + z], emit.zero()),
+                    lambda z: emit.store(row.queries, [d, row.valid * depth + z], zero),
                 )
                 statements.append(clear)
             return emit.sequence(statements)
 
-        return emit.loop("d", self.operands.spec.query[3], feature)
+        return emit.loop("d", self.operands.spec.query[3] // depth, feature)
 
     def _copy_mask(self, row: Row, start: Expr) -> Stmt:
         """The mask of a tile of scores, transposed."""
@@ -84,44 +91,69 @@ class ScoreLoops:
             sums = emit.registers(rows * row.vectors, lanes)
             products = emit.loop(
                 "d",
-                self.operands.spec.query[3] // self.operands.tile.unroll,
+                self.operands.spec.query[3] // self.operands.dot.depth // self.operands.tile.unroll,
                 lambda d: self._products(row, start + first, d, sums),
             )
             statements = [*self._start(row, start + first, sums), products]
             for place, one in enumerate(sums):
                 r, v = divmod(place, row.vectors)
-                statements.extend(self._scored(row, start, first + r, v, held(one)))
+                score = self._masked_sum(row, start + first, (r, v), held(one))
+                statements.extend(self._scored(row, start, first + r, v, score))
             return emit.local(sums, emit.sequence(statements))
 
         return emit.loop("key", tiles, tile)
 
     def _start(self, row: Row, first: Expr, sums: Sequence[Buffer]) -> list[Stmt]:
-        """What the sums of products are added to."""
+        """What the sums of products are added to: what is added to scaled ones in the end else."""
         lanes, mask = self.operands.lanes, self.operands.spec.mask
         by_query = bool(mask) and mask[2] > 1
-
-        def value(r: int, v: int) -> Expr:
-            if by_query:
-                return emit.load(row.mask, [r, v * lanes], lanes)
-            return emit.splat(self._masked(row, 0, first + r), lanes) if mask else emit.zero(lanes)
-
         places = (divmod(place, row.vectors) for place in range(len(sums)))
-        filled = [assign(one, value(*at)) for one, at in zip(sums, places, strict=True)]
+        filled = [
+            assign(
+                one,
+                emit.zero(lanes)
+                if self.operands.rounded or not mask
+                else self._added(row, first, *at),
+            )
+            for one, at in zip(sums, places, strict=True)
+        ]
         return [self._copy_mask(row, first), *filled] if by_query else filled
+
+    def _added(self, row: Row, first: Expr, r: int, v: int) -> Expr:
+        """What the mask adds to a vector of a tile's scores."""
+        lanes = self.operands.lanes
+        if self.operands.spec.mask[2] > 1:
+            return emit.load(row.mask, [r, v * lanes], lanes)
+        return emit.splat(self._masked(row, 0, first + r), lanes)
+
+    def _masked_sum(self, row: Row, first: Expr, place: tuple[int, int], sums: Expr) -> Expr:
+        """Scores of sums: these themselves where queries were scaled and the mask was there."""
+        if not self.operands.rounded:
+            return sums
+        scaled = sums * emit.constant(self.operands.spec.scale, self.operands.lanes)
+        return scaled + self._added(row, first, *place) if self.operands.spec.mask else scaled
 
     def _products(self, row: Row, first: Expr, d: Expr, sums: Sequence[Buffer]) -> Stmt:
         """The products of some features of a tile of keys with all queries."""
         lanes, statements = self.operands.lanes, []
-        shared = self.operands.head_of_keys(row)
+        dot, wide = self.operands.dot, self.operands.lanes * self.operands.dot.depth
         for u in range(self.operands.tile.unroll):
             at = d * self.operands.tile.unroll + u
-            queries = [emit.load(row.queries, [at, v * lanes], lanes) for v in range(row.vectors)]
+            queries = [emit.load(row.queries, [at, v * wide], wide) for v in range(row.vectors)]
             for r in range(self.operands.tile.key_rows):
-                key = emit.splat(self.operands.key.load(row.b, shared, first + r, at), lanes)
+                key = emit.splat(self._key(row, first + r, at), lanes)
                 for v, query in enumerate(queries):
                     into = sums[r * row.vectors + v]
-                    statements.append(assign(into, held(into) + key * query))
+                    statements.append(assign(into, dot.emit(held(into), key, query, lanes)))
         return emit.sequence(statements)
+
+    def _key(self, row: Row, k: Expr, d: Expr) -> Expr:
+        """A feature of a key, or a group of features as one word."""
+        shared, depth = self.operands.head_of_keys(row), self.operands.dot.depth
+        if depth == 1:
+            return self.operands.key.load(row.b, shared, k, d)
+        group = self.operands.key.as_held(row.b, shared, k, d * depth, depth)
+        return tirx.reinterpret(self.operands.dot.word, group)
 
     def _scored(self, row: Row, start: Expr, k: Expr, v: int, score: Expr) -> list[Stmt]:
         lanes = self.operands.lanes

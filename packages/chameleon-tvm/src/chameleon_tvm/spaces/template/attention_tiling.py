@@ -7,6 +7,7 @@ import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.spaces.template.estimates import (
     FLOAT_BYTES,
@@ -68,12 +69,14 @@ class AttentionTiling:
     Args:
         spec: the operator.
         info: the target.
+        depth: features of queries and keys that are multiplied together.
     """
 
-    def __init__(self, spec: AttentionSpec, info: TargetInfo) -> None:
+    def __init__(self, spec: AttentionSpec, info: TargetInfo, depth: int = 1) -> None:
         self.spec = spec
         self.info = info
-        self.lanes = info.lanes(spec.dtype)
+        self.depth = depth
+        self.lanes = info.lanes("float32")
         queries, keys = spec.scores[2:]
         query_vectors = -(-queries // self.lanes)
         value_vectors = -(-spec.value[3] // self.lanes)
@@ -83,7 +86,7 @@ class AttentionTiling:
             "query_rows": _up_to((1, 2, 3, 4, 5, 6, 8, 12), queries),
             "value_vectors": _up_to((1, 2, 3, 4, 5, 6, 8), value_vectors),
             "key_block": (*(block for block in BLOCKS if block < keys), keys),
-            "unroll": tuple(u for u in (1, 2, 4, 8) if spec.query[3] % u == 0),
+            "unroll": tuple(u for u in (1, 2, 4, 8) if spec.query[3] // depth % u == 0),
         }
         self.knobs = (
             *(Choice(name=name, options=self._sizes[name]) for name in TILE_KNOBS),
@@ -92,13 +95,20 @@ class AttentionTiling:
         )
 
     def _places(self) -> tuple[str, ...]:
-        """Where keys and values are read; those that lie side by side already are not copied."""
+        """Where keys and values are read; those that lie side by side already are not copied.
+
+        Copies of those of two bytes are widened.
+        """
         spec = self.spec
         if spec.key_layout == "BHDS":
             return ("copy",)
-        apart = spec.packed or any(
-            layout == "BSHD" and shape[1] > 1
-            for layout, shape in ((spec.key_layout, spec.key), (spec.value_layout, spec.value))
+        apart = (
+            spec.packed
+            or spec.dtype in HALVES
+            or any(
+                layout == "BSHD" and shape[1] > 1
+                for layout, shape in ((spec.key_layout, spec.key), (spec.value_layout, spec.value))
+            )
         )
         return ("in_place", "copy") if apart else ("in_place",)
 
@@ -206,8 +216,10 @@ class AttentionTiling:
         # Values are read again for every tile of outputs, from L2 where L1 does not hold a block.
         beyond = e.block_bytes + e.scratch_bytes > info.l1_bytes
         streaming = beyond * info.l2_vector_fmas / outputs
-        scores = inner * _issued(score_ports, e.score_sums, info)
-        scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + inner * beyond / (width * rows)
+        in_place = values["keys"] == "in_place"
+        steps = inner / self.depth
+        scores = steps * _issued(score_ports, e.score_sums, info)
+        scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + steps * beyond / (width * rows)
         mixed = self.lanes * outer * _issued(np.maximum(value_ports, streaming), e.value_sums, info)
         mixed += outer * self.lanes * (LOOP_CYCLES + TILE_CYCLES) / (e.value_sums * block)
         powers = POWER_OPERATIONS / 2
@@ -219,12 +231,18 @@ class AttentionTiling:
         copied = np.where(
             values["keys"] == "copy", 2.0 * (inner + spec.value[3]) / spec.scores[2], 0.0
         )
+        # Each value that is read where it is in two bytes takes an instruction to widen, and each
+        # feature of a key that is not multiplied so.
+        widened: Numbers | float = 0.0
+        if spec.dtype in HALVES:
+            widened = in_place * self.lanes * outer / outputs
+            widened = widened + in_place * (self.depth == 1) * inner / vectors
         # Keys of neighbouring tokens that lie a power of two apart share few sets of a cache.
         stride = spec.query[1] * spec.query[3] * FLOAT_BYTES
         conflicts = (stride & (stride - 1) == 0) and len(self._places()) > 1
-        apart = np.where((values["keys"] == "in_place") & conflicts, 0.2 * inner, 0.0)
+        apart = np.where(in_place & conflicts, 0.2 * inner, 0.0)
         total: Numbers = e.imbalance * (
-            e.waste * (scores + mixed + powers + moved + spilled) + copied + apart
+            e.waste * (scores + mixed + powers + moved + spilled + widened) + copied + apart
         )
         return total
 

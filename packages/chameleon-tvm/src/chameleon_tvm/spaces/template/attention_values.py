@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.attention_parts import (
     Operands,
@@ -127,6 +128,8 @@ class WeightedSumLoops:
 
     def _write(self, row: Row, q: Expr, d: Expr, value: Expr, lanes: int) -> Stmt:
         place = dict(zip("BHSD", (row.b, row.h, row.first + q, d), strict=True))
+        written = half_of(self.operands.spec.output_dtype)
+        value = value if written is None else written.rounding(value, lanes)
         return emit.store(
             self.operands.out, [place[a] for a in self.operands.spec.output_layout], value, lanes
         )

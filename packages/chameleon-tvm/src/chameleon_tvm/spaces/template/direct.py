@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.emission import importing
-from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
@@ -46,7 +46,7 @@ class DirectConvolution:
         self,
         geometry: Geometry,
         tile: Tile,
-        spec: FusedSpec | None = None,
+        spec: FusedSpec | BatchMatmulSpec | None = None,
         *,
         arithmetic: Arithmetic = FLOAT32,
         channels: int | None = None,

@@ -1,4 +1,4 @@
-"""Templates of matrix products: convolutions with 1x1 filters whose pixels are rows."""
+"""The template of products with weights: convolutions with 1x1 filters whose pixels are rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
-from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
+from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.algorithms import (
@@ -34,8 +34,7 @@ from chameleon_tvm.spaces.template.conv2d import (
     tile_of,
 )
 from chameleon_tvm.spaces.template.direct import DirectConvolution
-from chameleon_tvm.spaces.template.emit import Expr, Stmt
-from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
@@ -46,9 +45,17 @@ MOST = 4.0
 """Largest error of many outputs over the expected one that is accepted."""
 
 
-def _tiling(
+def tiling_of(
     task: Task, geometry: Geometry, inner: int, arithmetic: Arithmetic = FLOAT32
 ) -> ConvolutionTiling:
+    """The tiling of products.
+
+    Args:
+        task: the operator.
+        geometry: of the convolution that it is.
+        inner: products that an output adds up, before zeros fill them up.
+        arithmetic: what it multiplies with.
+    """
     return ConvolutionTiling(
         geometry,
         target_info(task.target),
@@ -93,7 +100,7 @@ class DenseTemplate(Template):
 
     def space(self) -> DesignSpace:
         spaces = {
-            name: _tiling(self.task, self.geometry, self.spec.input[1], one).space()
+            name: tiling_of(self.task, self.geometry, self.spec.input[1], one).space()
             for name, one in self._algorithms.items()
         }
         if len(spaces) > 1:
@@ -129,92 +136,3 @@ class DenseTemplate(Template):
             return self.tiles.pack(values, packed)
         arithmetic = self._algorithms[values.get(KNOB, DIRECT)]
         return pack_constants(packed, self.geometry, tile_of(values), arithmetic)
-
-
-class PackingBatchMatmul(DirectConvolution):
-    """Writes a batch of products whose right side is packed by the function itself.
-
-    Args:
-        geometry: one group per product of the batch.
-        tile: the point of the design space.
-        transposed: whether the right side is stored as (batch, n, k).
-    """
-
-    def __init__(self, geometry: Geometry, tile: Tile, *, transposed: bool) -> None:
-        super().__init__(geometry, tile)
-        self.transposed = transposed
-        sides = (geometry.oc, geometry.ic) if transposed else (geometry.ic, geometry.oc)
-        self.right = emit.buffer("right", (geometry.groups, *sides))
-
-    def function(self) -> tirx.PrimFunc:
-        """The whole function: (left, right, out)."""
-        statements = [self._pack(), self._compute()]
-        if self.tile.copy:
-            statements.insert(0, self.input.copy())
-        body = emit.local(self.weights, emit.sequence(statements))
-        if self.tile.copy:
-            body = emit.local(self.input.staged, body)
-        return emit.function([self.input.data, self.right, self.output.out], body)
-
-    def _pack(self) -> Stmt:
-        g, block = self.geometry, self.output.block
-        count = min(block, g.oc)
-
-        def panel(index: Expr) -> Stmt:
-            group, b = emit.split(index, (g.groups, self.blocks))
-            first = emit.within(b, block, self.output.channels)
-
-            def element(k: Expr, o: Expr) -> Stmt:
-                source = [group, first + o, k] if self.transposed else [group, k, first + o]
-                return emit.store(self.weights, [index, k, o], emit.load(self.right, source))
-
-            def blank(k: Expr) -> Stmt:
-                return emit.loop(
-                    "z",
-                    block - count,
-                    lambda z: emit.store(self.weights, [index, k, count + z], emit.zero()),
-                )
-
-            def row(k: Expr) -> Stmt:
-                copy = emit.loop("o", count, lambda o: element(k, o))
-                return emit.sequence([copy, blank(k)] if count < block else [copy])
-
-            return emit.loop("k", g.ic, row)
-
-        return emit.parallel("panel", g.groups * self.blocks, panel)
-
-
-class BatchMatmulTemplate(Template):
-    """Matrix products neither side of which is constant: packing is inside the clock."""
-
-    def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # there is one algorithm
-        self.task = task
-        self.spec = BatchMatmulSpec.of(task)
-        batch, rows, inner = self.spec.a
-        columns = self.spec.columns
-        # One group per product; a layout blocked by all of a group's channels is (batch, m, k).
-        self.geometry = Geometry(
-            batch=1,
-            groups=batch,
-            ic=inner,
-            oc=columns,
-            size=(1, rows),
-            out=(1, rows),
-            kernel=(1, 1),
-            layout=f"NCHW{inner}c",
-            out_layout=f"NCHW{columns}c",
-            lanes=target_info(task.target).lanes(self.spec.dtype),
-        )
-
-    def space(self) -> DesignSpace:
-        return _tiling(self.task, self.geometry, self.geometry.ic).space()
-
-    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        made = PackingBatchMatmul(self.geometry, tile_of(values), transposed=self.spec.transpose_b)
-        out = (self.spec.a[0], self.spec.a[1], self.spec.columns)
-        return emit.with_shapes(made.function(), {"data": self.spec.a, "out": out})
-
-    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values
-        return constants  # there are none

@@ -1,12 +1,14 @@
-"""The epilogue of an int8 template: integer sums made real, and quantized again."""
+"""The epilogues of int8 templates: integer sums made real, and quantized again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from chameleon_tvm.operators.quantized import PARAMETERS
+from chameleon_tvm.operators.quantized_products import PARAMETERS as OF_PRODUCTS
+from chameleon_tvm.operators.quantized_products import finished_product
 from chameleon_tvm.operators.requantizing import finished
-from chameleon_tvm.operators.spec import FusedSpec
+from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr
 from chameleon_tvm.spaces.template.vector_epilogue import VectorEpilogue
@@ -52,3 +54,36 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         residual = None if self.residual is None else emit.load(self.residual, place, lanes)
         numbers = [emit.load(self.numbers, [at]) for at in range(PARAMETERS)]
         return finished(sums, residual, self.spec, numbers)
+
+
+class QuantizedProductEpilogue(VectorEpilogue):
+    """That of products of two quantized tensors (see ``QuantizedProduct``).
+
+    Args:
+        spec: the operator, an int8 one.
+        channels: of all products of the batch; none has numbers of its own.
+        shape: of the output.
+    """
+
+    def __init__(self, spec: BatchMatmulSpec, channels: int, shape: Sequence[int]) -> None:
+        super().__init__(None, channels, shape)
+        self.out_type = spec.output_dtype
+        self.numbers = emit.buffer("quantisation", (OF_PRODUCTS,))
+
+    @property
+    def parameters(self) -> list[Buffer]:
+        return [self.numbers]
+
+    @property
+    def zero_point(self) -> Expr:
+        return emit.load(self.numbers, [0])
+
+    @property
+    def right_zero_point(self) -> Expr:
+        """That of the right side, in float32."""
+        return emit.load(self.numbers, [1])
+
+    def last(self, sums: Expr, place: Sequence[Expr], lanes: int) -> Expr:
+        del place, lanes
+        numbers = [emit.load(self.numbers, [at]) for at in range(OF_PRODUCTS)]
+        return finished_product(emit.cast("float32", sums), self.out_type, numbers)

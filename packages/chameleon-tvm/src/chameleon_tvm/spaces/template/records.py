@@ -38,7 +38,7 @@ TEMPLATES = (
     _record(
         "batch-matmul",
         "Matrix products whose right side the function packs itself",
-        f"{_CPU}.matmul:BatchMatmulTemplate",
+        f"{_CPU}.batch_matmul:BatchMatmulTemplate",
         "batch_matmul",
     ),
     _record(

@@ -9,10 +9,10 @@ import attrs
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 
-from chameleon_tvm.instructions.base import BFLOAT16_BITS
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import using
-from chameleon_tvm.operators.spec import BFLOAT16, FusedSpec
+from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
@@ -34,7 +34,7 @@ class TileProducts:
 
     Args:
         geometry: the convolution, of one group.
-        spec: the operator, on bytes or bfloat16.
+        spec: the operator, on bytes, bfloat16 or float16.
         target: the canonical target.
         arithmetic: what it multiplies with.
     """
@@ -110,6 +110,7 @@ class TileProducts:
 
 def _types(spec: FusedSpec) -> tuple[str, str, str] | None:
     """Element types of an operator's tensors, and of the data that a product reads."""
-    if spec.dtype == BFLOAT16:
-        return BFLOAT16, BFLOAT16, BFLOAT16_BITS
+    half = half_of(spec.dtype)
+    if half is not None:
+        return half.name, half.name, half.held
     return ("uint8", "int8", "uint8") if spec.quantized else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chameleon_tvm.operators.specs import FusedSpec, channel_block, physical_shape
+from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, channel_block, physical_shape
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Buffer, Expr, Stmt
@@ -33,7 +33,7 @@ class Output:
         self,
         geometry: Geometry,
         tile: Tile,
-        spec: FusedSpec | None = None,
+        spec: FusedSpec | BatchMatmulSpec | None = None,
         *,
         sums: str = "float32",
     ) -> None:

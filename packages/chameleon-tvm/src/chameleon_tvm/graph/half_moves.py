@@ -1,18 +1,21 @@
-"""What moves numbers, computed on bfloat16 tensors rather than on what they are widened to."""
+"""What moves or selects numbers, computed on those of two bytes rather than on widened ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from chameleon_tvm.graph.bfloat16_steps import ROUND, WIDEN, Bfloat16Steps, widen_bits
+from chameleon_tvm.graph.half_steps import ROUND, WIDEN, HalfSteps, widen
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.quick_tvm import te, tirx
 
 _MOVES = frozenset(
     f"relax.{name}"
     for name in ("reshape", "permute_dims", "squeeze", "expand_dims", "flatten", "strided_slice")
 )
-"""Operators of one tensor that compare no numbers: bits are compared otherwise."""
+"""Operators of one tensor that compare no numbers."""
 _CONCAT = "relax.concat"
+_POOLS = {f"relax.nn.max_pool{rank}d": f"pool{rank}d" for rank in (1, 2, 3)}
+"""Max-poolings, and what computes them in TVM's library."""
 
 
 def with_bits_moved(module: Any) -> Any:
@@ -36,7 +39,7 @@ class _Mover(relax.PyExprMutator):
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._steps = Bfloat16Steps(module)
+        self._steps = HalfSteps(module)
         self._bits: dict[Any, Any] = {}
         self._rounded = self._rounded_in(module["main"])
 
@@ -70,7 +73,7 @@ class _Mover(relax.PyExprMutator):
         bits = self._steps.source(value, WIDEN)
         if bits is None:
             bits = self._moved(value) if binding.var in self._rounded else None
-            value = value if bits is None else widen_bits(self.builder_, bits)
+            value = value if bits is None else widen(self.builder_, bits)
         made = emit(value)
         if bits is not None:
             self._bits[made] = bits
@@ -89,11 +92,61 @@ class _Mover(relax.PyExprMutator):
         bits = self._bits.get(value.args[0])
         if bits is None:
             return None
+        if str(value.op.name) in _POOLS:
+            return self.builder_.emit(_pooled(self.builder_, bits, value))
         arguments = [bits, *value.args[1:]]
         return self.builder_.emit(relax.Call(value.op, arguments, value.attrs, value.ty_args))
+
+
+def _pooled(builder: Any, bits: Any, call: Any) -> Any:
+    """Max-pooling of numbers of two bytes, in one function with the integers that it compares.
+
+    Args:
+        builder: a ``BlockBuilder`` in a block.
+        bits: a variable.
+        call: the pooling of what it is widened to.
+    """
+    known = call.attrs
+    pool = _POOLS[str(call.op.name)]
+    sizes = (known.pool_size, known.strides, known.dilation, known.padding)
+    kernel, stride, dilation, padding = ([int(one) for one in size] for size in sizes)
+
+    def made(source: te.Tensor) -> te.Tensor:
+        best = getattr(tvm.topi.nn, pool)(
+            _keys(source, "int16"),
+            kernel=kernel,
+            stride=stride,
+            dilation=dilation,
+            padding=padding,
+            pool_type="max",
+            ceil_mode=bool(known.ceil_mode),
+            layout=str(known.layout),
+        )
+        return _keys(best, str(source.dtype))
+
+    return builder.call_te(made, bits, primfunc_name_hint="max_" + pool)
+
+
+def _keys(source: te.Tensor, dtype: str) -> te.Tensor:
+    """Numbers of two bytes as integers of the same order, or these as the numbers again.
+
+    Signs and magnitudes become complements of two, and the other way round by the same steps. NaN
+    is larger than all numbers where its sign is not set, as that of bfloat16 never is here.
+
+    Args:
+        source: the numbers as buffers hold them, or integers.
+        dtype: ``int16``, or that of the buffers.
+    """
+
+    def key(*place: Any) -> Any:
+        bits = tirx.reinterpret("int16", tirx.Cast(str(source.dtype), source(*place)))
+        sign = bits >> tirx.IntImm("int16", 15)
+        return tirx.reinterpret(dtype, bits ^ (sign & tirx.IntImm("int16", 0x7FFF)))
+
+    return te.compute(source.shape, key, name="keys")
 
 
 def _is_move(value: Any) -> bool:
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return False
-    return str(value.op.name) in {*_MOVES, _CONCAT}
+    return str(value.op.name) in {*_MOVES, *_POOLS, _CONCAT}

@@ -1,8 +1,8 @@
-"""Steps to bfloat16 and back in a graph: functions from float32 to 16-bit integers, and from them.
+"""Steps to types of two bytes and back in a graph: functions from float32 and to it.
 
 TVM computes with a bfloat16 of its own by rules for each target; here tensors of bfloat16 are what
 kernels read and write, the upper halves of float32 numbers in ``uint16``, so that nothing has to
-be converted between them.
+be converted between them. Those of float16 have that type.
 """
 
 from __future__ import annotations
@@ -10,46 +10,49 @@ from __future__ import annotations
 from typing import Any
 
 from chameleon_tvm.graph.quantised_steps import is_call
-from chameleon_tvm.instructions.bfloat16 import rounding, widening
+from chameleon_tvm.instructions.halves import Half, half_in
 from chameleon_tvm.quick_tvm import te
 
 ROUND, WIDEN = "round", "widen"
-_STEP = "chameleon.bfloat16"
+_STEP = "chameleon.half"
 """Attribute of the functions that are steps: which one it is."""
 
 
-def round_to_bits(builder: Any, tensor: Any) -> Any:
-    """The variable of a float32 tensor's nearest bfloat16 numbers, in ``uint16``.
+def round_to(builder: Any, tensor: Any, half: Half) -> Any:
+    """The variable of a float32 tensor's nearest numbers of a type, as buffers hold them.
+
+    Args:
+        builder: a ``BlockBuilder`` in a block.
+        tensor: a variable.
+        half: the type.
+    """
+    return builder.emit(_step(builder, tensor, half, ROUND))
+
+
+def widen(builder: Any, tensor: Any) -> Any:
+    """The call that gives the float32 numbers of a tensor of ``round_to``.
 
     Args:
         builder: a ``BlockBuilder`` in a block.
         tensor: a variable.
     """
-    return builder.emit(_step(builder, tensor, ROUND))
+    half = half_in(str(tensor.ty.dtype))
+    assert half is not None  # noqa: S101 - of ``round_to``
+    return _step(builder, tensor, half, WIDEN)
 
 
-def widen_bits(builder: Any, bits: Any) -> Any:
-    """The call that gives the float32 numbers of a tensor of ``round_to_bits``.
-
-    Args:
-        builder: a ``BlockBuilder`` in a block.
-        bits: a variable.
-    """
-    return _step(builder, bits, WIDEN)
-
-
-def _step(builder: Any, tensor: Any, step: str) -> Any:
-    convert = rounding if step == ROUND else widening
+def _step(builder: Any, tensor: Any, half: Half, step: str) -> Any:
+    convert = half.rounding if step == ROUND else half.widening
 
     def made(source: te.Tensor) -> te.Tensor:
         return te.compute(source.shape, lambda *place: convert(source(*place), 1), name=step)
 
     return builder.call_te(
-        made, tensor, primfunc_name_hint=f"{step}_bfloat16", primfunc_attrs={_STEP: step}
+        made, tensor, primfunc_name_hint=f"{step}_{half.name}", primfunc_attrs={_STEP: step}
     )
 
 
-class Bfloat16Steps:
+class HalfSteps:
     """Tells which expressions of a module are steps.
 
     Args:

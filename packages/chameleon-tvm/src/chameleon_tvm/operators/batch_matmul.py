@@ -1,0 +1,121 @@
+"""Matrix products neither side of which is constant: TensorIR and a float64 reference."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+from chameleon_tvm.operators.base import (
+    Operator,
+    seeded_array,
+    seeded_integers,
+    tolerance_of,
+    widened,
+)
+from chameleon_tvm.operators.halves import held, real, rounding, stored, widening
+from chameleon_tvm.operators.quantized_products import (
+    LARGEST,
+    PARAMETERS,
+    QuantizedProduct,
+    example,
+    finished_product,
+)
+from chameleon_tvm.operators.specs import BatchMatmulSpec
+
+if TYPE_CHECKING:
+    from chameleon_tvm.quick_tvm import te, tvm
+
+
+class BatchMatmul(Operator):
+    """(batch, m, k) x (batch, k, n), the right side possibly stored transposed.
+
+    Of an int8 operator a third input are the constant numbers of :class:`.QuantizedProduct`.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.spec = BatchMatmulSpec.of(task)
+        self._on_cpu = json.loads(task.target).get("kind") == "llvm"
+        if self.spec.quantized:
+            self.constants = frozenset({2})
+
+    @property
+    def tolerance(self) -> float:
+        """Of uint8 a difference of one is accepted, as of other int8 operators."""
+        written = self.spec.output_dtype
+        return 1.5 / LARGEST if written == "uint8" else tolerance_of(written)
+
+    def inputs(self) -> Arrays:
+        spec = self.spec
+        if spec.quantized:
+            sides = [seeded_integers(one, np.uint8, at) for at, one in enumerate((spec.a, spec.b))]
+            return [*sides, example(spec.a[2]).array]
+        return [seeded_array(one, spec.dtype, at) for at, one in enumerate((spec.a, spec.b))]
+
+    def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        del place
+        if self.spec.quantized or not self._on_cpu:
+            return array
+        return stored(array, self.spec.dtype)
+
+    def logical(self, outputs: Arrays) -> Arrays:
+        return [real(one) for one in outputs] if self._on_cpu else widened(outputs)
+
+    def reference(self, inputs: Arrays) -> Arrays:
+        spec = self.spec
+        left, right = (array.astype(np.float64) for array in inputs[:2])
+        numbers = QuantizedProduct.of(inputs[2]) if spec.quantized else None
+        if numbers is not None:
+            left, right = left - numbers.left_zero_point, right - numbers.right_zero_point
+        sums = left @ (right.swapaxes(1, 2) if spec.transpose_b else right)
+        return [sums if numbers is None else numbers.output(sums, spec.output_dtype)]
+
+    @cached_property
+    def _numbers(self) -> te.Tensor:
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        return te.placeholder((PARAMETERS,), "float32", name="quantisation")
+
+    def _operand(self, side: int, element: Any) -> Any:
+        """An element of a side as it is multiplied, in an expression."""
+        if self.spec.quantized:
+            return element.astype("int32") - self._numbers[side].astype("int32")
+        if self._on_cpu:
+            return widening(self.spec.dtype, element)
+        return element.astype("float32")
+
+    def _finished(self, sums: Any) -> Any:
+        """A sum as it is written, in an expression."""
+        written = self.spec.output_dtype
+        if self.spec.quantized:
+            numbers = [self._numbers[at] for at in range(PARAMETERS)]
+            return finished_product(sums.astype("float32"), written, numbers)
+        return rounding(written, sums) if self._on_cpu else sums.astype(written)
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from chameleon_tvm.quick_tvm import te  # noqa: PLC0415 - see ``Operator``
+
+        spec = self.spec
+        element = "uint8" if spec.quantized else spec.dtype
+        element = held(element) if self._on_cpu else element
+        left = te.placeholder(spec.a, element, name="left")
+        right = te.placeholder(spec.b, element, name="right")
+        k = te.reduce_axis((0, spec.a[2]), name="k")
+
+        def product(b: Any, m: Any, n: Any) -> Any:
+            other = right[b, n, k] if spec.transpose_b else right[b, k, n]
+            return te.sum(self._operand(0, left[b, m, k]) * self._operand(1, other), axis=k)
+
+        out = sums = te.compute(spec.result_shape, product, name="batch_matmul")
+        if spec.dtype != "float32":
+            out = te.compute(
+                spec.result_shape, lambda b, m, n: self._finished(sums[b, m, n]), name="out"
+            )
+        numbers = [self._numbers] if spec.quantized else []
+        return te.create_prim_func([left, right, *numbers, out])

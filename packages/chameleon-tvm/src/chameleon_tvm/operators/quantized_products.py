@@ -1,0 +1,101 @@
+"""Products of two quantized tensors, neither of which is constant: exact sums, then one scale.
+
+Both sides are uint8 with one scale and one zero point each (Jacob et al. 2018, section 2.2, arXiv
+1712.05877): with ``sums`` of ``(a - left_zero_point) * (b - right_zero_point)``, exact in int32,
+``float32(sums) * scale`` is the output in float32, where the scale is the product of both, and
+``round(float32(sums) * scale) + out_zero_point`` between 0 and 255 the output in uint8, where it is
+divided by the output's scale; halves are rounded to even numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+PARAMETERS = 4
+"""Numbers of ``QuantizedProduct``."""
+LARGEST = 255
+"""The largest uint8."""
+
+
+@attrs.frozen(kw_only=True)
+class QuantizedProduct:
+    """The numbers of such an operator; an array of float32 in this order.
+
+    Attributes:
+        left_zero_point: of the left side.
+        right_zero_point: of the right side.
+        scale: of sums.
+        out_zero_point: of outputs that are uint8.
+    """
+
+    left_zero_point: float
+    right_zero_point: float
+    scale: float
+    out_zero_point: float = 0.0
+
+    @property
+    def array(self) -> NDArray[np.float32]:
+        """The numbers as operators take them, shape (4,)."""
+        return np.array(attrs.astuple(self), np.float32)
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> QuantizedProduct:
+        """The numbers of an array of shape (4,)."""
+        fields = attrs.fields(cls)
+        return cls(**{one.name: float(at) for one, at in zip(fields, array, strict=True)})
+
+    def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
+        """What exact sums become; scaled in float32, as it is defined.
+
+        Args:
+            sums: of any shape.
+            written: type of the output.
+        """
+        scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
+        if written != "uint8":
+            return scaled
+        made: NDArray[np.float64] = np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST)
+        return made
+
+
+def example(reduced: int) -> QuantizedProduct:
+    """Numbers for measuring, with which outputs of whole ranges are spread over theirs.
+
+    Args:
+        reduced: products that an output adds up.
+    """
+    # The standard deviation of sums of products of independent, uniform numbers.
+    typical = 256.0**2 / 12.0 * reduced**0.5
+    return QuantizedProduct(
+        left_zero_point=113.0,
+        right_zero_point=131.0,
+        scale=40.0 / typical,
+        out_zero_point=119.0,
+    )
+
+
+def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
+    """The output of sums, as TensorIR of scalars and of vectors alike.
+
+    Args:
+        sums: as float32.
+        written: type of the output.
+        numbers: those of ``QuantizedProduct``, scalars of float32.
+    """
+    from chameleon_tvm.operators.elementary import lanes_of  # noqa: PLC0415 - needs TVM
+    from chameleon_tvm.operators.requantizing import clipped  # noqa: PLC0415 - needs TVM
+    from chameleon_tvm.quick_tvm import tirx  # noqa: PLC0415 - needs TVM
+
+    _, _, scale, zero = numbers
+    lanes = lanes_of(sums)
+    every = scale if lanes == 1 else tirx.Broadcast(scale, lanes)
+    real = sums * every
+    if written != "uint8":
+        return real
+    low, high = (tirx.FloatImm("float32", one) - zero for one in (0.0, float(LARGEST)))
+    return clipped(real, low, high, zero)
