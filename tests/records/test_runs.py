@@ -191,7 +191,7 @@ def test_the_nearest_shapes_best_is_measured_first(run, measured, place, tmp_pat
     run("one", records=place, operators=[[50, 50], [50, 20]], seed=1)
     best = {}
     database = opened(place)
-    for key in database.keys():
+    for key in database.keys():  # noqa: SIM118 - no mapping
         records = [one for one in database.records(key) if one.measurement.ok]
         fastest = min(records, key=lambda one: one.measurement.cost)
         best[tuple(key.arguments["cardinalities"])] = fastest.measurement.config

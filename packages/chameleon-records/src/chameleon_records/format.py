@@ -123,6 +123,16 @@ def record_to_json(record: Record) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
 
+def normal(record: Record) -> Record:
+    """A record as it is once it was written and read: ranks are of what is kept.
+
+    Raises:
+        TypeError: it has what is no JSON value.
+        ValueError: it is no record.
+    """
+    return record_from_json(json.loads(_text(record_to_json(record))))
+
+
 def record_from_json(value: Mapping[str, Any]) -> Record:
     """The inverse of ``record_to_json``.
 
@@ -262,6 +272,7 @@ __all__ = [
     "dump",
     "key_from_json",
     "load",
+    "normal",
     "printable",
     "record_from_json",
     "record_to_json",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from chameleon_core.stages import Record, RecordKey
 from chameleon_core.stages.record_database import rank
 
-from chameleon_records.format import Records
+from chameleon_records.format import Records, normal
 
 Config = tuple[int, ...]
 
@@ -28,7 +28,7 @@ class Table:
         changed: Records = {}
         for key, records in found.items():
             known = self._records.setdefault(key, {})
-            for record in records:
+            for record in map(normal, records):
                 config = record.measurement.config
                 if config not in known or rank(record) < rank(known[config]):
                     known[config] = record

@@ -19,6 +19,7 @@ from chameleon_records.errors import RecordsError
 from chameleon_records.format import (
     VERSION,
     key_from_json,
+    normal,
     record_from_json,
     record_to_json,
 )
@@ -123,7 +124,7 @@ class SQLiteRecords(PlacedRecords):
                     (key.digest, key.family, _text(key.to_json())),
                 )
                 ((row,),) = execute(_ID, (key.digest,)).fetchall()
-                changed += sum(self._put(execute, row, record) for record in records)
+                changed += sum(self._put(execute, row, normal(record)) for record in records)
         return changed
 
     def _put(self, execute: Callable[..., sqlite3.Cursor], row: int, record: Record) -> bool:
