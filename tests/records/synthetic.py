@@ -18,13 +18,14 @@ def synthetic_run(
     fresh=False,
     runner_plugin=None,
     runner_name="synthetic",
+    plugins=(),
     **more,
 ):
     """A run in a folder of its own, which logs what it measures beside it."""
     log = folder.with_name(f"{folder.name}.log")
     runner = {"name": runner_name, "log": str(log)}
     document = synthetic_document(folder, operators=operators, runner=runner, **more)
-    plugins = [chameleon_records.hooks]
+    plugins = [chameleon_records.hooks, *plugins]
     if runner_plugin is not None:
         document["runner"] = "odd"
         plugins.append(runner_plugin)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from typing import ClassVar
 
 import attrs
 import pytest
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.end.result import RunResult
 from chameleon_core.measurement import FailureKind
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import hookimpl
@@ -14,7 +16,7 @@ from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Runner
 from chameleon_records import hooks
 from chameleon_records.opening import opened
-from chameleon_testing.fakes import SyntheticRunner
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend, SyntheticRunner
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from structlog.testing import capture_logs
 
@@ -241,6 +243,34 @@ def test_records_that_fail_here_make_room_for_the_next(run, place, plugin, basel
     assert not result.operators[0].recorded, "the comparison has built and checked it"
     said = [one for one in logs if "fails here" in one["event"]]
     assert [one["config"][0] for one in said] == [0] * 5
+
+
+class Delivering(SyntheticFrontend):
+    """Says what it is to deliver."""
+
+    seen: ClassVar[list] = []
+
+    def deliver(self, delivery):
+        self.seen.append(delivery.winners)
+
+
+def test_what_is_checked_with_its_network_is_not_measured_for_that(run, measured, place, plugin):
+    frontend = plugin("frontends", Delivering, ModelOptions)
+    more = {"records": place, "baselines": [], "plugins": [frontend]}
+    more["model"] = {"odd": {"operators": [[9, 9]]}}
+    run("one", seed=1, **more)
+    result = run("two", seed=2, **more)
+    assert measured("two") == []
+    ((own,), (recorded,)) = Delivering.seen
+    assert own.checked
+    assert not own.guesses
+    assert recorded.config == own.config
+    assert recorded.seconds == own.seconds
+    assert not recorded.checked
+    assert len(recorded.guesses) >= 3
+    assert recorded.config not in recorded.guesses
+    assert result.operators[0].recorded
+    assert RunResult.from_json(result.to_json(), folder=result.folder).operators[0].recorded
 
 
 def test_records_none_of_which_succeeded_do_not_count(run, measured, place):

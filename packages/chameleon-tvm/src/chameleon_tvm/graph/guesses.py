@@ -51,8 +51,10 @@ def mended(
             break
         for key in blamed:
             winner = steps.kernels.winners[key]
-            log.warning("guess_replaced", task=winner.task.name, problem=verdict.problem)
-            steps.replaced[key] = f"with the guess before, {verdict.problem}"
+            event = "record_replaced" if winner.recorded else "guess_replaced"
+            log.warning(event, task=winner.task.name, problem=verdict.problem)
+            before = "record of another run" if winner.recorded else "guess before"
+            steps.replaced[key] = f"with the {before}, {verdict.problem}"
         steps.kernels = steps.kernels.with_next_guesses(blamed, give_up=turn == TURNS)
         staged, verdict = steps.tried(steps.kernels, f"mended-{turn}")
     return staged, verdict
