@@ -13,7 +13,7 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Runner
+from chameleon_core.stages import RecordDatabase, Runner
 from chameleon_records import hooks
 from chameleon_records.opening import opened
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend, SyntheticRunner
@@ -326,3 +326,32 @@ def test_keys_depend_on_what_a_result_does_and_on_nothing_else():
     assert len({one.digest for one in (key_of(), *others)}) == 7
     assert key_of((9, 8)).family == key_of(fingerprint="g").family == key_of().family
     assert key_of(target="t").family != key_of().family
+
+
+class Strange(RecordDatabase):
+    """Answers with what no database may answer with."""
+
+    place = "strange"
+
+    def __init__(self, _options):
+        pass
+
+    def keys(self, like=None):
+        odd = {**like.arguments, "more": 10**400}
+        return [key_of(arguments=odd, fingerprint="g", space=like.space)]
+
+    def records(self, key):
+        return ["no record", None]
+
+    def add(self, found):
+        raise OSError("not today")
+
+
+def test_a_strange_database_does_not_end_a_run(run, measured, plugin):
+    with capture_logs() as logs:
+        result = run("one", records={"name": "odd"}, plugins=[plugin("record_databases", Strange)])
+    assert len(measured("one")) == 20
+    assert result.operators[0].tuned_seconds
+    said = [one["problem"] for one in logs if one["event"] == "records_not_shared"]
+    assert len(said) == 3
+    assert said[-1] == "OSError: not today"

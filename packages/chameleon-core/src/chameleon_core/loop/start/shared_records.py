@@ -131,7 +131,8 @@ class SharedRecords:
                 taken += len(found)
                 seconds[task.key] = math.fsum(record.spent_seconds for record in found)
                 if not found and not self._fresh:
-                    suggested[task.key] = self._nearest(task, space)
+                    nearest_ones = partial(self._nearest, task, space)
+                    suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
             store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
         if taken:
             log.info(
@@ -155,10 +156,13 @@ class SharedRecords:
     def known(self, task: Task, space: DesignSpace) -> list[Record]:
         """The records of exactly this task, in the order in which they were measured.
 
-        None where not one of them succeeded: what is said to fail everywhere is tried here.
+        Empty where not one of them succeeded: what is said to fail everywhere is tried here.
         """
         if self._conditions is None or self._fresh:
             return []
+        return _said(f"records of {task.name}", partial(self._known, task, space)) or []
+
+    def _known(self, task: Task, space: DesignSpace) -> list[Record]:
         key = self._key(task, space)
         best: dict[Config, Record] = {}
         for record in self._usable(self._records(key), task, space):
