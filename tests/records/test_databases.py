@@ -328,6 +328,14 @@ def test_a_server_that_sends_without_end(server, monkeypatch):
         opened(f"{url}/all.jsonl")
 
 
+def test_a_server_that_takes_its_time(server, monkeypatch):
+    url, folder = server
+    (folder / "all.jsonl").write_bytes(dump({key_of(): [record_of((0, 0))]}))
+    monkeypatch.setattr("chameleon_records.databases.http.LONGEST", -1.0)
+    with pytest.raises(RecordsError, match="not whole"):
+        opened(f"{url}/all.jsonl")
+
+
 def test_ranks_order_whatever_there_is():
     one = record_of((0, 0))
     tables = [Table(), Table()]

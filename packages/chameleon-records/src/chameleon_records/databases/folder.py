@@ -57,6 +57,8 @@ class FolderRecords(PlacedRecords):
         return self._table.records(key)
 
     def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
+        if not self.writable:
+            raise self.read_only()
         changed = self._table.merge(found)
         if changed:
             self._write(changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 import urllib.request
 
 import structlog
@@ -23,8 +24,13 @@ log = structlog.get_logger()
 TIMEOUT = 10.0
 """Seconds that a server may be silent."""
 
+LONGEST = 60.0
+"""Seconds that one file may take: a server that sends a byte now and then is never silent."""
+
 MOST_BYTES = 256 << 20
 """What is read at most: far more than anybody has measured, and far less than fills a machine."""
+
+_CHUNK = 1 << 16
 
 
 def http_records(url: str) -> ReadRecords:
@@ -58,7 +64,7 @@ def _read(url: str, most: int) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": "chameleon"})  # noqa: S310 - http alone
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310
-            content: bytes = response.read(most + 1)
+            content = _content(response, most)
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise RecordsError(
@@ -70,6 +76,16 @@ def _read(url: str, most: int) -> bytes:
             f"{url} is larger than {MOST_BYTES >> 20} MiB", hint="Prune what is hosted there."
         )
     return content
+
+
+def _content(response: http.client.HTTPResponse, most: int) -> bytes:
+    """What a server sends, and a byte more than ``most`` at most."""
+    ends, found = time.monotonic() + LONGEST, bytearray()
+    while len(found) <= most and (chunk := response.read1(_CHUNK)):
+        found += chunk
+        if time.monotonic() > ends:
+            raise TimeoutError(f"it was not whole after {LONGEST:.0f} s")
+    return bytes(found)
 
 
 __all__ = ["MOST_BYTES", "TIMEOUT", "http_records"]

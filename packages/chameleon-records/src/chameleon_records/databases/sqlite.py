@@ -55,7 +55,10 @@ class RecordsFile(SQLiteFile):
     schema = _SCHEMA
     error: ClassVar[type[ChameleonError]] = RecordsError
     newer = "Upgrade chameleon, or name another file under 'records'."
-    later = "Restore access or free space; the run folder has its measurements all the same."
+    later = (
+        "Restore access or free space, or do without (`records: none`, CHAMELEON_RECORDS=none); "
+        "the run folder has its measurements all the same."
+    )
     damaged = (
         "Move it away, or save what can be read of it with `sqlite3 FILE .recover`; "
         "`chameleon records add RUN...` makes a new one of run folders."

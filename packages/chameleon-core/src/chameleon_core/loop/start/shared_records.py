@@ -110,7 +110,7 @@ class SharedRecords:
         if store.measured:
             log.info("the run was begun without record databases; it takes nothing from them")
             return
-        started, taken = time.perf_counter(), 0
+        started, taken = time.perf_counter(), []
         seconds: dict[str, float] = {}
         suggested: dict[str, list[Config]] = {}
         with store.transaction():
@@ -128,17 +128,17 @@ class SharedRecords:
                         origin=Origin.RECORD,
                         measured_at=record.measured_at,
                     )
-                taken += len(found)
+                taken.append(len(found))
                 seconds[task.key] = math.fsum(record.spent_seconds for record in found)
                 if not found and not self._fresh:
                     nearest_ones = partial(self._nearest, task, space)
                     suggested[task.key] = _said(f"records like {task.name}", nearest_ones) or []
             store.set_fact(TAKEN, {"seconds": seconds, "suggested": suggested})
-        if taken:
+        if any(taken):
             log.info(
                 "records_taken",
-                measurements=taken,
-                tasks=sum(second > 0 for second in seconds.values()),
+                measurements=sum(taken),
+                tasks=sum(count > 0 for count in taken),
                 of=len(tasks),
                 databases=[database.place for database in self._databases],
                 seconds=round(time.perf_counter() - started, 3),
