@@ -42,12 +42,18 @@ def best_of(measurements: Iterable[Measurement], *, shared: bool) -> Measurement
 def ties(one: Measurement, fastest: Measurement) -> bool:
     """Whether a time cannot be told from the lowest one.
 
+    Intervals alone do not say so: on a busy machine they are as wide as the noise, and kernels of
+    half the speed would tie. What disturbs a repeat makes it longer, so the shortest repeats have
+    to agree as well.
+
     Args:
         one: a measurement that succeeded.
         fastest: the one with the lowest cost.
     """
     if one.cost <= (1.0 + TIE) * fastest.cost:
         return True
+    if min(one.seconds) > (1.0 + TIE) * min(fastest.seconds):
+        return False
     return one.cost - _half_width(one) <= fastest.cost + _half_width(fastest)
 
 
