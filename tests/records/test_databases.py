@@ -139,6 +139,17 @@ def test_a_run_folders_file_is_none(tmp_path):
         opened(str(path))
 
 
+def test_a_file_with_programs_in_it_is_refused(tmp_path):
+    path = tmp_path / "db.sqlite"
+    database = opened(str(path))
+    database.add({key_of(): [record_of((0, 0))]})
+    database.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TRIGGER t AFTER INSERT ON keys BEGIN DELETE FROM records; END")
+    with pytest.raises(RecordsError, match="triggers or views"):
+        opened(str(path))
+
+
 def test_a_damaged_file_is_said_to_be_so(tmp_path):
     path = tmp_path / "db.sqlite"
     records = [record_of((i, j)) for i in range(30) for j in range(30)]
