@@ -90,7 +90,9 @@ class Bench:
         extra = [HERE, self.libraries] if case.source == "torchvision" else [HERE]
         earlier = os.environ.get("PYTHONPATH")
         paths = ([earlier] if earlier else []) + [str(one) for one in extra if one]
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        # What was measured before must not make a run seem quick.
+        apart = {"CHAMELEON_RECORDS": "none"}
+        return {**os.environ, **apart, "PYTHONPATH": os.pathsep.join(paths)}
 
     def missing(self, case: Case) -> str | None:
         """A sentence where something that the case needs is not installed."""

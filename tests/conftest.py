@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import hypothesis
@@ -10,6 +11,9 @@ import structlog
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+
+# No test looks into the records of whoever runs it, nor adds to them.
+os.environ["CHAMELEON_RECORDS"] = "none"
 
 # Nothing asserts on wall-clock time: an example may be slow because the machine is busy.
 hypothesis.settings.register_profile("untimed", deadline=None)

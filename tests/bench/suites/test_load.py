@@ -58,6 +58,12 @@ def test_comparisons_with_baselines_are_made_on_request_only(load):
     assert load(text, "compare=true").pairings[0].document["baselines"] == [{"name": "synthetic"}]
 
 
+def test_no_cell_looks_into_record_databases(load, monkeypatch):
+    monkeypatch.setenv("CHAMELEON_RECORDS", "")
+    text = GOOD.replace("small: {", "small: {records: none, ")
+    assert not any("records" in one.document for one in load(text).pairings)
+
+
 def test_every_mistake_is_told_once_and_with_its_place(load, tmp_path):
     text = """\
 pipelines:

@@ -76,6 +76,15 @@ def test_measured_kernels_are_never_replaced():
     assert steps.left == {"a": 0, "b": 0}
 
 
+def test_a_record_of_another_run_is_as_little_trusted_as_a_guess():
+    recorded = attrs.evolve(_winner("a", 0, 1, seconds=1.0), recorded=True)
+    steps = DeliverySteps([recorded, _winner("b", 0, seconds=1.0)], {("a", 0)})
+    assert steps.mended().problem is None
+    assert steps.left == {"a": 1, "b": 0}
+    assert not steps.kernels.winners[recorded.task.key].measured, "its time was the other one's"
+    assert list(steps.replaced.values()) == ["with the record of another run, it is off"]
+
+
 @given(st.integers(1, 20), st.data())
 def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count: int, data: Any):
     names = [f"task{place}" for place in range(count)]

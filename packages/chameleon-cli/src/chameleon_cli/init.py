@@ -38,6 +38,7 @@ budget:
   # wall_time: 20m
 
 {required}seed: 0
+# records: none          # measure what other runs have measured, too (docs/records.md)
 # output: runs/{stem}    # the run folder, relative to where the command is given
 """
 

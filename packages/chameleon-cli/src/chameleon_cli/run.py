@@ -42,7 +42,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
     again, overrides = given_again("run", pipeline, overrides, output)
     with results_alone():
-        resolved = load_pipeline(pipeline, overrides)
+        resolved = load_pipeline(pipeline, overrides, sharing=True)
     if dry_run:
         _dry_run(resolved, as_json=as_json)
         return

@@ -179,6 +179,9 @@ class SyntheticRunner(Runner):
     def describe(self) -> dict[str, Any]:
         return {"device": "synthetic"}
 
+    def conditions(self) -> dict[str, Any]:
+        return {"threads": 1}
+
     def interrupt(self) -> None:
         self._stopped = True
 

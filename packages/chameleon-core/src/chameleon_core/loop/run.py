@@ -13,6 +13,7 @@ from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.budget import convincing
 from chameleon_core.loop.end.comparison import Baselines, compared
 from chameleon_core.loop.end.delivery import deliver
+from chameleon_core.loop.end.kept_records import shares_records
 from chameleon_core.loop.end.operator_result import final_result
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
@@ -28,7 +29,8 @@ from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
-from chameleon_core.loop.start.tasks import frontend_of, spaces_of, target_of, tasks_of
+from chameleon_core.loop.start.shared_records import SharedRecords
+from chameleon_core.loop.start.tasks import delivers, frontend_of, spaces_of, target_of, tasks_of
 from chameleon_core.loop.start.warm_start import WarmStart
 from chameleon_core.loop.tuning import Tuning
 from chameleon_core.pipeline.resolve import dump_pipeline
@@ -77,8 +79,11 @@ def run_pipeline(
         interruption = interruption or Interruption()
         described = partial(folder.store.set_fact, "runner")
         space = StageRef.of(pipeline.space)
-        with started(pipeline.runner, space, interruption, described) as runner:
-            return _Run(pipeline, folder, bus, interruption, runner).execute()
+        with (
+            started(pipeline.runner, space, interruption, described) as runner,
+            SharedRecords.of(pipeline, folder.store, runner, fresh=fresh) as records,
+        ):
+            return _Run(pipeline, folder, bus, interruption, runner, records=records).execute()
 
 
 class _Run:
@@ -91,7 +96,10 @@ class _Run:
         bus: EventBus,
         interruption: Interruption,
         runner: CheckedRunner,
+        *,
+        records: SharedRecords,
     ) -> None:
+        self._records = records
         self._pipeline = pipeline
         self._folder = folder
         self._store = folder.store
@@ -108,15 +116,20 @@ class _Run:
         frontend, target = frontend_of(pipeline), target_of(pipeline)
         self._folder.claim_target(target)
         self._check(frontend, target)
-        choice = choice_of(pipeline, frontend, target, store=store, runner=runner)
+        choice = choice_of(
+            pipeline, frontend, target, store=store, runner=runner, records=self._records
+        )
         _, tasks = tasks_of(pipeline, frontend, target)
-        runs = self._task_runs(tasks, spaces_of(pipeline, tasks))
+        spaces = spaces_of(pipeline, tasks)
+        self._records.take(tasks, spaces)
+        runs = self._task_runs(tasks, spaces)
         # Asked before tuning begins: a broken baseline should not show after an hour.
         baselines = [Baselines.of(task, pipeline.baselines) for task in tasks]
         try:
             self._tune(runs, choice)
             operators = [
-                self._compare(run, others) for run, others in zip(runs, baselines, strict=True)
+                self._compare(frontend, run, others)
+                for run, others in zip(runs, baselines, strict=True)
             ]
             network = self._deliver(frontend, target, operators)
         finally:
@@ -158,7 +171,10 @@ class _Run:
         ]
         earlier = WarmStart(self._pipeline.warm_start)
         for run in runs:
-            for config in earlier.suggestions(run.task, run.space):
+            seconds = self._records.seconds_of(run.task)
+            run.recall(batch_size=self._batch_size, seconds=seconds)
+            nearest = self._records.suggestions(run.task)
+            for config in (*nearest, *earlier.suggestions(run.task, run.space)):
                 run.tuner.suggest(config)
         return runs
 
@@ -229,7 +245,7 @@ class _Run:
 
     # -- after the last batch -----------------------------------------------------------------
 
-    def _compare(self, run: TaskRun, baselines: Baselines) -> OperatorResult:
+    def _compare(self, frontend: Frontend, run: TaskRun, baselines: Baselines) -> OperatorResult:
         comparison = compared(
             run,
             baselines,
@@ -237,8 +253,9 @@ class _Run:
             store=self._store,
             interruption=self._interruption,
             publish=self._publish,
+            delivers=delivers(frontend),
         )
-        return final_result(run, comparison, baselines)
+        return final_result(run, comparison, baselines, shared=shares_records(self._store))
 
     def _deliver(
         self, frontend: Frontend, target: str, operators: Sequence[OperatorResult]

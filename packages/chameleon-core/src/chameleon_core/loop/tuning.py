@@ -285,7 +285,7 @@ class Tuning:
     def _spent(run: TaskRun) -> Spent:
         # What is in flight is as good as measured: the budget must not be given away twice.
         measured = len(run.tuner.measurements) + run.in_flight
-        return Spent(measured=measured, seconds=run.spending.total)
+        return Spent(measured=measured, seconds=run.seconds_before + run.spending.total)
 
 
 def _alike(one: TaskRun, other: TaskRun) -> bool:

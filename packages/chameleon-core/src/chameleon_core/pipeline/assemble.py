@@ -21,6 +21,7 @@ from chameleon_core.pipeline.nodes import (
 )
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.precision import Precision, unknown_types
+from chameleon_core.pipeline.record_databases import databases_of
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
 from chameleon_core.pipeline.stage_reader import StageReader
@@ -43,9 +44,18 @@ class Assembler:
         root: what the user wrote, a mapping, with overrides applied.
         registry: where names are looked up.
         problems: what is wrong already.
+        sharing: whether a pipeline that says nothing of records means the user's own database.
     """
 
-    def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
+    def __init__(
+        self,
+        root: Node,
+        registry: Registry,
+        problems: list[Problem],
+        *,
+        sharing: bool = False,
+    ) -> None:
+        self._sharing = sharing
         self._registry = registry
         self._problems = problems
         self._stages = StageReader(registry, problems)
@@ -62,6 +72,9 @@ class Assembler:
         precision = self._precision(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
+        records = databases_of(
+            self._root, self._stages, self._registry, self._problems, by_default=self._sharing
+        )
         baselines = self._baselines()
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
@@ -76,6 +89,7 @@ class Assembler:
             "precision": precision.to_json(),
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
+            "records": records.written,
             "baselines": [{"name": one.name, **one.options_json} for one in baselines],
             "budget": to_json(budget),
             "require": to_json(require),
@@ -89,6 +103,7 @@ class Assembler:
             precision=precision,
             **stages,
             warm_start=warm_start,
+            records=records.specs,
             baselines=tuple(baselines),
             budget=budget,
             require=require,

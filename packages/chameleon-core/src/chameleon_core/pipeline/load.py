@@ -15,7 +15,11 @@ from chameleon_core.plugins.registry import Registry, default_registry
 
 
 def load_pipeline(
-    path: str | Path, overrides: Iterable[str] = (), *, registry: Registry | None = None
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    *,
+    registry: Registry | None = None,
+    sharing: bool = False,
 ) -> ResolvedPipeline:
     """Read a pipeline file.
 
@@ -23,6 +27,8 @@ def load_pipeline(
         path: the file; errors call it as it is given here.
         overrides: assignments such as ``budget.measurements=64``, stronger than the file.
         registry: where names are looked up; the installed plugins where None.
+        sharing: whether a pipeline that says nothing of ``records`` has the user's own database,
+            as on the command line. Programs share what their pipelines say and nothing else.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
@@ -30,7 +36,7 @@ def load_pipeline(
     """
     file = Path(path)
     root = read_yaml(file, shown=str(path))
-    return _load(root, overrides, registry, source=file.resolve())
+    return _load(root, overrides, registry, source=file.resolve(), sharing=sharing)
 
 
 def from_dict(
@@ -71,12 +77,19 @@ def subject_from_dict(document: Mapping[str, Any], *, registry: Registry | None 
 
 
 def _load(
-    root: Node, overrides: Iterable[str], registry: Registry | None, *, source: Path | None
+    root: Node,
+    overrides: Iterable[str],
+    registry: Registry | None,
+    *,
+    source: Path | None,
+    sharing: bool = False,
 ) -> ResolvedPipeline:
-    return _assembler(root, overrides, registry).assemble(source)
+    return _assembler(root, overrides, registry, sharing=sharing).assemble(source)
 
 
-def _assembler(root: Node, overrides: Iterable[str], registry: Registry | None) -> Assembler:
+def _assembler(
+    root: Node, overrides: Iterable[str], registry: Registry | None, *, sharing: bool = False
+) -> Assembler:
     known = registry if registry is not None else default_registry()
     if root.value is None:
         root = Node(value={}, mark=root.mark)
@@ -84,4 +97,4 @@ def _assembler(root: Node, overrides: Iterable[str], registry: Registry | None) 
         message = f"a pipeline must be a mapping with 'model:' and 'target:', not {root.in_words()}"
         raise PipelineError([Problem(mark=root.mark, message=message)])
     overridden, problems = apply_overrides(root, overrides)
-    return Assembler(overridden, known, problems)
+    return Assembler(overridden, known, problems, sharing=sharing)

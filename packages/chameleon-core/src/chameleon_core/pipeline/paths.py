@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def absolute(node: Node, *, source: bool = False) -> Node:
 
 
 def _join(text: str, folder: Path) -> str:
+    if re.match(r"[a-z]+://", text):
+        return text  # a URL, where an option takes one
     return os.path.normpath(folder / Path(text).expanduser())
 
 

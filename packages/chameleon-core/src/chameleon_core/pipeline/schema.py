@@ -225,6 +225,8 @@ class ResolvedPipeline(Subject):
         runner: the runner.
         scheduler: decides which task gets the next batch.
         warm_start: folders of earlier runs, whose best configurations are measured first.
+        records: databases of what was measured before, the first of which is added to; empty for
+            none, and None where nobody says.
         baselines: what the winners are compared with, in order.
         budget: how much may be spent.
         require: a result that must be reached, or None.
@@ -244,6 +246,7 @@ class ResolvedPipeline(Subject):
     runner: StageSpec
     scheduler: StageSpec
     warm_start: tuple[Path, ...] = ()
+    records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
     budget: Budget = attrs.field(factory=Budget)
     require: Requirement | None = None
@@ -255,11 +258,11 @@ class ResolvedPipeline(Subject):
 
     @property
     def digest(self) -> str:
-        """Identity of everything but output, budget and requirements.
+        """Identity of everything but output, budget, requirements and record databases.
 
         A finished run of the same digest and budget is only read. What a folder is bound to is less
         (``pipeline.binding``).
         """
-        skipped = {"output", "budget", "require", "preset"}
+        skipped = {"output", "budget", "require", "preset", "records"}
         kept = {key: value for key, value in self.document.items() if key not in skipped}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]

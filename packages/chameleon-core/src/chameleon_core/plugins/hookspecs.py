@@ -18,6 +18,7 @@ _WHOLE = "chameleon-tuner"
 _CORE = "chameleon-tuner-core"
 _TVM = "chameleon-tuner-tvm"
 _SAMPLERS = "chameleon-tuner-samplers"
+_RECORDS = "chameleon-tuner-records"
 
 
 class RegistrationHooks(ProgramHooks):
@@ -171,6 +172,24 @@ class RegistrationHooks(ProgramHooks):
                     summary="The next batch where the network spends most time",
                     options=Options,
                     factory="my_package.longest:Longest",
+                )
+
+        Documentation: docs/plugins.md#kinds
+        """
+        return ()
+
+    @registers(contract=f"{_STAGES}:RecordDatabase", distribution=_RECORDS)
+    def chameleon_record_databases(self) -> Iterable[PluginRecord]:
+        """Record databases keep measurements beside the runs: ``Class(options)``.
+
+        Example:
+            @hookimpl
+            def chameleon_record_databases():
+                yield PluginRecord(
+                    name="redis",
+                    summary="Records on a server that a whole team uses",
+                    options=Options,
+                    factory="my_package.redis:RedisRecords",
                 )
 
         Documentation: docs/plugins.md#kinds

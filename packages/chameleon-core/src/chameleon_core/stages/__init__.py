@@ -20,6 +20,7 @@ from chameleon_core.stages.code import (
 from chameleon_core.stages.device import Device
 from chameleon_core.stages.jobs import Contender, MeasureJob, StageRef
 from chameleon_core.stages.observations import Observations
+from chameleon_core.stages.record_database import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.rival import Rival, RivalTrace
 from chameleon_core.stages.runner import Runner
 from chameleon_core.stages.search import (
@@ -53,6 +54,9 @@ __all__ = [
     "MeasureJob",
     "MeasureStream",
     "Observations",
+    "Record",
+    "RecordDatabase",
+    "RecordKey",
     "Rival",
     "RivalTrace",
     "Runner",

@@ -47,7 +47,10 @@ class Winner:
         seconds: its time in the final comparison, or in the search where there was none; None
             for a guess, which nobody has built, checked or timed yet.
         alternatives: other configurations that were nearly as fast when measured alone.
-        guesses: of a guess the space's further ones, the most promising first.
+        guesses: what may take its place where it turns out wrong, the most promising first: of a
+            guess the space's further ones, of a record others as well.
+        recorded: whether it was built, checked and timed in another run alone, whose record says
+            so: it is as little to be trusted as a guess until it was checked here.
     """
 
     task: Task
@@ -55,11 +58,17 @@ class Winner:
     seconds: float | None = None
     alternatives: tuple[tuple[int, ...], ...] = ()
     guesses: tuple[tuple[int, ...], ...] = ()
+    recorded: bool = False
 
     @property
     def measured(self) -> bool:
-        """Whether it was built, checked and timed."""
+        """Whether it was built, checked and timed, here or elsewhere."""
         return self.seconds is not None
+
+    @property
+    def checked(self) -> bool:
+        """Whether it was built and checked in this run."""
+        return self.measured and not self.recorded
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -91,6 +91,15 @@ class Runner(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What does the measuring, for the record: device, threads, versions (JSON values)."""
+
+    def conditions(self) -> Mapping[str, Any] | None:
+        """What its times depend on beside task and space, as JSON values; None keeps them its own.
+
+        Threads, the compiler's version, the state of the caches: where all of these are the same,
+        another machine like this one need not measure again (``RecordKey.conditions``). Nothing
+        that tells one machine from another like it belongs here. Asked when the runner was entered.
+        """
+        return None
 
     def now(self) -> float:
         """Seconds on the clock that budgets and wall-clocks are read from; only differences count.

@@ -1,16 +1,12 @@
-"""A SQLite file whose every commit is on its own and whose errors are sentences."""
+"""A run's SQLite file."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import ClassVar
 
-from chameleon_core.errors import RunFolderError
+from chameleon_core.errors import ChameleonError, RunFolderError
+from chameleon_core.store.sqlite_file import SQLiteFile
 
 SCHEMA_VERSION = 1
 
@@ -65,65 +61,24 @@ ORIGIN = "origin"
 """The column of ``measurements`` that files of earlier versions lack until they are written."""
 
 
-class Database:
+class Database(SQLiteFile):
     """The connection of one process to a run's SQLite file.
-
-    Write-ahead logging with ``synchronous=NORMAL``: a commit survives the death of the process
-    (``kill -9`` included); a power cut may lose the last ones, never the file.
-
-    Args:
-        path: the file; made when missing, unless ``read_only``.
-        read_only: only look; works while another process writes, and in a read-only folder.
 
     Raises:
         RunFolderError: the file cannot be opened, is not such a file, or is of a newer version.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path = path
-        self.read_only = read_only
-        with self._sentences("open"):
-            self._connection = self._open_to_read() if read_only else self._open_to_write()
+    version = SCHEMA_VERSION
+    schema = _SCHEMA
+    error: ClassVar[type[ChameleonError]] = RunFolderError
+    newer = "upgrade chameleon, or tune into another folder with --output"
+    later = _CONTINUE
+    damaged = _DAMAGED
 
-    def _open_to_write(self) -> sqlite3.Connection:
-        # Autocommit: one statement is one commit, unless a transaction is asked for.
-        connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            self._check_version(connection)
-            connection.executescript(_SCHEMA)
-            if ORIGIN not in _columns(connection):
-                # Versions that do not know the column may write beside it, so theirs is ours.
-                connection.execute(f"ALTER TABLE measurements ADD COLUMN {ORIGIN} TEXT")
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _open_to_read(self) -> sqlite3.Connection:
-        quoted = self.path.absolute().as_uri()
-        connection = sqlite3.connect(f"{quoted}?mode=ro", uri=True, timeout=10.0)
-        try:
-            self._check_version(connection)
-        except sqlite3.OperationalError:
-            # Reading a WAL file needs its -shm file, which a read-only folder cannot get; where
-            # there is no -wal file left nothing can be missing and SQLite need not look for it.
-            connection.close()
-            if Path(f"{self.path}-wal").exists():
-                raise
-            connection = sqlite3.connect(f"{quoted}?immutable=1", uri=True)
-            self._check_version(connection)
-        return connection
-
-    def _check_version(self, connection: sqlite3.Connection) -> None:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > SCHEMA_VERSION:
-            raise RunFolderError(
-                f"{self.path} was written by a newer version of chameleon",
-                hint="upgrade chameleon, or tune into another folder with --output",
-            )
+    def _complete(self, connection: sqlite3.Connection) -> None:
+        if ORIGIN not in _columns(connection):
+            # Versions that do not know the column may write beside it, so theirs is ours.
+            connection.execute(f"ALTER TABLE measurements ADD COLUMN {ORIGIN} TEXT")
 
     @property
     def columns(self) -> set[str]:
@@ -131,90 +86,6 @@ class Database:
         with self._sentences("read"):
             return _columns(self._connection)
 
-    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
-        with self._sentences("read"):
-            return self._connection.execute(sql, values).fetchall()
-
-    def write(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Execute and commit one statement; the id of the row it inserted."""
-        with self._sentences("write to"):
-            return self._connection.execute(sql, values).lastrowid or 0
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[Callable[[str, Sequence[Any]], sqlite3.Cursor]]:
-        """Several statements as one commit: yields the function that executes one."""
-        with self._sentences("write to"):
-            if self._connection.in_transaction:
-                yield self._connection.execute
-                return
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection.execute
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """One commit for everything written inside, made even where the inside raises.
-
-        What was written before an interruption is a result; only a file that cannot be written
-        loses it.
-        """
-        with self._sentences("write to"):
-            self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        finally:
-            with self._sentences("write to"):
-                # SQLite itself ends the transaction where the disk is full.
-                if self._connection.in_transaction:
-                    self._connection.execute("COMMIT")
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @contextlib.contextmanager
-    def _sentences(self, doing: str) -> Iterator[None]:
-        """Turn SQLite's errors into ones a user can act on."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise RunFolderError(
-                f"cannot {doing} {self.path}: {_reason(error, self.path)}",
-                hint=_DAMAGED if _damaged(error) else _CONTINUE,
-            ) from error
-
 
 def _columns(connection: sqlite3.Connection) -> set[str]:
     return {name for _, name, *_ in connection.execute("PRAGMA table_info(measurements)")}
-
-
-def _damaged(error: sqlite3.Error) -> bool:
-    name = getattr(error, "sqlite_errorname", None) or ""
-    return name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
-
-
-def _reason(error: sqlite3.Error, path: Path) -> str:
-    name = getattr(error, "sqlite_errorname", None) or ""
-    if name.startswith("SQLITE_NOTADB"):
-        return "it is not a SQLite file"
-    if _damaged(error):
-        return f"the file is damaged ({error})"
-    if name.startswith("SQLITE_READONLY") or not os.access(path.parent, os.W_OK):
-        return "the folder is read-only"
-    if name.startswith("SQLITE_CANTOPEN"):
-        return "there is no such file" if not path.exists() else os.strerror(errno.EACCES)
-    full = "the disk may be full, or a size limit reached"
-    reasons = {"SQLITE_FULL": "the disk is full", "SQLITE_IOERR": f"{error} ({full})"}
-    return next((said for code, said in reasons.items() if name.startswith(code)), str(error))

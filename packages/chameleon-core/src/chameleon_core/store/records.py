@@ -155,6 +155,7 @@ class RecordStore:
         knobs: Mapping[str, Any],
         spending: Spending,
         origin: str | None = None,
+        measured_at: float | None = None,
     ) -> int:
         """Commit one measurement together with the seconds its task has taken so far.
 
@@ -165,6 +166,7 @@ class RecordStore:
             knobs: the configuration decoded, so that records can be read without the space.
             spending: the task's total at this moment.
             origin: what put it into its batch (``chameleon_core.loop.round.batch.Origin``).
+            measured_at: when it was measured, in seconds since 1970; now by default.
 
         Returns:
             Its place, as ``places`` tells it.
@@ -186,7 +188,7 @@ class RecordStore:
                     m.max_relative_error,
                     m.build_seconds,
                     m.run_seconds,
-                    time.time(),
+                    time.time() if measured_at is None else measured_at,
                     origin,
                 ),
             )
@@ -221,6 +223,13 @@ class RecordStore:
             (task_id,),
         )
         return [origin for (origin,) in rows]
+
+    def times(self, task_id: int) -> list[float]:
+        """When each of a task's measurements was made, in seconds since 1970."""
+        rows = self._database.read(
+            "SELECT measured_at FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
+        )
+        return [measured_at for (measured_at,) in rows]
 
     def places(self, task_id: int) -> list[int]:
         """Where each of a task's measurements is among those of all tasks, in order of arrival."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import platform
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 from chameleon_core.errors import TargetError
 from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
 from chameleon_core.task import Task
+from chameleon_core.versions import installed
 from chameleon_system.cores import CoreWatch, usable_cores
 from chameleon_system.processor import processor_name
 
@@ -143,6 +144,13 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
 
     def _hardware(self) -> dict[str, Any]:
         return {"device": processor_name() or platform.machine(), "cores": len(self._cores)}
+
+    def conditions(self) -> Mapping[str, Any]:
+        return {
+            "threads": self._threads,
+            "cold_bytes": self._policy.cold_bytes,
+            "versions": installed(("apache-tvm",)),
+        }
 
     def _leave(self, *, polite: bool) -> None:
         del polite

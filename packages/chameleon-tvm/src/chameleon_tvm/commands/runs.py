@@ -95,19 +95,30 @@ def guesses_for(store: RecordStore, space: SpaceProvider) -> tuple[Winner, ...]:
 
 def winners_of(store: RecordStore) -> tuple[Winner, ...]:
     """The best configuration of every task: the comparison's winner, else the fastest measured."""
+    from chameleon_core.loop.end.choice import best_of  # noqa: PLC0415
     from chameleon_core.loop.end.comparison import alternatives, winner  # noqa: PLC0415
+    from chameleon_core.loop.end.kept_records import shares_records  # noqa: PLC0415
+    from chameleon_core.loop.round.records import TaskRecords  # noqa: PLC0415
     from chameleon_core.stages import Winner  # noqa: PLC0415
 
-    found = []
+    found, shared = [], shares_records(store)
     for stored in store.tasks():
-        valid = {m.config: m for m in store.measurements(stored.id) if m.ok}
+        records = TaskRecords(store, stored)
+        valid = {m.config: m for m in records.measured.values() if m.ok}
         comparison = store.comparison(stored.id)
-        config = None if comparison is None else winner(comparison)
+        config = None if comparison is None else winner(comparison, shared=shared)
         best = valid.get(config) if config is not None else None
-        best = best or min(valid.values(), key=lambda m: m.cost, default=None)
+        recorded = best is None
+        best = best or best_of(valid.values(), shared=shared)
         if best is not None:
             others = alternatives(list(valid.values()), best.config)
             found.append(
-                Winner(task=stored.task, config=best.config, seconds=best.cost, alternatives=others)
+                Winner(
+                    task=stored.task,
+                    config=best.config,
+                    seconds=best.cost,
+                    alternatives=others,
+                    recorded=recorded and records.is_recorded(best.config),
+                )
             )
     return tuple(found)

@@ -1,9 +1,10 @@
-"""Kernels that nobody measured: replaced until the network that has them is right.
+"""Kernels that nobody checked here: replaced until the network that has them is right.
 
 What the budget did not reach is delivered with what its space recommends. Such a kernel was never
 built or checked alone, so that the network's own verification is the first to see it. Where that
 fails, the guess to blame makes room for the next one, and at last for the default schedule: an
-operator that nobody tuned must not cost the network that is built around it.
+operator that nobody tuned must not cost the network that is built around it. So it is with a kernel
+that another run has measured, whose record says so, and nobody knows who wrote that.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def mended(
         The network that was compiled last and the verdict on it.
     """
     for turn in range(TURNS + 1):
-        guesses = [key for key, winner in steps.kernels.winners.items() if not winner.measured]
+        guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
         if verdict.problem is None or not guesses:
             break
         blamed = guesses if turn == TURNS else _blamed(steps, guesses)
@@ -50,8 +51,10 @@ def mended(
             break
         for key in blamed:
             winner = steps.kernels.winners[key]
-            log.warning("guess_replaced", task=winner.task.name, problem=verdict.problem)
-            steps.replaced[key] = f"with the guess before, {verdict.problem}"
+            event = "record_replaced" if winner.recorded else "guess_replaced"
+            log.warning(event, task=winner.task.name, problem=verdict.problem)
+            before = "record of another run" if winner.recorded else "guess before"
+            steps.replaced[key] = f"with the {before}, {verdict.problem}"
         steps.kernels = steps.kernels.with_next_guesses(blamed, give_up=turn == TURNS)
         staged, verdict = steps.tried(steps.kernels, f"mended-{turn}")
     return staged, verdict

@@ -28,7 +28,7 @@ def _next_guess(winner: Winner) -> Winner | None:
     if not winner.guesses:
         return None
     config, *further = winner.guesses
-    return attrs.evolve(winner, config=config, guesses=tuple(further))
+    return Winner(task=winner.task, config=config, guesses=tuple(further))
 
 
 def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
@@ -199,7 +199,7 @@ class Kernels:
             try:
                 return builder.program(winner.config)
             except Exception as error:
-                if winner.measured:
+                if winner.checked:
                     raise
                 log.warning("guess_not_built", task=winner.task.name, problem=str(error))
                 self._winners.pop(key)

@@ -10,6 +10,8 @@ import structlog
 
 from chameleon_core.events import ComparisonStarted
 from chameleon_core.events.records import Event
+from chameleon_core.loop.end.choice import best_of
+from chameleon_core.loop.end.kept_records import shares_records
 from chameleon_core.loop.end.result import TUNED, VariantResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.plugin_contract import contract_of
@@ -104,12 +106,14 @@ def alternatives(
     return tuple(taken[1:])
 
 
-def uncompared(measurements: Sequence[Measurement], space: StageRef) -> StoredComparison:
-    """What takes a comparison's place where there is nothing to compare with: the fastest one.
+def uncompared(
+    measurements: Sequence[Measurement], space: StageRef, *, shared: bool = False
+) -> StoredComparison:
+    """What takes a comparison's place where there is nothing to compare with: the best one.
 
     Re-measuring would cost seconds for each operator of a network, which is what is compared there.
     """
-    best = min((m for m in measurements if m.ok), key=lambda m: m.cost, default=None)
+    best = best_of(measurements, shared=shared)
     if best is None:
         return StoredComparison(contenders=(), measurements=())
     contender = Contender(name=TUNED, stage=space, config=best.config)
@@ -124,8 +128,12 @@ def compared(
     store: RecordStore,
     interruption: Interruption,
     publish: Callable[[Event], None],
+    delivers: bool,
 ) -> StoredComparison:
     """Time a task's fastest configurations against its baselines, or recall that it was done.
+
+    Those that others have measured are built and checked by it. Where a record turns out wrong,
+    the next ones take its place.
 
     Args:
         run: the task, which has ended.
@@ -134,15 +142,63 @@ def compared(
         store: keeps the comparison.
         interruption: the request to stop.
         publish: tells an event.
+        delivers: whether kernels are checked afterwards with the network that they are part of.
 
     Raises:
         PluginError: the runner breaks its contract.
         RunInterrupted: the run was asked to stop; nothing is kept.
     """
-    measurements, row = run.tuner.measurements, run.records.stored.id
+    measurements = list(run.tuner.measurements)
+    while True:
+        made = _compared(
+            run,
+            measurements,
+            baselines,
+            runner=runner,
+            store=store,
+            interruption=interruption,
+            publish=publish,
+            delivers=delivers,
+        )
+        ours = [
+            (one.config, found)
+            for one, found in zip(made.contenders, made.measurements, strict=True)
+            if one.name == TUNED
+        ]
+        wrong = {
+            config: found
+            for config, found in ours
+            if not found.ok and run.records.is_recorded(config)
+        }
+        for config, found in wrong.items():
+            log.warning(
+                "a record of another run fails here and is not used",
+                task=run.task.name,
+                config=config,
+                failure=f"{found.failure}: {found.message}",
+            )
+        if not wrong or any(found.ok for _, found in ours):
+            return made
+        measurements = [m for m in measurements if m.config not in wrong]
+
+
+def _compared(
+    run: TaskRun,
+    measurements: Sequence[Measurement],
+    baselines: Baselines,
+    *,
+    runner: CheckedRunner,
+    store: RecordStore,
+    interruption: Interruption,
+    publish: Callable[[Event], None],
+    delivers: bool,
+) -> StoredComparison:
+    row, shared = run.records.stored.id, shares_records(store)
     ours = finalists(measurements, run.space_ref)
-    if not ours or not baselines.contenders:
-        return uncompared(measurements, run.space_ref)
+    best = best_of(measurements, shared=shared)
+    unchecked = best is not None and run.records.is_recorded(best.config) and not delivers
+    if not ours or not (baselines.contenders or unchecked):
+        return uncompared(measurements, run.space_ref, shared=shared)
     contenders = (*ours, *baselines.contenders)
     kept = store.comparison(row)
     if kept is not None and kept.contenders == contenders:
@@ -160,21 +216,36 @@ def compared(
     return made
 
 
-def winner(comparison: StoredComparison) -> tuple[int, ...] | None:
-    """The tuned configuration that won, or None where none has a time."""
+def winner(comparison: StoredComparison, *, shared: bool = False) -> tuple[int, ...] | None:
+    """The tuned configuration that won, or None where none has a time.
+
+    Args:
+        comparison: of one task.
+        shared: as for ``best_of``.
+    """
     tuned = [
-        (measurement.cost, contender.config)
+        attrs.evolve(measurement, config=contender.config)
         for contender, measurement in zip(
             comparison.contenders, comparison.measurements, strict=True
         )
-        if contender.name == TUNED and measurement.ok
+        if contender.name == TUNED
     ]
-    return min(tuned, key=lambda pair: pair[0])[1] if tuned else None
+    best = best_of(tuned, shared=shared)
+    return None if best is None else best.config
 
 
-def variants(comparison: StoredComparison, vendors: frozenset[str]) -> tuple[VariantResult, ...]:
-    """The comparison as results: of the tuned configurations the winner alone."""
-    best = winner(comparison)
+def variants(
+    comparison: StoredComparison,
+    vendors: frozenset[str],
+    best: tuple[int, ...] | None,
+) -> tuple[VariantResult, ...]:
+    """The comparison as results: of the tuned configurations the winner alone.
+
+    Args:
+        comparison: of one task.
+        vendors: names of the vendors' baselines.
+        best: the winner.
+    """
     return tuple(
         VariantResult(
             name=contender.name,

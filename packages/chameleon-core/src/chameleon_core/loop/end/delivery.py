@@ -82,6 +82,8 @@ def _winner(operator: OperatorResult) -> Winner | None:
         config=operator.config,
         seconds=operator.tuned_seconds or operator.search_seconds or 0.0,
         alternatives=operator.alternatives,
+        guesses=operator.guesses,
+        recorded=operator.recorded,
     )
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import attrs
 
+from chameleon_core.loop.end.choice import best_of
 from chameleon_core.loop.end.comparison import Baselines, alternatives, variants, winner
 from chameleon_core.loop.end.delivery import guesses_of
+from chameleon_core.loop.end.kept_records import shares_records
 from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.round.batch import Config
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.store import RecordStore, StoredComparison, StoredTask
+
+FURTHER = 3
+"""Records that may take the place of one that turns out wrong; after them the space's guesses."""
 
 
 def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
@@ -20,8 +26,7 @@ def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
         stored: one of its tasks.
     """
     records = TaskRecords(store, stored)
-    valid = (m for m in records.measured.values() if m.ok)
-    fastest = min(valid, key=lambda m: m.cost, default=None)
+    fastest = best_of(records.measured.values(), shared=shares_records(store))
     result = _counted(records)
     if fastest is None:
         return result
@@ -31,11 +36,12 @@ def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
         best=store.knobs(stored.id, fastest.config),
         search_seconds=fastest.cost,
         max_relative_error=fastest.max_relative_error,
+        recorded=records.is_recorded(fastest.config),
     )
 
 
 def final_result(
-    run: TaskRun, comparison: StoredComparison, baselines: Baselines
+    run: TaskRun, comparison: StoredComparison, baselines: Baselines, *, shared: bool = False
 ) -> OperatorResult:
     """The result of a task that has ended.
 
@@ -43,9 +49,14 @@ def final_result(
         run: the task.
         comparison: of its winners with the baselines.
         baselines: the task's.
+        shared: as for ``best_of``.
     """
-    config = winner(comparison)
+    config = winner(comparison, shared=shared)
     found = None if config is None else run.records.measured.get(config)
+    # A comparison builds and checks again; the measurement itself takes its place without one.
+    recorded = run.records.is_recorded(config) and any(
+        one is found for one in comparison.measurements
+    )
     return attrs.evolve(
         _counted(run.records),
         config=config,
@@ -53,11 +64,19 @@ def final_result(
         best=None if config is None else run.space.decode(config),
         search_seconds=None if found is None else found.cost,
         max_relative_error=None if found is None else found.max_relative_error,
-        guesses=() if run.records.measured else guesses_of(run.space),
+        guesses=_instead(run, config) if recorded or not run.records.measured else (),
+        recorded=recorded,
         ended=run.ended,
         spending=run.spending,
-        variants=variants(comparison, baselines.vendors),
+        variants=variants(comparison, baselines.vendors, config),
     )
+
+
+def _instead(run: TaskRun, chosen: Config | None) -> tuple[Config, ...]:
+    """What may take the place of a winner that nobody has checked here, or of none."""
+    valid = sorted((m for m in run.records.measured.values() if m.ok), key=lambda m: m.cost)
+    further = (*(m.config for m in valid[: 1 + FURTHER]), *guesses_of(run.space))
+    return tuple(dict.fromkeys(config for config in further if config != chosen))
 
 
 def _counted(records: TaskRecords) -> OperatorResult:

@@ -48,12 +48,11 @@ class OperatorResult:
         best: the winner decoded, or None.
         search_seconds: the winner's cost when it was found; ``tuned_seconds`` is the later,
             interleaved measurement.
-        max_relative_error: of the winner's outputs, as ``Measurement`` has it; None where
-            nothing was compared.
-        guesses: where nothing was measured, what the space recommends, the most promising first.
+        max_relative_error: of the winner's outputs (``Measurement.max_relative_error``).
+        guesses: what else there is where the winner was not checked here, the best ones first.
+        recorded: whether the winner was built, checked and timed in another run alone.
         measurements: configurations measured, failures included.
-        origins: where they came from, how many by ``loop.round.batch.Origin``; those of versions
-            that did not record it are not counted.
+        origins: how many came from where (``loop.round.batch.Origin``), as far as recorded.
         failed: failures by kind.
         failure: the first failure of the most frequent kind in words, or None.
         ended: why it got no further batch, as half a sentence; None where an earlier version did
@@ -72,6 +71,7 @@ class OperatorResult:
     search_seconds: float | None = None
     max_relative_error: float | None = None
     guesses: tuple[tuple[int, ...], ...] = ()
+    recorded: bool = False
     measurements: int = 0
     origins: Mapping[str, int] = attrs.field(factory=dict)
     failed: Mapping[str, int] = attrs.field(factory=dict)
@@ -132,6 +132,7 @@ class OperatorResult:
             "config": None if self.config is None else list(self.config),
             "alternatives": [list(config) for config in self.alternatives],
             "guesses": [list(config) for config in self.guesses],
+            **({"recorded": True} if self.recorded else {}),
             "best": None if self.best is None else dict(self.best),
             "space": self.space,
             "fingerprint": self.fingerprint,
@@ -181,8 +182,7 @@ class NetworkResult:
             (``first guess``, ``another guess`` or ``default schedule``) and ``because``.
         left_out: why it was not compared with something else that may run it, as half a sentence
             by name.
-        layout: of the images in it, with a sentence ``summary`` that says why; empty where the
-            frontend says none.
+        layout: of the images in it, and its ``summary`` why; empty where the frontend says none.
         buckets: of a network that was compiled for several shapes a row for each, with ``name``,
             ``shapes`` of inputs by name, ``latency_seconds``, ``untuned_seconds``, ``rivals``,
             ``ratio`` and ``max_relative_error`` as here, and ``seconds``, wall-clock that compiling

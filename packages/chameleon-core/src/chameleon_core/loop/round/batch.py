@@ -34,6 +34,9 @@ class Origin(StrEnum):
     SYNTHESIZER = "synthesizer"
     """What the synthesizer put in the place of another one."""
 
+    RECORD = "record"
+    """A record of another run, which was not measured here."""
+
     FALLBACK = "fallback"
     """What the loop took where the stages gave nothing that is legal and new: first guesses that
     were left over, random configurations, neighbours of measured ones."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -74,6 +75,20 @@ class CheckedRunner:
         """
         with self._contract.call("describe itself"):
             return self._runner.describe()
+
+    def conditions(self) -> Mapping[str, Any] | None:
+        """``Runner.conditions``; None where what it measures is recorded already.
+
+        Raises:
+            PluginError: the runner raises, or says something else than JSON values.
+        """
+        if not self.live:
+            return None
+        with self._contract.call("say what its times depend on"):
+            found = self._runner.conditions()
+            if found is not None:
+                json.dumps(dict(found))
+        return found
 
     @property
     def threads(self) -> int:

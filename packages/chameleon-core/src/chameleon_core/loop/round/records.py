@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from chameleon_core.loop.round.batch import Config
+from chameleon_core.loop.round.batch import Config, Origin
 from chameleon_core.measurement import Measurement, failures_by_kind, most_frequent_failure
 from chameleon_core.store import RecordStore, Spending, StoredTask
 
@@ -59,6 +59,15 @@ class TaskRecords:
     def origins(self) -> dict[str, int]:
         """How many came from where, by ``Origin``; versions that did not record it do not count."""
         return dict(Counter(origin for origin in self._origins.values() if origin is not None))
+
+    @property
+    def recorded(self) -> list[Measurement]:
+        """Those that the run did not measure but took from a record database, in their order."""
+        return [m for config, m in self._measured.items() if self.is_recorded(config)]
+
+    def is_recorded(self, config: Config | None) -> bool:
+        """Whether the measurement of a configuration is another run's."""
+        return config is not None and self._origins.get(config) == Origin.RECORD
 
     def add(
         self,

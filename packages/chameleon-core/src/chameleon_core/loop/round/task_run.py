@@ -43,6 +43,7 @@ class TaskRun:
     Attributes:
         records: what is on disk of it.
         spending: where its wall-clock went.
+        seconds_before: wall-clock in seconds that records taken from other runs had cost there.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class TaskRun:
         self.tuner = tuner
         self.records = records
         self.spending = records.stored.spending
+        self.seconds_before = 0.0
         self._publish = publish
         self._watch = FallbackWatch() if watch is None else watch
         self._batch: Batch | None = None
@@ -106,6 +108,22 @@ class TaskRun:
             best_seconds=records.best if math.isfinite(records.best) else None,
             target_measurements=limit,
         )
+
+    def recall(self, *, batch_size: int, seconds: float) -> None:
+        """Take what came from record databases as measured, before anything is proposed.
+
+        It counts as the batches that it would have been: schedulers and budgets go by them.
+
+        Args:
+            batch_size: configurations per batch.
+            seconds: wall-clock in seconds that measuring them had taken.
+        """
+        known = self.records.recorded
+        self.records.come_to([m.config for m in known])
+        self.seconds_before = seconds
+        for start in range(0, len(known), batch_size):
+            self.tuner.recall(known[start : start + batch_size])
+            self._history.append(self.tuner.best_cost)
 
     # -- one round ----------------------------------------------------------------------------
 

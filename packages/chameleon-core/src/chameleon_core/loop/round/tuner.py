@@ -66,6 +66,7 @@ class TaskTuner:
         self._suggested: list[Config] = []
         self._batches = 0
         self._guessing = False
+        self._unlearnt = False
 
     def suggest(self, config: Config) -> None:
         """Measure a configuration with the next batch, which gets no longer by it.
@@ -120,6 +121,9 @@ class TaskTuner:
             Shape (n, knobs).
         """
         self._expect_nothing()
+        if self._unlearnt:
+            self.stages.learn(Observations.of(self.space, self.measurements))
+            self._unlearnt = False
         self.origins, self.search = {}, Search()
         if self._batches == 0 and self.stages.score is None:
             guesses = self.space.first_guesses
@@ -178,6 +182,12 @@ class TaskTuner:
         else:
             self._batches += 1
             self._learn(known)
+
+    def recall(self, measurements: Sequence[Measurement]) -> None:
+        """Note a batch of another run's; the search stages learn of it if there is a next one."""
+        self._note(measurements)
+        self._unlearnt = True
+        self.rounds += 1
 
     def adopt(self, measurements: Sequence[Measurement]) -> None:
         """Learn measurements of configurations that were never asked for (an older run's)."""

@@ -16,6 +16,7 @@ from chameleon_core.events.records import Event
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.round.measure import CheckedRunner
+from chameleon_core.loop.start.shared_records import SharedRecords
 from chameleon_core.loop.start.tasks import spaces_of
 from chameleon_core.pipeline.schema import ResolvedPipeline, Scope, Subject
 from chameleon_core.stages import Frontend, MeasureJob, StageRef, Trials
@@ -87,6 +88,7 @@ def choice_of(
     *,
     store: RecordStore,
     runner: CheckedRunner,
+    records: SharedRecords,
 ) -> dict[str, Any] | None:
     """Have a frontend choose what its tasks depend on, or recall what it chose before.
 
@@ -96,6 +98,7 @@ def choice_of(
         target: the resolved target.
         store: keeps the choice.
         runner: measures what has to be measured for it.
+        records: know what others have measured, and keep what is measured now.
 
     Returns:
         The choice as JSON values, or None where there was nothing to choose.
@@ -108,7 +111,7 @@ def choice_of(
     if kept is not None:
         return kept
     contract = contract_of(pipeline.model)
-    trials = _MeasuredTrials(pipeline, target, runner)
+    trials = _MeasuredTrials(pipeline, target, runner, records)
     with contract.call("settle what its tasks depend on"):
         found = frontend.settle(trials)
     store.set_fact(_SECONDS, trials.spent)
@@ -144,13 +147,20 @@ def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[
 
 
 class _MeasuredTrials(Trials):
-    """Measurements by the run's runner; none of them is kept.
+    """Measurements by the run's runner; the run keeps none of them.
 
     Attributes:
         spent: wall-clock in seconds that they have taken.
     """
 
-    def __init__(self, pipeline: ResolvedPipeline, target: str, runner: CheckedRunner) -> None:
+    def __init__(
+        self,
+        pipeline: ResolvedPipeline,
+        target: str,
+        runner: CheckedRunner,
+        records: SharedRecords,
+    ) -> None:
+        self._records = records
         self.target = target
         self.live = runner.live
         budget = pipeline.budget
@@ -170,15 +180,22 @@ class _MeasuredTrials(Trials):
         configs = tuples(space.first_guesses[:guesses])
         if not configs:
             return None
-        job = MeasureJob(
-            task=task,
-            space=StageRef.of(self._pipeline.space),
-            configs=configs,
-            best_seconds=seconds_to_beat,
-        )
-        started = self._runner.now()
-        best = min(measurement.cost for measurement in self._runner.measure(job))
-        self.spent += self._runner.now() - started
+        records = (record.measurement for record in self._records.known(task, space))
+        known = {one.config: one.cost for one in records}
+        best = min((known[one] for one in configs if one in known), default=math.inf)
+        missing = [one for one in configs if one not in known]
+        if missing:
+            job = MeasureJob(
+                task=task,
+                space=StageRef.of(self._pipeline.space),
+                configs=missing,
+                best_seconds=min(best, seconds_to_beat),
+            )
+            started = self._runner.now()
+            measured = self._runner.measure(job)
+            self.spent += self._runner.now() - started
+            self._records.note(task, space, measured)
+            best = min(best, *(measurement.cost for measurement in measured))
         return best if math.isfinite(best) else None
 
 

@@ -15,15 +15,13 @@ from typing import Any
 import attrs
 import numpy as np
 
+from chameleon_core.loop.start.nearest import encoded, nearest
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import DesignSpace
 from chameleon_core.task import Task
 
 OF_THE_TASK = 3
 """Configurations suggested of an earlier run's very same task."""
-
-OF_OTHERS = 2
-"""Other tasks, the most similar ones, of which the best configuration is suggested."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -59,8 +57,8 @@ class WarmStart:
                 found += known.best[:OF_THE_TASK]
         if not found:
             found = [known.best[0] for known in self._similar(task)]
-        encoded = (_encoded(space, decoded) for decoded in reversed(found))
-        return [config for config in encoded if config is not None]
+        configs = (encoded(space, decoded) for decoded in reversed(found))
+        return [config for config in configs if config is not None]
 
     def _similar(self, task: Task) -> list[_Known]:
         alike = [
@@ -68,7 +66,7 @@ class WarmStart:
             for known in self._known
             if known.task.operator == task.operator and known.task.target == task.target
         ]
-        return sorted(alike, key=lambda known: -_in_common(known.task, task))[:OF_OTHERS]
+        return nearest(task.arguments, alike, lambda known: known.task.arguments)
 
 
 def _tasks_of(folder: Path) -> list[_Known]:
@@ -83,22 +81,3 @@ def _tasks_of(folder: Path) -> list[_Known]:
             if best:
                 found.append(_Known(task=stored.task, best=best))
     return found
-
-
-def _in_common(one: Task, other: Task) -> int:
-    """How many arguments two tasks of one operator have in common."""
-    return sum(other.arguments.get(name) == value for name, value in one.arguments.items())
-
-
-def _encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The knob indices behind decoded values, or None where the space has no such legal point."""
-    if decoded.keys() != {knob.name for knob in space.knobs}:
-        return None
-    config = []
-    for knob in space.knobs:
-        choices = (i for i in range(knob.cardinality) if knob.decode(i) == decoded[knob.name])
-        index = next(choices, None)
-        if index is None:
-            return None
-        config.append(index)
-    return tuple(config) if space.legal(np.array([config], np.int32))[0] else None

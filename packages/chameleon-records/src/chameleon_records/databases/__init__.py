@@ -1,0 +1,1 @@
+"""Where records are kept: a module for each kind of place."""

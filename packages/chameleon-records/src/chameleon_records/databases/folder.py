@@ -1,0 +1,127 @@
+"""Records in a folder, on a network share perhaps: no locks, no file that changes.
+
+Each writer writes parts of its own, under another name until they are whole; readers merge all
+that are there. Two that add the same write the same part.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+from chameleon_core.stages import Record, RecordKey
+from chameleon_system.files import write_whole
+
+from chameleon_records.databases.contract import Kept, PlacedRecords
+from chameleon_records.databases.parts import INDEX, checked_part, index_of, is_part, part_name
+from chameleon_records.errors import RecordsError
+from chameleon_records.format import Records, dump, load
+from chameleon_records.merging import Table
+
+log = structlog.get_logger()
+
+
+class FolderRecords(PlacedRecords):
+    """Records in a folder of immutable parts.
+
+    A part that is half written, damaged or of a newer version is named in a warning and left out;
+    the others count.
+
+    Args:
+        path: the folder; made when something is added first.
+
+    Raises:
+        RecordsError: it cannot be listed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.place = str(path)
+        self._path = path
+        self._table = Table()
+        self._read: set[str] = set()
+        for name in self._names():
+            try:
+                content = (path / name).read_bytes()
+                self._table.merge(load(checked_part(name, content, name), name))
+                self._read.add(name)
+            except (OSError, RecordsError) as error:
+                log.warning("records_left_out", folder=self.place, part=name, problem=str(error))
+        self.writable = os.access(path if path.exists() else _nearest(path), os.W_OK)
+
+    def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
+        return self._table.keys(like)
+
+    def records(self, key: RecordKey) -> Sequence[Record]:
+        return self._table.records(key)
+
+    def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
+        if not self.writable:
+            raise self.read_only()
+        changed = self._table.merge(found)
+        if changed:
+            self._write(changed)
+        return sum(map(len, changed.values()))
+
+    def keep(self, kept: Kept) -> int:
+        before = self._table.everything()
+        after = {key: kept(key, records) for key, records in before.items()}
+        gone = sum(map(len, before.values())) - sum(map(len, after.values()))
+        if not gone:
+            return 0
+        # What others add meanwhile is in parts that were not read here, and stays.
+        read = [name for name in self._names() if name in self._read]
+        written = self._write(after) if any(after.values()) else None
+        try:
+            for name in read:
+                if name != written:
+                    (self._path / name).unlink(missing_ok=True)
+            self._index()
+        except OSError as error:
+            raise self._unwritten(error) from error
+        self._table = Table([after])
+        self._read = set() if written is None else {written}
+        return gone
+
+    def _write(self, records: Records) -> str:
+        content = dump(records)
+        name = part_name(content)
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path / name, content)
+            self._index()
+        except OSError as error:
+            raise self._unwritten(error) from error
+        self._read.add(name)
+        return name
+
+    def _index(self) -> None:
+        """List what is there. Who lists last has seen all parts that were whole by then."""
+        write_whole(self._path / INDEX, index_of(self._names()))
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(one.name for one in self._path.iterdir() if is_part(one.name))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RecordsError(
+                f"cannot read {self._path}: {error.strerror or error}",
+                hint="Restore access to it, or name another place under 'records'.",
+            ) from error
+
+    def _unwritten(self, error: OSError) -> RecordsError:
+        return RecordsError(
+            f"cannot write to {self._path}: {error.strerror or error}",
+            hint="Restore access or free space; the run folder has its measurements all the same, "
+            "and `chameleon records add RUN` adds them later.",
+        )
+
+
+def _nearest(path: Path) -> Path:
+    """The innermost folder above a path that is there."""
+    return next(one for one in path.absolute().parents if one.exists())
+
+
+__all__ = ["FolderRecords"]

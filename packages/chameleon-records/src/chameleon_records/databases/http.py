@@ -1,0 +1,91 @@
+"""Records over HTTP, to be read: an exported file, or a folder with its index."""
+
+from __future__ import annotations
+
+import http.client
+import time
+import urllib.request
+
+import structlog
+
+from chameleon_records.databases.parts import (
+    INDEX,
+    SUFFIX,
+    ReadRecords,
+    checked_part,
+    parts_of,
+)
+from chameleon_records.errors import RecordsError
+from chameleon_records.format import load
+from chameleon_records.merging import Table
+
+log = structlog.get_logger()
+
+TIMEOUT = 10.0
+"""Seconds that a server may be silent."""
+
+LONGEST = 60.0
+"""Seconds that one file may take: a server that sends a byte now and then is never silent."""
+
+MOST_BYTES = 256 << 20
+"""What is read at most: far more than anybody has measured, and far less than fills a machine."""
+
+_CHUNK = 1 << 16
+
+
+def http_records(url: str) -> ReadRecords:
+    """Read the records at a URL.
+
+    Args:
+        url: of a file that ``chameleon records export`` wrote, or of a folder of records.
+
+    Raises:
+        RecordsError: the server does not answer, or has no records there.
+    """
+    table = Table()
+    if url.endswith(SUFFIX):
+        table.merge(load(_read(url, MOST_BYTES), url))
+        return ReadRecords(url, table)
+    base = url.rstrip("/")
+    left = MOST_BYTES
+    for name in parts_of(_read(f"{base}/{INDEX}", left), f"{base}/{INDEX}"):
+        place = f"{base}/{name}"
+        try:
+            content = checked_part(name, _read(place, left), place)
+            table.merge(load(content, place))
+        except RecordsError as error:
+            log.warning("records_left_out", part=place, problem=str(error))
+            continue
+        left -= len(content)
+    return ReadRecords(url, table)
+
+
+def _read(url: str, most: int) -> bytes:
+    request = urllib.request.Request(url, headers={"User-Agent": "chameleon"})  # noqa: S310 - http alone
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310
+            content = _content(response, most)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise RecordsError(
+            f"cannot read {url}: {reason}",
+            hint="See that the server is up and that the URL is right; a run goes on without it.",
+        ) from error
+    if len(content) > most:
+        raise RecordsError(
+            f"{url} is larger than {MOST_BYTES >> 20} MiB", hint="Prune what is hosted there."
+        )
+    return content
+
+
+def _content(response: http.client.HTTPResponse, most: int) -> bytes:
+    """What a server sends, and a byte more than ``most`` at most."""
+    ends, found = time.monotonic() + LONGEST, bytearray()
+    while len(found) <= most and (chunk := response.read1(_CHUNK)):
+        found += chunk
+        if time.monotonic() > ends:
+            raise TimeoutError(f"it was not whole after {LONGEST:.0f} s")
+    return bytes(found)
+
+
+__all__ = ["MOST_BYTES", "TIMEOUT", "http_records"]

@@ -1,0 +1,115 @@
+"""Records in files that never change: read as a whole, from a folder, a file, or over HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from chameleon_core.stages import Record, RecordKey
+
+from chameleon_records.databases.contract import Kept, PlacedRecords
+from chameleon_records.errors import RecordsError
+from chameleon_records.format import NAME, VERSION, check_version
+from chameleon_records.merging import Table
+
+SUFFIX = ".jsonl"
+"""Of files with records."""
+
+INDEX = "index.json"
+"""Lists the parts of a folder for those who cannot list it, over HTTP."""
+
+_DIGITS = 64
+
+
+class ReadRecords(PlacedRecords):
+    """Records that were read as a whole, and cannot be added to.
+
+    Args:
+        place: where they are from.
+        table: what was read.
+    """
+
+    writable = False
+
+    def __init__(self, place: str, table: Table) -> None:
+        self.place = place
+        self._table = table
+
+    def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
+        return self._table.keys(like)
+
+    def records(self, key: RecordKey) -> Sequence[Record]:
+        return self._table.records(key)
+
+    def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
+        del found
+        raise self.read_only()
+
+    def keep(self, kept: Kept) -> int:
+        del kept
+        raise self.read_only()
+
+
+def part_name(content: bytes) -> str:
+    """The name of a part: a digest of what is in it, so that parts never change."""
+    return f"{hashlib.sha256(content).hexdigest()}{SUFFIX}"
+
+
+def is_part(name: str) -> bool:
+    """Whether a name is a part's, and thus leads nowhere else."""
+    digits = name.removesuffix(SUFFIX)
+    return (
+        name.endswith(SUFFIX) and len(digits) == _DIGITS and set(digits) <= set("0123456789abcdef")
+    )
+
+
+def checked_part(name: str, content: bytes, place: str) -> bytes:
+    """The content of a part that is whole.
+
+    Raises:
+        RecordsError: it is not what its name says.
+    """
+    if part_name(content) != name:
+        raise RecordsError(
+            f"{place} is half written or was changed: its content is not what its name says",
+            hint="Remove it; its records are still in the run folders that they come from.",
+        )
+    return content
+
+
+def index_of(names: Sequence[str]) -> bytes:
+    """The index of a folder."""
+    value = {"format": NAME, "version": VERSION, "parts": sorted(names)}
+    return f"{json.dumps(value, indent=1)}\n".encode()
+
+
+def parts_of(content: bytes, place: str) -> list[str]:
+    """The inverse of ``index_of``.
+
+    Raises:
+        RecordsError: it is no index, of a newer version, or names what is no part.
+    """
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or value.get("format") != NAME:
+        raise RecordsError(f"{place} is no index of records", hint="Look at the URL in a browser.")
+    check_version(value.get("version"), place)
+    names = value.get("parts")
+    if not isinstance(names, list) or not all(isinstance(n, str) and is_part(n) for n in names):
+        raise RecordsError(f"{place} names what is no part", hint="Write the index anew.")
+    return names
+
+
+__all__ = [
+    "INDEX",
+    "SUFFIX",
+    "ReadRecords",
+    "checked_part",
+    "index_of",
+    "is_part",
+    "part_name",
+    "parts_of",
+]

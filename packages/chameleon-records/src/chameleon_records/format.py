@@ -1,0 +1,279 @@
+"""Records as lines of JSON: the one format in which they travel (docs/records.md).
+
+A file is a header, a line for each key, a line for each of its records below it, and a last line
+that says how many there were: what is cut off is noticed. Everything is checked as it is read,
+since anybody may have written it. A line is data; nothing in it is ever run or imported.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Record, RecordKey
+
+from chameleon_records.errors import RecordsError
+
+VERSION = 1
+"""Of the format. A newer one is refused."""
+
+NAME = "chameleon-records"
+
+Records = dict[RecordKey, list[Record]]
+
+_LONGEST_MESSAGE = 2000
+_MOST_KNOBS = 4096
+_MOST_REPEATS = 100_000
+_DEEPEST = 60
+
+
+def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
+    """Records as a file, the same for the same records whatever their order."""
+    lines: list[Any] = [{"format": NAME, "version": VERSION}]
+    ordered = sorted(records.items(), key=lambda pair: pair[0].digest)
+    count = 0
+    for key, found in ordered:
+        if found:
+            lines.append({"key": key.to_json()})
+            lines += sorted((record_to_json(one) for one in found), key=_text)
+            count += len(found)
+    lines.append({"end": count})
+    return "".join(f"{_text(line)}\n" for line in lines).encode()
+
+
+def load(content: bytes, place: str) -> Records:
+    """The inverse of ``dump``.
+
+    Args:
+        content: of a file.
+        place: where it is, for messages.
+
+    Raises:
+        RecordsError: it is none, of a newer version, cut off, or holds what no record can be.
+    """
+    lines = _lines(content, place)
+    header = next(lines, None)
+    if not isinstance(header, dict) or header.get("format") != NAME:
+        raise RecordsError(
+            f"{place} holds no records", hint="Name a file that `chameleon records export` wrote."
+        )
+    check_version(header.get("version"), place)
+    found: Records = {}
+    key, count, ended = None, 0, False
+    for number, line in enumerate(lines, 2):
+        if ended or not isinstance(line, dict):
+            raise _bad(place, number, "nothing may follow the last line, and all are mappings")
+        try:
+            if "end" in line:
+                ended = line["end"] == count
+                continue
+            if "key" in line:
+                key = key_from_json(line["key"])
+                found.setdefault(key, [])
+            else:
+                found[_above(key)].append(record_from_json(line))
+                count += 1
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise _bad(place, number, str(error)) from error
+    if not ended:
+        raise RecordsError(
+            f"{place} is cut off: its last line is not there",
+            hint="Copy or export it again; a file that is being written has another name.",
+        )
+    return found
+
+
+def _above(key: RecordKey | None) -> RecordKey:
+    if key is None:
+        raise ValueError("a record comes before any key")
+    return key
+
+
+def check_version(version: object, place: str) -> None:
+    """Refuse what a newer version has written.
+
+    Raises:
+        RecordsError: it did, or nobody can tell.
+    """
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
+        raise RecordsError(
+            f"{place} has the format {version!r}; this version of chameleon reads {VERSION}",
+            hint="Upgrade chameleon here, or export the records with a version as old as this.",
+        )
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """A record as JSON values; what has its default is left out."""
+    found = record.measurement
+    values: dict[str, Any] = {
+        "config": list(found.config),
+        "knobs": dict(record.knobs),
+        "seconds": list(found.seconds),
+        "failure": None if found.failure is None else str(found.failure),
+        "message": printable(found.message),
+        "max_relative_error": found.max_relative_error,
+        "build_seconds": found.build_seconds,
+        "run_seconds": found.run_seconds,
+        "measured_at": record.measured_at,
+        "spent_seconds": record.spent_seconds,
+    }
+    return {name: value for name, value in values.items() if value not in (None, "", [])}
+
+
+def normal(record: Record) -> Record:
+    """A record as it is once it was written and read: ranks are of what is kept.
+
+    Raises:
+        TypeError: it has what is no JSON value.
+        ValueError: it is no record.
+    """
+    return record_from_json(json.loads(_text(record_to_json(record))))
+
+
+def record_from_json(value: Mapping[str, Any]) -> Record:
+    """The inverse of ``record_to_json``.
+
+    Raises:
+        KeyError: something is missing.
+        TypeError: something is of another type.
+        ValueError: it is no record: no time, a time that is none, an unknown failure.
+    """
+    seconds = tuple(_number(one, "a time") for one in _list(value.get("seconds", [])))
+    if not all(one > 0.0 for one in seconds) or len(seconds) > _MOST_REPEATS:
+        raise ValueError("times are positive")
+    failure = value.get("failure")
+    error = value.get("max_relative_error")
+    return Record(
+        measurement=Measurement(
+            config=config_of(value["config"]),
+            seconds=seconds,
+            failure=None if failure is None else FailureKind(failure),
+            message=printable(_string(value.get("message", ""))),
+            max_relative_error=None if error is None else _number(error, "an error"),
+            build_seconds=_number(value.get("build_seconds", 0.0), "a duration"),
+            run_seconds=_number(value.get("run_seconds", 0.0), "a duration"),
+        ),
+        knobs=_mapping(value["knobs"]),
+        measured_at=_number(value["measured_at"], "a date"),
+        spent_seconds=_number(value.get("spent_seconds", 0.0), "a duration"),
+    )
+
+
+def key_from_json(value: Any) -> RecordKey:
+    """The inverse of ``RecordKey.to_json``.
+
+    Raises:
+        KeyError: something is missing.
+        TypeError: something is of another type.
+        ValueError: it is nested too deeply, or has a number that is none.
+    """
+    given = _mapping(value)
+    names = ("operator", "target", "space", "fingerprint")
+    texts = {name: _string(given[name]) for name in names}
+    arguments, conditions = _mapping(given["arguments"]), _mapping(given["conditions"])
+    json.dumps([arguments, conditions], allow_nan=False)
+    return RecordKey(**texts, arguments=arguments, conditions=conditions)
+
+
+def config_of(value: Any) -> tuple[int, ...]:
+    """Knob indices.
+
+    Raises:
+        TypeError: they are none.
+        ValueError: they are below 0, or more than a design space has.
+    """
+    config = tuple(_list(value))
+    if any(isinstance(index, bool) or not isinstance(index, int) for index in config):
+        raise TypeError("a configuration is a list of indices")
+    if len(config) > _MOST_KNOBS or any(not 0 <= index < 1 << 31 for index in config):
+        raise ValueError("indices of a configuration are not negative, and not endless")
+    return config
+
+
+def printable(text: str) -> str:
+    """A message without what would control a terminal, and not longer than one reads."""
+    kept = "".join(one if one.isprintable() or one == "\n" else "?" for one in text)
+    return kept[:_LONGEST_MESSAGE]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _lines(content: bytes, place: str) -> Iterator[Any]:
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            yield json.loads(line, parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
+            if number == 1:
+                return
+            why = f"it is no JSON, as where a file is cut off ({error})"
+            raise _bad(place, number, why) from error
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _bad(place: str, number: int, why: str) -> RecordsError:
+    return RecordsError(
+        f"{place}, line {number}: {printable(why)}",
+        hint="Copy or export the file again; nothing of it was used.",
+    )
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is a number")
+    number = float(value)
+    if not math.isfinite(number) or number < 0.0:
+        raise ValueError(f"{what} is finite and not negative")
+    return number
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is missing")
+    return value
+
+
+def _list(value: Any) -> Iterable[Any]:
+    if not isinstance(value, list):
+        raise TypeError("a list is missing")
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("a mapping is missing")
+    if _depth(value) > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    return value
+
+
+def _depth(value: Any) -> int:
+    inner: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list):
+        inner = value
+    return 1 + max(map(_depth, inner), default=0)
+
+
+__all__ = [
+    "NAME",
+    "VERSION",
+    "Records",
+    "check_version",
+    "config_of",
+    "dump",
+    "key_from_json",
+    "load",
+    "normal",
+    "printable",
+    "record_from_json",
+    "record_to_json",
+]

@@ -1,0 +1,30 @@
+"""Registers the databases and the command of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chameleon_core.plugins import CommandRecord, PluginRecord, hookimpl
+
+from chameleon_records.options import FilesOptions
+
+
+@hookimpl
+def chameleon_record_databases() -> Iterable[PluginRecord]:
+    """Files, folders and URLs, told apart by what is written."""
+    yield PluginRecord(
+        name="files",
+        summary="a SQLite file, a folder on a share, an exported file, or a URL to read from",
+        options=FilesOptions,
+        factory="chameleon_records.opening:opened_files",
+    )
+
+
+@hookimpl
+def chameleon_commands() -> Iterable[CommandRecord]:
+    """Showing, merging and pruning databases."""
+    yield CommandRecord(
+        name="records",
+        summary="Add to record databases; merge, list, export and prune them.",
+        factory="chameleon_records.commands.group:command",
+    )

@@ -1,0 +1,53 @@
+"""Records of several sources as one: of each configuration the record of the lowest rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from chameleon_core.stages import Record, RecordKey
+from chameleon_core.stages.record_database import rank
+
+from chameleon_records.format import Records, normal
+
+Config = tuple[int, ...]
+
+
+class Table:
+    """Records by key and configuration.
+
+    Merging is idempotent, commutative and associative: it takes minima of a total order.
+    """
+
+    def __init__(self, found: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
+        self._records: dict[RecordKey, dict[Config, Record]] = {}
+        for one in found:
+            self.merge(one)
+
+    def merge(self, found: Mapping[RecordKey, Sequence[Record]]) -> Records:
+        """Take records over; what of them changed the table."""
+        changed: Records = {}
+        for key, records in found.items():
+            known = self._records.setdefault(key, {})
+            for record in map(normal, records):
+                config = record.measurement.config
+                if config not in known or rank(record) < rank(known[config]):
+                    known[config] = record
+                    changed.setdefault(key, []).append(record)
+        return changed
+
+    def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
+        """The keys with records, by digest; of the family of one alone where it is given."""
+        found = (key for key, records in self._records.items() if records)
+        alike = (key for key in found if like is None or key.family == like.family)
+        return sorted(alike, key=lambda key: key.digest)
+
+    def records(self, key: RecordKey) -> list[Record]:
+        """The records of a key, by configuration."""
+        return [record for _, record in sorted(self._records.get(key, {}).items())]
+
+    def everything(self) -> Records:
+        """All of them."""
+        return {key: self.records(key) for key in self.keys()}
+
+
+__all__ = ["Table"]

@@ -1,0 +1,103 @@
+"""Opens the database behind what a user writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from chameleon_core.pipeline.record_databases import DEFAULT, ENVIRONMENT, NONE
+
+from chameleon_records.databases.contract import PlacedRecords
+from chameleon_records.databases.folder import FolderRecords
+from chameleon_records.databases.http import http_records
+from chameleon_records.databases.parts import SUFFIX, ReadRecords
+from chameleon_records.databases.sqlite import SQLiteRecords
+from chameleon_records.errors import RecordsError
+from chameleon_records.format import load
+from chameleon_records.locations import own_location
+from chameleon_records.merging import Table
+from chameleon_records.options import FilesOptions
+
+_URLS = ("http://", "https://")
+
+_FILES = (".sqlite", ".db")
+"""How names of files end that are not there yet; other names are folders'."""
+
+
+def opened_files(options: FilesOptions) -> PlacedRecords:
+    """The database of a pipeline's ``records``.
+
+    Raises:
+        RecordsError: it cannot be read.
+    """
+    return opened(str(own_location()) if options.location is None else options.location)
+
+
+def opened(location: str) -> PlacedRecords:
+    """The database at a place; one that is not there yet is empty.
+
+    Args:
+        location: a URL, a folder, a SQLite file, or an exported file.
+
+    Raises:
+        RecordsError: there is something else, or it cannot be read.
+    """
+    if location.startswith(_URLS):
+        return http_records(location)
+    if "://" in location:
+        raise RecordsError(
+            f"records cannot be read from {location!r}",
+            hint="Name a path, or a URL that begins with http:// or https://.",
+        )
+    path = Path(location).expanduser()
+    if path.suffix == SUFFIX:
+        return _exported(path)
+    if path.is_dir() or not (path.exists() or path.suffix in _FILES):
+        return FolderRecords(path)
+    return SQLiteRecords(path)
+
+
+@contextlib.contextmanager
+def opened_at(place: str | None) -> Iterator[PlacedRecords]:
+    """The database at a place, closed at the end; where nobody says, the one that runs use."""
+    database = opened(default_place() if place is None else place)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def required(place: str | None) -> None:
+    """See that there is something at a place that is to be read.
+
+    Raises:
+        RecordsError: there is nothing.
+    """
+    place = default_place() if place is None else place
+    if "://" not in place and not Path(place).expanduser().exists():
+        raise RecordsError(
+            f"there are no records at {place}",
+            hint="`chameleon run` adds to the user's own; `chameleon records add RUN` does, too.",
+        )
+
+
+def default_place() -> str:
+    """What commands work on where they are told no place."""
+    given = os.environ.get(ENVIRONMENT, "")
+    return str(own_location()) if given in {"", NONE, DEFAULT} else given
+
+
+def _exported(path: Path) -> ReadRecords:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RecordsError(
+            f"cannot read {path}: {error.strerror or error}",
+            hint="Name a file that `chameleon records export` wrote.",
+        ) from error
+    return ReadRecords(str(path), Table([load(content, str(path))]))
+
+
+__all__ = ["default_place", "opened", "opened_at", "opened_files", "required"]

@@ -1,0 +1,26 @@
+"""Options of the database ``files``; imports nothing heavy."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class FilesOptions:
+    """Options of the record database ``files``.
+
+    Attributes:
+        location: where it is; the user's own database where nobody says.
+    """
+
+    location: str | None = attrs.field(
+        default=None,
+        metadata={
+            "help": "a SQLite file, a folder, a file written by `chameleon records export`, or an "
+            "http(s) URL; the user's own by default",
+            "path": True,
+        },
+    )
+
+
+__all__ = ["FilesOptions"]

@@ -1,0 +1,214 @@
+"""``chameleon records``, and ``records:`` of a pipeline and of the command line."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_records import hooks
+from chameleon_records.commands.group import command
+from chameleon_records.locations import own_location
+from chameleon_records.opening import default_place, opened
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from click.testing import CliRunner
+
+from .synthetic import contents, key_of, record_of
+
+
+@pytest.fixture
+def chameleon_records():
+    """Gives the command's words to it; what it prints as JSON."""
+
+    def given(*words, code=0):
+        result = CliRunner().invoke(command, [*map(str, words)], catch_exceptions=True)
+        if isinstance(result.exception, ChameleonError):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout) if "--json" in words else result.stdout
+
+    return given
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A database of three keys: another compiler's, another target's, and one like neither."""
+    database = opened(str(tmp_path / "full.sqlite"))
+    old = key_of(conditions={"versions": {"apache-tvm": "0.26.0"}})
+    there = key_of(target='{"kind":"llvm","mcpu":"znver2"}')
+    now = time.time()
+    crashed = record_of((2, 2), (), now, failure="crash", message="gone")
+    records = [record_of((i, 0), (1e-3 * (1 + i),), now) for i in range(5)]
+    aged = record_of((0, 1), (1e-4,), now - 7200.0)
+    database.add({old: records[:1], there: records[:2], key_of(): [*records, aged, crashed]})
+    database.close()
+    return tmp_path / "full.sqlite"
+
+
+def test_a_run_s_measurements_are_added_merged_and_exported(chameleon_records, run, tmp_path):
+    run("one", seed=1)
+    run("two", seed=2)
+    runs = (tmp_path / "one", tmp_path / "two")
+    told = chameleon_records("add", *runs, "--to", tmp_path / "a.sqlite", "--json")
+    ((_, records),) = contents(opened(told["database"])).items()
+    assert told["changed"] == len(records) > 20
+    again = chameleon_records("add", *runs, "--to", tmp_path / "a.sqlite", "--json")
+    assert again["changed"] == 0
+    file = tmp_path / "all.jsonl"
+    told = chameleon_records("export", file, "--from", tmp_path / "a.sqlite", "--json")
+    assert told == {"file": str(file), "records": len(records)}
+    told = chameleon_records("merge", tmp_path / "b", file, tmp_path / "a.sqlite", "--json")
+    assert told["changed"] == len(records)
+    assert contents(opened(str(tmp_path / "b"))) == contents(opened(str(file)))
+
+
+def test_what_a_run_took_is_not_its_own(chameleon_records, run, tmp_path):
+    place = str(tmp_path / "db.sqlite")
+    run("one", seed=1, records=place)
+    run("two", seed=2, records=place)
+    told = chameleon_records("add", tmp_path / "two", "--to", tmp_path / "b.sqlite", "--json")
+    assert told["changed"] == 0
+
+
+def test_a_list_tells_tasks_counts_and_best_times(chameleon_records, full):
+    found = chameleon_records("list", full, "--json")["tasks"]
+    assert {one["key"]: (one["records"], one["failed"]) for one in found} == {
+        key_of().digest: (7, 1),
+        key_of(target='{"kind":"llvm","mcpu":"znver2"}').digest: (2, 0),
+        key_of(conditions={"versions": {"apache-tvm": "0.26.0"}}).digest: (1, 0),
+    }
+    (own,) = (one for one in found if one["key"] == key_of().digest)
+    assert own["best_seconds"] == 1e-4
+    assert own["arguments"] == key_of().arguments
+    assert "3 tasks" in chameleon_records("list", full)
+    assert chameleon_records("list", full, "--operator", "other", "--json")["tasks"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (["--version", "apache-tvm=0.26.0"], [2, 7]),
+        (["--target", "znver2"], [1, 7]),
+        (["--older-than", "1h"], [1, 2, 6]),
+        (["--best", "3"], [1, 2, 3]),
+        (["--best", "1", "--target", "znver2", "--version", "apache-tvm=0.26.0"], [1]),
+    ],
+)
+@pytest.mark.parametrize("place", ["copy.sqlite", "copy"])
+def test_pruning_removes_what_is_named(chameleon_records, full, place, options, left):
+    place = full.with_name(place)
+    chameleon_records("merge", place, full)
+    tried = chameleon_records("prune", place, *options, "--dry-run", "--json")
+    assert sum(map(len, contents(opened(str(place))).values())) == 10
+    told = chameleon_records("prune", place, *options, "--json")
+    assert told == tried
+    kept = contents(opened(str(place)))
+    assert sorted(map(len, kept.values())) == left
+    assert told["removed"] == 10 - sum(left)
+
+
+def test_pruning_wants_to_be_told_what(chameleon_records, full):
+    assert "name what is to go" in CliRunner().invoke(command, ["prune", str(full)]).output
+    assert "--older-than" in CliRunner().invoke(
+        command, ["prune", str(full), "--older-than", "soon"]
+    ).output  # fmt: skip
+
+
+def test_commands_say_what_they_cannot_do(chameleon_records, full, tmp_path):
+    with pytest.raises(ChameleonError, match="there are no records at"):
+        chameleon_records("list", tmp_path / "none.sqlite")
+    with pytest.raises(ChameleonError, match="does not end with"):
+        chameleon_records("export", tmp_path / "all.txt", "--from", full)
+    chameleon_records("export", tmp_path / "all.jsonl", "--from", full)
+    for words in (("merge", tmp_path / "all.jsonl", full), ("prune", tmp_path / "all.jsonl", "--best", "1")):  # noqa: E501 # fmt: skip
+        with pytest.raises(ChameleonError, match="can only be read"):
+            chameleon_records(*words)
+    with pytest.raises(ChameleonError, match="no run folder"):
+        chameleon_records("add", tmp_path)
+
+
+# -- the pipeline's key ----------------------------------------------------------------------------
+
+
+def pipeline(tmp_path, *, sharing=None, **more):
+    document = synthetic_document(tmp_path / "run", **more)
+    registry = synthetic_registry(hooks)
+    if sharing is None:
+        return from_dict(document, registry=registry, folder=tmp_path)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(dump_yaml(document))
+    return load_pipeline(file, registry=registry, sharing=sharing)
+
+
+def places(resolved):
+    return [spec.options.location for spec in resolved.records]
+
+
+def test_places_are_relative_to_the_file_and_urls_are_not(tmp_path):
+    given = ["here.sqlite", "/share/records", "https://host/records"]
+    resolved = pipeline(tmp_path, records=given)
+    wanted = [str(tmp_path / "here.sqlite"), "/share/records", "https://host/records"]
+    assert places(resolved) == wanted
+    again = from_dict(resolved.document, registry=synthetic_registry(hooks))
+    assert places(again) == wanted
+
+
+def test_none_and_default_and_the_environment(tmp_path, monkeypatch):
+    assert pipeline(tmp_path).records is None
+    assert "records" not in pipeline(tmp_path).document
+    assert pipeline(tmp_path, records="none").records == ()
+    assert pipeline(tmp_path, records="none").document["records"] == "none"
+    assert pipeline(tmp_path, records="default").records == (), "the tests' environment says none"
+    monkeypatch.setenv("CHAMELEON_RECORDS", "")
+    assert places(pipeline(tmp_path, records="default")) == [None]
+    assert pipeline(tmp_path, records="default").document["records"] == "default"
+    monkeypatch.setenv("CHAMELEON_RECORDS", str(tmp_path / "elsewhere"))
+    assert places(pipeline(tmp_path, records="default")) == [str(tmp_path / "elsewhere")]
+    assert default_place() == str(tmp_path / "elsewhere")
+
+
+def test_only_the_command_line_shares_unasked(tmp_path, monkeypatch):
+    assert pipeline(tmp_path, sharing=True).records == ()
+    monkeypatch.setenv("CHAMELEON_RECORDS", "")
+    assert pipeline(tmp_path, sharing=False).records is None
+    resolved = pipeline(tmp_path, sharing=True)
+    assert places(resolved) == [None]
+    assert "records" not in resolved.document
+    assert pipeline(tmp_path, sharing=True, records="none").records == ()
+
+
+def test_where_the_users_own_records_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert own_location() == tmp_path / "chameleon" / "records.sqlite"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert own_location() == tmp_path / "home/.local/share/chameleon/records.sqlite"
+    monkeypatch.setenv("CHAMELEON_RECORDS", "none")
+    assert default_place() == str(own_location()), "commands work on it all the same"
+
+
+def test_no_folder_is_bound_by_its_databases(tmp_path):
+    plain, sharing = pipeline(tmp_path), pipeline(tmp_path, records="there.sqlite")
+    assert plain.digest == sharing.digest
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(PipelineError, match="'none' stands alone"):
+        pipeline(tmp_path, records=["none", "there"])
+    with pytest.raises(PipelineError, match="unknown record database 'redis'"):
+        pipeline(tmp_path, records={"name": "redis"})
+    with pytest.raises(PipelineError, match="unknown option 'loction'"):
+        pipeline(tmp_path, records={"name": "files", "loction": "x"})
+    with pytest.raises(PipelineError, match="must name a record database"):
+        pipeline(tmp_path, records=3)
+
+
+def test_without_the_package_nothing_is_shared(tmp_path, monkeypatch):
+    monkeypatch.setenv("CHAMELEON_RECORDS", "")
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(dump_yaml(synthetic_document(tmp_path / "run")))
+    assert load_pipeline(file, registry=synthetic_registry(), sharing=True).records is None

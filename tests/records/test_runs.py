@@ -1,0 +1,357 @@
+"""Every run looks into its record databases first, and adds to them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import ClassVar
+
+import attrs
+import pytest
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.end.result import RunResult
+from chameleon_core.measurement import FailureKind
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.plugins import hookimpl
+from chameleon_core.run_folder import read_store
+from chameleon_core.stages import RecordDatabase, Runner
+from chameleon_records import hooks
+from chameleon_records.opening import opened
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend, SyntheticRunner
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from structlog.testing import capture_logs
+
+from .synthetic import contents, key_of, record_of
+
+
+@pytest.fixture
+def place(tmp_path):
+    return str(tmp_path / "db" / "records.sqlite")
+
+
+def stored(folder):
+    with read_store(folder) as store:
+        return {
+            t.task.name: dict(zip(
+                (m.config for m in store.measurements(t.id)), store.origins(t.id), strict=True
+            ))
+            for t in store.tasks()
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["db.sqlite", "folder"])
+def test_a_run_of_another_seed_measures_nothing_again(run, measured, tmp_path, name):
+    place = str(tmp_path / name)
+    operators = [[50, 50], [30, 40]]
+    first = run("one", records=place, seed=1, operators=operators)
+    second = run("two", records=place, seed=2, operators=operators)
+    assert len(measured("one")) == 40
+    assert measured("two") == []
+    for one, other in zip(first.operators, second.operators, strict=True):
+        assert one.config == other.config
+        assert other.origins == {"record": 20}
+        assert other.measurements == 20
+        assert other.ended == "the measurement budget is spent"
+
+
+@pytest.mark.parametrize("scheduler", ["round-robin", "gradient"])
+def test_a_larger_budget_goes_on_where_the_records_end(run, measured, place, scheduler):
+    run("one", records=place, seed=1)
+    budget = {"measurements": 28, "batch_size": 4}
+    second = run("two", records=place, seed=2, budget=budget, scheduler=scheduler)
+    assert len(measured("two")) == 8
+    assert not set(measured("two")) & set(measured("one"))
+    # The search learns of the records: it proposes, and does not begin with first guesses.
+    assert second.operators[0].origins.keys() == {"record", "explorer"}
+    # The database has the new ones, too, and no third run measures any of them.
+    run("three", records=place, seed=3, budget=budget)
+    assert measured("three") == []
+
+
+def test_what_a_scheduler_had_left_alone_is_left_alone(run, measured, place):
+    more = {"scheduler": "gradient", "budget": {"measurements": 400, "batch_size": 4}}
+    run("one", records=place, operators=[[9, 9], [9, 8]], seed=1, **more)
+    run("two", records=place, operators=[[9, 9], [9, 8]], seed=2, **more)
+    assert len(measured("two")) <= 0.05 * len(measured("one"))
+
+
+def test_seconds_that_records_took_count_towards_the_wall_clock(run, measured, place, tmp_path):
+    run("one", records=place)
+    database = opened(place)
+    (key,) = database.keys()
+    taken = [attrs.evolve(one, spent_seconds=10.0) for one in database.records(key)]
+    slow = str(tmp_path / "slow.sqlite")
+    opened(slow).add({key: taken})
+    run("two", records=slow, budget={"wall_time": "199s", "batch_size": 4}, seed=2)
+    assert measured("two") == []
+
+
+def test_other_conditions_share_nothing(run, measured, place, plugin):
+    run("one", records=place)
+    run("two", records=place, target="elsewhere")
+    run("three", records=place, runner_plugin=plugin("runners", MoreThreads))
+    assert len(measured("two")) == 20
+    assert len(opened(place).keys()) == 3
+
+
+class MoreThreads(SyntheticRunner):
+    def __init__(self, _options):
+        super().__init__(attrs.make_class("O", ["delay", "log", "hold"])(0.0, "", ""))
+
+    def conditions(self):
+        return {"threads": 2}
+
+
+def test_a_runner_that_says_nothing_shares_nothing(run, place, plugin, tmp_path):
+    class_ = plugin("runners", Silent)
+    run("one", records=place, runner_plugin=class_)
+    assert not opened(place).keys()
+
+
+class Silent(MoreThreads):
+    def conditions(self):
+        return Runner.conditions(self)
+
+
+def test_recorded_tables_share_nothing(run, place):
+    run("one", records=place, runner_name="synthetic-replay")
+    assert not opened(place).keys()
+
+
+class StopAfter:
+    def __init__(self, count):
+        self.count = count
+        self.interruption = Interruption()
+
+    @hookimpl
+    def chameleon_measured(self, event):
+        self.count -= 1
+        if self.count == 0:
+            self.interruption.request()
+
+
+def test_a_resumed_run_depends_on_no_database(run, place, tmp_path):
+    run("one", records=place, seed=1)
+    more = {"budget": {"measurements": 40, "batch_size": 4}, "seed": 2, "records": place}
+    run("whole", **more)
+    # The same again, from the database as it was: interrupted, and gone when it goes on.
+    other = str(tmp_path / "other.sqlite")
+    run("same", records=other, seed=1)
+    document = synthetic_document(
+        tmp_path / "resumed", operators=[[50, 50]], **{**more, "records": other}
+    )
+    registry = synthetic_registry(hooks)
+    stop = StopAfter(7)
+    with contextlib.suppress(RunInterrupted):
+        run_pipeline(
+            from_dict(document, registry=registry),
+            listeners=[stop],
+            interruption=stop.interruption,
+        )
+    (tmp_path / "other.sqlite").unlink()
+    result = run_pipeline(from_dict({**document, "records": "none"}, registry=registry))
+    assert result.operators[0].measurements == 40
+    assert stored(tmp_path / "resumed") == stored(tmp_path / "whole")
+
+
+def test_an_interrupted_run_has_added_what_it_measured(place, tmp_path):
+    document = synthetic_document(tmp_path / "run", operators=[[50, 50]], records=place)
+    stop = StopAfter(6)
+    with contextlib.suppress(RunInterrupted):
+        run_pipeline(
+            from_dict(document, registry=synthetic_registry(hooks)),
+            listeners=[stop],
+            interruption=stop.interruption,
+        )
+    ((_, records),) = contents(opened(place)).items()
+    assert len(records) >= 6
+
+
+def test_fresh_measures_anew_and_adds(run, measured, place):
+    run("one", records=place, seed=1)
+    run("one", records=place, seed=2, fresh=True)
+    assert len(measured("one")) == 40
+    ((_, records),) = contents(opened(place)).items()
+    assert len(records) > 20
+
+
+def test_a_run_begun_without_records_stays_as_it_is(run, measured, place, tmp_path):
+    run("one", records=place, seed=1)
+    budget = {"measurements": 8, "batch_size": 4}
+    run("two", seed=2, budget=budget)
+    result = run("two", seed=2, records=place)
+    assert "record" not in result.operators[0].origins
+    assert len(measured("two")) == 20
+
+
+def test_without_records_a_run_is_what_it_was(run, tmp_path, place):
+    run("plain", seed=1)
+    run("empty", seed=1, records=place)
+    assert stored(tmp_path / "plain") == stored(tmp_path / "empty")
+
+
+def test_the_nearest_shapes_best_is_measured_first(run, measured, place, tmp_path):
+    run("one", records=place, operators=[[50, 50], [50, 20]], seed=1)
+    best = {}
+    database = opened(place)
+    for key in database.keys():  # noqa: SIM118 - no mapping
+        records = [one for one in database.records(key) if one.measurement.ok]
+        fastest = min(records, key=lambda one: one.measurement.cost)
+        best[tuple(key.arguments["cardinalities"])] = fastest.measurement.config
+    run("two", records=place, operators=[[50, 48]], seed=2)
+    (two,) = stored(tmp_path / "two").values()
+    first = [config for config, origin in two.items() if origin == "suggestion"]
+    assert best[50, 50] in first
+    with read_store(tmp_path / "two") as store:
+        (suggested,) = store.fact("records")["suggested"].values()
+    assert tuple(suggested[-1]) == best[50, 50], "the nearest comes last, which is measured first"
+
+
+class Wrong(SyntheticRunner):
+    """Every configuration whose first index is 0 gives wrong results here."""
+
+    def __init__(self, _options):
+        super().__init__(attrs.make_class("O", ["delay", "log", "hold"])(0.0, "", ""))
+
+    def compare(self, task, contenders):
+        def outcome(contender, found):
+            if contender.config and contender.config[0] == 0:
+                return attrs.evolve(
+                    found, seconds=(), failure=FailureKind.WRONG_OUTPUT, message="off"
+                )
+            return found
+
+        return list(map(outcome, contenders, super().compare(task, contenders)))
+
+
+@pytest.mark.parametrize("baselines", [["synthetic"], []])
+def test_records_that_fail_here_make_room_for_the_next(run, place, plugin, baselines):
+    run("one", records=place, operators=[[9, 9]], budget={"measurements": 1}, baselines=[])
+    database = opened(place)
+    (key,) = database.keys()
+    lies = [record_of((0, index), seconds=(1e-9 * (1 + index),)) for index in range(5)]
+    database.add({key: [*lies, record_of((3, 3), seconds=(1e-3,))]})
+    with capture_logs() as logs:
+        result = run(
+            "two",
+            records=place,
+            operators=[[9, 9]],
+            budget={"measurements": 6, "batch_size": 4},
+            runner_plugin=plugin("runners", Wrong),
+            baselines=baselines,
+        )
+    assert result.operators[0].config == (3, 3)
+    assert not result.operators[0].recorded, "the comparison has built and checked it"
+    said = [one for one in logs if "fails here" in one["event"]]
+    assert [one["config"][0] for one in said] == [0] * 5
+
+
+class Delivering(SyntheticFrontend):
+    """Says what it is to deliver."""
+
+    seen: ClassVar[list] = []
+
+    def deliver(self, delivery):
+        self.seen.append(delivery.winners)
+
+
+def test_what_is_checked_with_its_network_is_not_measured_for_that(run, measured, place, plugin):
+    frontend = plugin("frontends", Delivering, ModelOptions)
+    more = {"records": place, "baselines": [], "plugins": [frontend]}
+    more["model"] = {"odd": {"operators": [[9, 9]]}}
+    run("one", seed=1, **more)
+    result = run("two", seed=2, **more)
+    assert measured("two") == []
+    ((own,), (recorded,)) = Delivering.seen
+    assert own.checked
+    assert not own.guesses
+    assert recorded.config == own.config
+    assert recorded.seconds == own.seconds
+    assert not recorded.checked
+    assert len(recorded.guesses) >= 3
+    assert recorded.config not in recorded.guesses
+    assert result.operators[0].recorded
+    assert RunResult.from_json(result.to_json(), folder=result.folder).operators[0].recorded
+
+
+def test_records_none_of_which_succeeded_do_not_count(run, measured, place):
+    run("one", records=place, operators=[[9, 9]], budget={"measurements": 1})
+    (key,) = opened(place).keys()
+    lies = str(place).replace("records", "lies")
+    failure = {"seconds": (), "failure": FailureKind.CRASH, "message": "so they say"}
+    opened(lies).add({key: [record_of((i, j), **failure) for i in range(9) for j in range(9)]})
+    result = run("two", records=lies, operators=[[9, 9]])
+    assert len(measured("two")) == 20
+    assert result.operators[0].tuned_seconds
+
+
+def test_records_that_do_not_fit_are_left_out(run, measured, place):
+    run("one", records=place, operators=[[9, 9]], budget={"measurements": 1})
+    (key,) = opened(place).keys()
+    lies = str(place).replace("records", "lies")
+    of_another = attrs.evolve(record_of((1, 2)), knobs={"knob0": 5, "knob1": 5})
+    wrong = [record_of((9, 9)), record_of((1,)), record_of((2**31 - 1, 0)), of_another]
+    opened(lies).add({key: [*wrong, record_of((4, 4))]})
+    with capture_logs() as logs:
+        result = run("two", records=lies, operators=[[9, 9]])
+    assert result.operators[0].origins["record"] == 1
+    assert [one["records"] for one in logs if "do not fit" in one["event"]] == [4]
+
+
+def test_two_databases_are_one_and_the_first_is_added_to(run, measured, place, tmp_path):
+    other = str(tmp_path / "folder")
+    run("one", records=place, operators=[[50, 50]])
+    run("two", records=other, operators=[[30, 40]])
+    run("three", records=[place, other], operators=[[50, 50], [30, 40], [20, 20]], seed=3)
+    assert len(measured("three")) == 20
+    assert len(opened(place).keys()) == 2
+    assert len(opened(other).keys()) == 1
+
+
+def test_a_database_that_cannot_be_used_is_said_and_the_run_goes_on(run, measured, tmp_path):
+    (tmp_path / "bad.sqlite").write_bytes(b"no database at all" * 100)
+    with capture_logs() as logs:
+        run("one", records=str(tmp_path / "bad.sqlite"))
+    assert len(measured("one")) == 20
+    (said,) = (one for one in logs if one["event"] == "records_not_shared")
+    assert "not a SQLite file" in said["problem"]
+    assert said["hint"]
+
+
+def test_keys_depend_on_what_a_result_does_and_on_nothing_else():
+    assert key_of() == key_of(arguments={"failing": 0, "cardinalities": [9, 9]})
+    others = [
+        key_of((9, 8)), key_of(operator="o"), key_of(target="t"), key_of(space="s"),
+        key_of(fingerprint="g"), key_of(conditions={"threads": 2}),
+    ]  # fmt: skip
+    assert len({one.digest for one in (key_of(), *others)}) == 7
+    assert key_of((9, 8)).family == key_of(fingerprint="g").family == key_of().family
+    assert key_of(target="t").family != key_of().family
+
+
+class Strange(RecordDatabase):
+    """Answers with what no database may answer with."""
+
+    place = "strange"
+
+    def __init__(self, _options):
+        pass
+
+    def keys(self, like=None):
+        odd = {**like.arguments, "more": 10**400}
+        return [key_of(arguments=odd, fingerprint="g", space=like.space)]
+
+    def records(self, key):
+        return ["no record", None]
+
+    def add(self, found):
+        raise OSError("not today")
+
+
+def test_a_strange_database_does_not_end_a_run(run, measured, plugin):
+    with capture_logs() as logs:
+        result = run("one", records={"name": "odd"}, plugins=[plugin("record_databases", Strange)])
+    assert len(measured("one")) == 20
+    assert result.operators[0].tuned_seconds
+    said = [one["problem"] for one in logs if one["event"] == "records_not_shared"]
+    assert len(said) == 3
+    assert said[-1] == "OSError: not today"
