@@ -98,8 +98,8 @@ _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=Fal
 def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
     """Add what others have measured to a data set.
 
-    A SOURCE is a run folder, a Kernel Tuner cache or T4 file, a folder with a MetaSchedule database,
-    or a data set. What is in the data set already is left as it is.
+    A SOURCE is a run folder, a Kernel Tuner cache or T4 file, a folder with a MetaSchedule
+    database, or a data set. What is in the data set already is left as it is.
     """
     _add(sources, folder, as_json=as_json)
 

@@ -1,8 +1,9 @@
 """Reads databases of TVM's MetaSchedule (``JSONDatabase``): JSON alone, nothing is replayed.
 
 A database is two files of one JSON value a line. Of a workload its hash is kept, and the names of
-the blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is ``[workload, [[instructions, decisions], seconds, target,
-argument types]]`` (``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
+the blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is
+``[workload, [[instructions, decisions], seconds, target, argument types]]``
+(``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _digest(value: Any) -> str:
 
 
 def _blocks(encoded: Any) -> list[str]:
-    """Names of a module's blocks in the order of the program; none where it is written otherwise."""
+    """Names of a module's blocks in the order of the program; none where it is no graph."""
     try:
         content = base64.b64decode(encoded)
         nodes = json.loads(content[content.index(b"{") :])["nodes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 from chameleon_core.errors import TargetError
@@ -99,7 +100,12 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
     if source.is_dir():
         files = files_of(source)
         if files is not None:
-            return tasks_of_database(*files, source=name)
+            found = tasks_of_database(*files, source=name)
+            described = [_device(task.task.target, registry) or task.device for task in found]
+            return [
+                attrs.evolve(task, device=device)
+                for task, device in zip(found, described, strict=True)
+            ]
     elif source.is_file():
         return tasks_of_table(source, registry=registry, source=name)
     raise DatasetError(
@@ -112,16 +118,21 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
 def _of_run(folder: Path, registry: Registry) -> list[DatasetTask]:
     with read_store(folder) as store:
         target = str(store.fact("target") or "")
-    device: dict[str, object] = {}
+    device = _device(target, registry)
+    return tasks_of_run(folder, device=device, source=folder.absolute().name)
+
+
+def _device(target: str, registry: Registry) -> dict[str, Any]:
+    """What is known of a recorded target; nothing where no resolver reads it here."""
     for name in registry.names("targets"):
         resolver: TargetResolver = registry.create("targets", name)
         try:
-            device = dict(resolver.describe(resolver.resolve(target)))
+            described = dict(resolver.describe(resolver.resolve(target)))
         except TargetError:
             continue
-        if device:
-            break
-    return tasks_of_run(folder, device=device, source=folder.absolute().name)
+        if described:
+            return described
+    return {}
 
 
 __all__ = ["Added", "add", "read_source"]
