@@ -180,7 +180,7 @@ class _Reader:
     def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:
         node = self._root.get("searches")
         entries: Sequence[Node]
-        if node is None:
+        if node is None or node.value in (None, ()):
             entries = [_item(search, self._root.mark).node for search in _DEFAULT_SEARCHES]
         else:
             entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
@@ -210,7 +210,7 @@ class _Reader:
     def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
         if node is None or node.value is None:
             return ()
-        if not node.is_sequence or not node.value:
+        if not node.is_sequence:
             self._say(node.mark, f"{what}, and here is {node.in_words()}")
             return ()
         entries: Sequence[Node] = node.value
