@@ -23,7 +23,7 @@ _SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
 _SHARED = ("target", "space", "runner")
 """Keys of a pipeline that hold for all that is measured."""
 
-_FREE = frozenset({"output", "tasks", "measurements", "runner"})
+_FREE = frozenset({"tasks", "measurements", "runner"})
 """Keys that a collection may be continued with other values of; runs look at the runner's."""
 
 _DEFAULT_SEARCHES: tuple[dict[str, Any], ...] = ({"preset": "default"},)
@@ -66,7 +66,7 @@ class Plan:
         amounts: the numbers.
         searches: by turns the ones that runs are made with, without model and budget.
         output: the data set's folder, absolute.
-        document: the plan with its defaults, as JSON values.
+        document: the plan with its defaults and without its output, as JSON values.
     """
 
     networks: tuple[Subject, ...]
@@ -150,7 +150,6 @@ class _Reader:
                     {key: one.document[key] for key in _SEARCH if key in one.document}
                     for one in searches
                 ],
-                "output": str(output),
             },
         )
 
