@@ -148,3 +148,5 @@ def test_more_tasks_than_there_are_is_an_error(registry, monkeypatch):
     few = attrs.evolve(sampler(registry), has_space=lambda _: False)
     with pytest.raises(DatasetError, match="only 0 tasks of 3"):
         few.drawn(3)
+    with pytest.raises(DatasetError, match="no operator to tune"):
+        attrs.evolve(few, observed=[]).drawn(1)

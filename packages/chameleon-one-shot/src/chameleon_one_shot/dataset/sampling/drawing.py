@@ -51,8 +51,10 @@ class TaskSampler:
             known: the first of them, drawn before.
 
         Raises:
-            DatasetError: there are not as many.
+            DatasetError: there are not as many, or nothing to learn them from.
         """
+        if not self.observed:
+            raise DatasetError("the networks have no operator to tune", hint="Name some that have.")
         distribution = TaskDistribution(self.observed)
         # Of operators that only networks are made of, arguments cannot be made up.
         whole = {
