@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 from chameleon_cli.options import given_again, output_option, set_option
 from chameleon_cli.streams import results_alone
@@ -118,7 +119,6 @@ def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 
 
 def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
-    import attrs  # noqa: PLC0415 - --help is quick
     from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
 
     from chameleon_one_shot.dataset.importing.sources import add  # noqa: PLC0415
@@ -160,7 +160,6 @@ def check(folder: Path, as_json: bool) -> None:
 
     Exits with 1 where a predictor cannot be trained with it.
     """
-    import attrs  # noqa: PLC0415 - --help is quick
     from chameleon_core.errors import ExitCode  # noqa: PLC0415
 
     from chameleon_one_shot.dataset import summary  # noqa: PLC0415

@@ -65,11 +65,10 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
     Raises:
         DatasetError: it cannot be written, or is of a newer version.
     """
-    if plan is None and (folder / MANIFEST).exists():
-        read_manifest(folder)
-        return
     if (folder / MANIFEST).exists():
         read_manifest(folder)
+        if plan is None:
+            return
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, "plan": plan}, indent=1)
@@ -203,19 +202,19 @@ def read_part(file: Path) -> list[DatasetTask]:
 def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
     """Where rows of one task begin and end, for all columns that are alike in one."""
     count = table.num_rows
+    if not count:
+        return
     changes = np.zeros(count, bool)
     for name in (*_TASK, "threads"):
         codes = _codes(table, name)
         changes[1:] |= codes[1:] != codes[:-1]
-    starts = [0, *np.flatnonzero(changes).tolist(), count] if count else []
-    yield from itertools.pairwise(starts)
+    yield from itertools.pairwise([0, *np.flatnonzero(changes).tolist(), count])
 
 
 def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
     column = table.column(name).combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.indices if isinstance(column, pa.DictionaryArray) else column.codes
-    return np.asarray(column, dtype=np.int64)
+    whole = column.indices if isinstance(column, pa.DictionaryArray) else column
+    return np.asarray(whole, dtype=np.int64)
 
 
 def _task(table: pa.Table, first: int, last: int) -> DatasetTask:

@@ -64,10 +64,12 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
         fresh, before = [], 0
         for task in found:
             have = known.setdefault(task.group, set())
-            texts = list(map(canonical, task.choices))
-            rows = list({text: row for row, text in reversed(list(enumerate(texts)))}.items())
-            keep = sorted(row for text, row in rows if text not in have)
-            have.update(texts)
+            keep = []
+            for row, choice in enumerate(task.choices):
+                text = canonical(choice)
+                if text not in have:
+                    have.add(text)
+                    keep.append(row)
             before += len(task) - len(keep)
             if keep:
                 fresh.append(task.rows(keep))
