@@ -8,7 +8,10 @@ import sys
 import pytest
 from packaging.requirements import Requirement
 
-HEAVY = {"tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "matplotlib", "onnx"}
+HEAVY = {
+    *("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "matplotlib", "onnx"),
+    *("pyarrow", "safetensors"),
+}
 """What the core never imports, and no module that is loaded before a stage is made."""
 
 BOTH = {"chameleon_system", "chameleon_core"}
@@ -24,6 +27,7 @@ SIBLINGS = {
     "chameleon_runners": {*BOTH, "chameleon_tvm"},
     "chameleon_bench": {*BOTH, "chameleon_cli"},
     "chameleon_records": {*BOTH, "chameleon_cli"},
+    "chameleon_one_shot": {*BOTH, "chameleon_cli"},
 }
 HEAVY_ALLOWED = {
     "chameleon_system": set(),
@@ -37,11 +41,13 @@ HEAVY_ALLOWED = {
     "chameleon_runners": {"torch", "tvm"},
     "chameleon_bench": {"scipy"},
     "chameleon_records": set(),
+    "chameleon_one_shot": {"torch", "xgboost", "lightgbm", "pyarrow", "safetensors"},
 }
 ONLY_IN = {
     ("chameleon_bench", "scipy"): ("statistics/",),
     ("chameleon_bench", "chameleon_cli"): ("commands/",),
     ("chameleon_records", "chameleon_cli"): ("commands/",),
+    ("chameleon_one_shot", "chameleon_cli"): ("commands/",),
     ("chameleon_tvm", "chameleon_cli"): ("commands/",),
     ("chameleon_tvm", "chameleon_bench"): ("commands/",),
     ("chameleon_tvm", "chameleon_testing"): ("testing/",),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.plugin_contract import contract_of
@@ -40,6 +41,22 @@ def target_of(pipeline: ResolvedPipeline) -> str:
     return resolved
 
 
+def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
+    """What is known of the device that a resolved target stands for, as JSON values.
+
+    Raises:
+        PluginError: the target resolver breaks its contract.
+    """
+    if pipeline.target_resolver is None:
+        return {}
+    contract = contract_of(pipeline.target_resolver)
+    with contract.call(f"describe the target {target!r}"):
+        described = pipeline.target_resolver.create().describe(target)
+    if not isinstance(described, Mapping):
+        raise contract.broken(f"described a target as a {type(described).__name__}")
+    return dict(described)
+
+
 def tasks_of(
     pipeline: ResolvedPipeline, frontend: Frontend | None = None, target: str | None = None
 ) -> tuple[str, list[Task]]:
@@ -55,8 +72,17 @@ def tasks_of(
         PluginError: the target resolver or the frontend breaks its contract.
     """
     target = target_of(pipeline) if target is None else target
-    contract = contract_of(pipeline.model)
-    frontend = frontend or frontend_of(pipeline)
+    return target, named_tasks(pipeline, frontend or frontend_of(pipeline), target)
+
+
+def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:
+    """What a frontend names for a resolved target, with names and keys that are unique.
+
+    Raises:
+        ConfigError: the model cannot be what the pipeline says.
+        PluginError: the frontend breaks its contract.
+    """
+    contract = contract_of(subject.model)
     with contract.call("name the tasks"):
         tasks = list(frontend.tasks(target))
     if not all(isinstance(task, Task) for task in tasks):
@@ -73,7 +99,7 @@ def tasks_of(
             )
     if len({task.name for task in tasks}) < len(tasks):
         raise contract.broken("gave two tasks one name")
-    return target, tasks
+    return tasks
 
 
 def delivers(frontend: Frontend) -> bool:
@@ -110,4 +136,13 @@ def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignS
     return spaces
 
 
-__all__ = ["delivers", "frontend_of", "provider_of", "spaces_of", "target_of", "tasks_of"]
+__all__ = [
+    "delivers",
+    "device_of",
+    "frontend_of",
+    "named_tasks",
+    "provider_of",
+    "spaces_of",
+    "target_of",
+    "tasks_of",
+]

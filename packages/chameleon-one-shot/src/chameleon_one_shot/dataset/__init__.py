@@ -1,0 +1,1 @@
+"""Data sets of measured candidates: their format, collection, and import."""
