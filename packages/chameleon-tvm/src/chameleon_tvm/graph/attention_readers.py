@@ -36,8 +36,7 @@ def readers_of(
             step = step_of(value, values)
             if step is None:
                 return None
-            split = isinstance(value, relax.TupleGetItem)
-            reader = value.tuple_value if split else current
+            reader = value.tuple_value if isinstance(value, relax.TupleGetItem) else current
             between.update((current, reader))
             current = step[0]
         found[place][reader] = None
