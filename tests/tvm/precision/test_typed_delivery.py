@@ -16,6 +16,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frameworks.precision import ROUNDING
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.graph.load import load
+from chameleon_tvm.precision import candidates
 from chameleon_tvm.precision import delivery as delivering
 from chameleon_tvm.precision import eligibility
 from chameleon_tvm.precision import settled as settling
@@ -242,7 +243,7 @@ def test_a_metric_bounds_how_much_worse_the_network_may_be(
     assert loose["precision"] == "int8"
     with pytest.MonkeyPatch.context() as patch:
         # By this metric every network in types is worse than float32.
-        patch.setattr(delivering, "scored", _worse)
+        patch.setattr(candidates, "scored", _worse)
         strict, _ = deliver(Precision(search=("int8",), metric=source, max_drop=0.5))
     assert strict["precision"] == "float32"
     assert "a drop of 0.5" in strict["precision_summary"]
