@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import ClassVar
 
 import pytest
 from chameleon_core.errors import ConfigError, ExitCode, PluginError
@@ -11,9 +12,14 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import read_store
 from chameleon_core.schedulers import Scheduler
-from chameleon_core.stages import Baseline, Frontend, SpaceProvider
+from chameleon_core.stages import Baseline, Frontend, SpaceProvider, TargetResolver
 from chameleon_core.task import Task
-from chameleon_testing.fakes import BASELINE_SECONDS, RunnerOptions, SyntheticRunner
+from chameleon_testing.fakes import (
+    BASELINE_SECONDS,
+    RunnerOptions,
+    SyntheticExplorer,
+    SyntheticRunner,
+)
 
 
 def measured(lines):
@@ -433,3 +439,33 @@ def test_a_model_that_makes_no_sense(pipeline, plugin, frontend, says):
     resolved = pipeline(plugins=[plugin("frontends", frontend)], model={"odd": {}})
     with pytest.raises(ConfigError, match=says):
         run_pipeline(resolved)
+
+
+class Workshop(TargetResolver):
+    """One machine, with a description."""
+
+    def __init__(self, options):
+        pass
+
+    def resolve(self, text):
+        return text
+
+    def describe(self, target):
+        return {"kind": target, "cores": 3}
+
+
+class Telling(SyntheticExplorer):
+    """Keeps what it is told of the device."""
+
+    devices: ClassVar[list] = []
+
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        self.devices.append(context.device)
+
+
+def test_stages_are_told_what_the_target_is(pipeline, plugin):
+    Telling.devices.clear()
+    explorer, resolver = plugin("explorers", Telling), plugin("targets", Workshop)
+    run_pipeline(pipeline(plugins=[explorer, resolver], explorer="odd", operators=[[5, 5]]))
+    assert Telling.devices == [{"kind": "nowhere", "cores": 3}]

@@ -17,6 +17,10 @@ def resolve(text):
     return TVMTargets(NoOptions()).resolve(text)
 
 
+def describe(target):
+    return TVMTargets(NoOptions()).describe(target)
+
+
 def test_native_means_this_machine():
     target = json.loads(resolve("native"))
     assert target["kind"] == "llvm"
@@ -110,3 +114,19 @@ def test_native_is_no_cpu_of_another_architecture():
     other = "x86_64" if own_architecture() == "aarch64" else "aarch64"
     with pytest.raises(TargetError, match="native"):
         resolve(f"llvm -mcpu=native -mtriple={other}-linux-gnu")
+
+
+def test_a_cpu_is_described_as_json_values():
+    described = describe(resolve("llvm -mcpu=znver3 -num-cores=2"))
+    assert json.loads(json.dumps(described)) == described
+    assert (described["kind"], described["mcpu"], described["cores"]) == ("llvm", "znver3", 2)
+    assert {"avx2", "fma"} <= set(described["features"])
+    assert "avx512f" not in described["features"]
+    assert described["vector_bytes"] == 32
+
+
+def test_a_gpu_is_described_by_its_limits_where_they_are_known():
+    described = describe(resolve("nvidia/nvidia-a100"))
+    assert (described["kind"], described["arch"]) == ("cuda", "sm_80")
+    assert described["shared_per_multiprocessor"] == 164 * 1024
+    assert describe('{"kind": "c"}') == {"kind": "c"}

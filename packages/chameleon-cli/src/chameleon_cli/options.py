@@ -48,7 +48,7 @@ def given_again(
     """The command line that continues what one with these options began.
 
     Args:
-        command: its name.
+        command: its name, several words where it is one of a group.
         file: what it reads.
         overrides: of ``--set``.
         output: of ``--output``.
@@ -56,7 +56,7 @@ def given_again(
     Returns:
         The command line, and the overrides with the output's folder among them.
     """
-    words = ["chameleon", command, str(file)]
+    words = ["chameleon", *command.split(), str(file)]
     words += [word for text in overrides for word in ("--set", text)]
     if output is not None:
         words += ["-o", str(output)]

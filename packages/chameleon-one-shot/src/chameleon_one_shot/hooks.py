@@ -1,10 +1,23 @@
-"""Registers this package's commands."""
+"""Registers this package's commands and frontend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import CommandRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, PluginRecord, hookimpl
+
+from chameleon_one_shot.dataset.task_options import TasksOptions
+
+
+@hookimpl
+def chameleon_frontends() -> Iterable[PluginRecord]:
+    """Tasks that were written down."""
+    yield PluginRecord(
+        name="tasks",
+        summary="Tasks in a file, as a data set's collection draws them",
+        factory="chameleon_one_shot.dataset.task_file:TasksFrontend",
+        options=TasksOptions,
+    )
 
 
 @hookimpl

@@ -8,6 +8,7 @@ import shlex
 from functools import cache
 from typing import Any
 
+import attrs
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import TargetResolver
@@ -15,8 +16,9 @@ from chameleon_system.cores import usable_cores
 from chameleon_system.processor import own_architecture
 
 from chameleon_tvm.cpus.description import TargetInfo, describe
+from chameleon_tvm.cpus.features import used_features
 from chameleon_tvm.cpus.naming import native_name
-from chameleon_tvm.gpus import with_limits
+from chameleon_tvm.gpus import gpu_info, with_limits
 from chameleon_tvm.linking import architecture
 from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
 
@@ -47,6 +49,29 @@ class TVMTargets(TargetResolver):
         if "/" in words[0]:
             return _canonical(_tagged(words))
         return _canonical(_parsed_words(words))
+
+    def describe(self, target: str) -> dict[str, Any]:
+        value = json.loads(target)
+        kind = str(value["kind"])
+        if kind == "cuda":
+            return _described_gpu(target)
+        if kind != "llvm":
+            return {"kind": kind}
+        features = sorted(used_features(tvm_target(target)))
+        return {
+            "kind": kind,
+            "mcpu": str(value.get("mcpu", "")),
+            "features": features,
+            **attrs.asdict(target_info(target)),
+        }
+
+
+def _described_gpu(target: str) -> dict[str, Any]:
+    """A GPU's limits, where the architecture is one whose limits are known."""
+    try:
+        return {"kind": "cuda", "features": [], **attrs.asdict(gpu_info(target))}
+    except TargetError:
+        return {"kind": "cuda"}
 
 
 def _parsed_json(text: str) -> dict[str, Any]:

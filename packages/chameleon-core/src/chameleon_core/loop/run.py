@@ -28,7 +28,7 @@ from chameleon_core.loop.round.stages import SearchStages, generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.frontend import check, choice_of, choice_seconds
-from chameleon_core.loop.start.tasks import frontend_of, spaces_of, target_of, tasks_of
+from chameleon_core.loop.start.tasks import device_of, frontend_of, spaces_of, target_of, tasks_of
 from chameleon_core.loop.start.warm_start import WarmStart
 from chameleon_core.loop.tuning import Tuning
 from chameleon_core.pipeline.resolve import dump_pipeline
@@ -110,7 +110,7 @@ class _Run:
         self._check(frontend, target)
         choice = choice_of(pipeline, frontend, target, store=store, runner=runner)
         _, tasks = tasks_of(pipeline, frontend, target)
-        runs = self._task_runs(tasks, spaces_of(pipeline, tasks))
+        runs = self._task_runs(tasks, spaces_of(pipeline, tasks), device_of(pipeline, target))
         # Asked before tuning begins: a broken baseline should not show after an hour.
         baselines = [Baselines.of(task, pipeline.baselines) for task in tasks]
         try:
@@ -149,11 +149,13 @@ class _Run:
                 publish=self._publish,
             )
 
-    def _task_runs(self, tasks: Sequence[Task], spaces: Sequence[DesignSpace]) -> list[TaskRun]:
+    def _task_runs(
+        self, tasks: Sequence[Task], spaces: Sequence[DesignSpace], device: Mapping[str, Any]
+    ) -> list[TaskRun]:
         """Every task with its stages and its records, and with what earlier runs suggest for it."""
         archive, watch = Archive(), FallbackWatch()
         runs = [
-            self._task_run(task, space, archive, watch)
+            self._task_run(task, space, archive, watch, device)
             for task, space in zip(tasks, spaces, strict=True)
         ]
         earlier = WarmStart(self._pipeline.warm_start)
@@ -163,7 +165,12 @@ class _Run:
         return runs
 
     def _task_run(
-        self, task: Task, space: DesignSpace, archive: Archive, watch: FallbackWatch
+        self,
+        task: Task,
+        space: DesignSpace,
+        archive: Archive,
+        watch: FallbackWatch,
+        device: Mapping[str, Any],
     ) -> TaskRun:
         pipeline, store = self._pipeline, self._store
         stored = store.add_task(task, pipeline.space.name, space.fingerprint)
@@ -173,7 +180,14 @@ class _Run:
             space_ref=StageRef.of(pipeline.space),
             tuner=TaskTuner(
                 space,
-                SearchStages.of(pipeline, task, space, archive, batch_size=self._batch_size),
+                SearchStages.of(
+                    pipeline,
+                    task,
+                    space,
+                    archive,
+                    batch_size=self._batch_size,
+                    device=device,
+                ),
                 rng=generator(pipeline.seed, task.key, "tuner"),
                 batch_size=self._batch_size,
                 plan_size=pipeline.budget.plan_size,

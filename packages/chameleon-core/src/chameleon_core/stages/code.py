@@ -36,6 +36,18 @@ class TargetResolver(ABC):
             TargetError: no such target; the hint says which there are.
         """
 
+    def describe(self, target: str) -> Mapping[str, Any]:  # noqa: ARG002 - optional hook
+        """What is known of the device that a target stands for, for whoever learns across devices.
+
+        Args:
+            target: a canonical target.
+
+        Returns:
+            JSON values: ``kind``, names of features as a sorted list, and numbers with their units
+            in their names. Nothing where nothing is known. Equal devices have equal descriptions.
+        """
+        return {}
+
 
 @attrs.frozen(kw_only=True)
 class Winner:

@@ -11,7 +11,8 @@ or type is such an error, too; rows that are illegal, repeated or visited are dr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -37,6 +38,7 @@ class StageContext:
         batch_size: configurations measured per round.
         threads: threads that may be used for computing.
         archive: the other tasks of the run, and what stages share across tasks.
+        device: what kernels run on, as ``TargetResolver.describe`` tells it.
     """
 
     space: DesignSpace
@@ -45,6 +47,7 @@ class StageContext:
     batch_size: int
     threads: int
     archive: Archive = attrs.field(factory=Archive)
+    device: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -229,6 +229,13 @@ class RecordStore:
         )
         return [place for (place,) in rows]
 
+    def measured_at(self, task_id: int) -> list[float]:
+        """When each of a task's measurements arrived, in seconds since 1970."""
+        rows = self._database.read(
+            "SELECT measured_at FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
+        )
+        return [at for (at,) in rows]
+
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """A task's measured configurations decoded, in the order of ``measurements``."""
         rows = self._database.read(

@@ -11,6 +11,7 @@ import structlog
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.loop import SearchStages, TaskTuner
 from chameleon_core.loop.round.stages import generator
+from chameleon_core.loop.start.tasks import device_of
 from chameleon_core.pipeline import from_dict
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.stages import Archive
@@ -144,7 +145,14 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             pipeline = attrs.evolve(pipeline, seed=work.seed)
         plan = TracePlan(work, design_spaces, self._options)
         space = plan.space
-        stages = SearchStages.of(pipeline, task, space, self._archive, batch_size=batch_size)
+        stages = SearchStages.of(
+            pipeline,
+            task,
+            space,
+            self._archive,
+            batch_size=batch_size,
+            device=device_of(pipeline, task.target),
+        )
         tuner = TaskTuner(
             space,
             stages,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -76,8 +78,18 @@ class SearchStages:
         archive: Archive,
         *,
         batch_size: int,
+        device: Mapping[str, Any],
     ) -> SearchStages:
-        """The pipeline's stages for a task, each with a generator of its own."""
+        """The pipeline's stages for a task, each with a generator of its own.
+
+        Args:
+            pipeline: names the stages.
+            task: the task.
+            space: its design space.
+            archive: the other tasks of the run.
+            batch_size: configurations measured per round.
+            device: what is known of the target's device.
+        """
         made = {}
         specs = (
             pipeline.explorer,
@@ -93,6 +105,7 @@ class SearchStages:
                 batch_size=batch_size,
                 threads=len(usable_cores()),
                 archive=archive,
+                device=device,
             )
             with contract_of(spec).call(f"start for task {task.name!r}"):
                 made[spec.kind] = spec.create(context)

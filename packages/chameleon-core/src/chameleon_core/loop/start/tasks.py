@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.plugin_contract import contract_of
@@ -38,6 +39,22 @@ def target_of(pipeline: ResolvedPipeline) -> str:
     with contract_of(pipeline.target_resolver).call(f"resolve the target {pipeline.target!r}"):
         resolved: str = pipeline.target_resolver.create().resolve(pipeline.target)
     return resolved
+
+
+def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
+    """What is known of the device that a resolved target stands for, as JSON values.
+
+    Raises:
+        PluginError: the target resolver breaks its contract.
+    """
+    if pipeline.target_resolver is None:
+        return {}
+    contract = contract_of(pipeline.target_resolver)
+    with contract.call(f"describe the target {target!r}"):
+        described = pipeline.target_resolver.create().describe(target)
+    if not isinstance(described, Mapping):
+        raise contract.broken(f"described a target as a {type(described).__name__}")
+    return dict(described)
 
 
 def tasks_of(
@@ -110,4 +127,12 @@ def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignS
     return spaces
 
 
-__all__ = ["delivers", "frontend_of", "provider_of", "spaces_of", "target_of", "tasks_of"]
+__all__ = [
+    "delivers",
+    "device_of",
+    "frontend_of",
+    "provider_of",
+    "spaces_of",
+    "target_of",
+    "tasks_of",
+]

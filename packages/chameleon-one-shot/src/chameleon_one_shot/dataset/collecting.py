@@ -1,0 +1,205 @@
+"""Collects a data set: tasks like those of networks, tuned by searches of several kinds.
+
+What searches measure on their way is what a predictor has to tell apart later; random
+configurations are nearly all slow (exploration-based code sampling: One-Shot Tuner, Ryu et al., CC
+2022, section 4.3). Each few tasks are one ordinary run, whose folder keeps every measurement at
+once; a run's measurements become one part of the data set when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow.parquet as pq
+import structlog
+from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.start.tasks import device_of, spaces_of, target_of
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.plugins import Registry
+from chameleon_core.run_folder import RECORDS, read_store
+from chameleon_core.task import Task
+
+from chameleon_one_shot.dataset.format import MANIFEST, PARTS, create, read_manifest, write_part
+from chameleon_one_shot.dataset.from_run import tasks_of_run
+from chameleon_one_shot.dataset.networks import NetworkTasks, observed
+from chameleon_one_shot.dataset.plan import Plan, differences
+from chameleon_one_shot.dataset.records import DatasetError
+from chameleon_one_shot.dataset.sampling.drawing import TaskSampler
+from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
+from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
+
+log = structlog.get_logger()
+
+_BROKEN = 3
+"""Runs in a row that may fail before the collection ends: nothing will work then."""
+
+
+@attrs.frozen(kw_only=True)
+class Collected:
+    """What a collection has.
+
+    Attributes:
+        folder: the data set's.
+        tasks: drawn.
+        candidates: measured, failures included.
+        failed_runs: what ended runs before their tasks had all measurements, a sentence for each.
+    """
+
+    folder: Path
+    tasks: int
+    candidates: int
+    failed_runs: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Collector:
+    """Collects what a plan says, or continues where an earlier process was.
+
+    Attributes:
+        plan: what to collect.
+        registry: knows stages and operators.
+        interruption: the request to stop.
+        say: tells what is done, in a line.
+        display: opens what shows a run's events, for each run anew.
+    """
+
+    plan: Plan
+    registry: Registry
+    interruption: Interruption
+    say: Callable[[str], None]
+    display: Callable[[], AbstractContextManager[object]]
+
+    def collect(self) -> Collected:
+        """Read the networks, draw tasks, and have them measured; every step is taken once.
+
+        Raises:
+            DatasetError: the folder is of another plan or target, or cannot be written.
+            ConfigError: a network cannot be read.
+            RunInterrupted: it was asked to stop; what was measured is in the data set.
+            ChameleonError: several runs in a row failed.
+        """
+        output, amounts = self.plan.output, self.plan.amounts
+        self._claim()
+        search = self.plan.searches[0]
+        target = target_of(search)
+        tasks = self._tasks(target)
+        device = device_of(search, target)
+        starts = range(0, amounts.tasks, amounts.tasks_per_run)
+        candidates, failed, in_a_row = 0, [], 0
+        for number, start in enumerate(starts):
+            self.interruption.check()
+            self.say(f"run {number + 1} of {len(starts)}, {candidates} candidates before it")
+            some = tasks[start : start + amounts.tasks_per_run]
+            try:
+                candidates += self._run(number, some, device)
+                in_a_row = 0
+            except RunInterrupted:
+                raise
+            except ChameleonError as error:
+                self.interruption.check()
+                failed.append(f"run {number}: {error}")
+                in_a_row += 1
+                log.warning("a_run_of_the_collection_failed", run=number, why=str(error))
+                if in_a_row == _BROKEN:
+                    raise
+        return Collected(
+            folder=output, tasks=len(tasks), candidates=candidates, failed_runs=tuple(failed)
+        )
+
+    def _claim(self) -> None:
+        """Make the folder this plan's data set; one of another plan is refused."""
+        output = self.plan.output
+        if (output / MANIFEST).exists():
+            earlier = read_manifest(output).get("plan")
+            changed = None if earlier is None else differences(earlier, self.plan.document)
+            if changed or (earlier is None and any((output / PARTS).glob("*.parquet"))):
+                told = f"{', '.join(changed)} changed" if changed else "it was not collected"
+                raise DatasetError(
+                    f"{output} is not of this plan: {told}",
+                    hint="Name another folder with --output; `chameleon dataset merge` joins them.",
+                )
+        create(output, self.plan.document)
+
+    @property
+    def _folder(self) -> Path:
+        return self.plan.output / "collection"
+
+    def _tasks(self, target: str) -> list[Task]:
+        """The tasks, as many as the plan wants; those drawn before stay."""
+        file, count = self._folder / "tasks.json", self.plan.amounts.tasks
+        known = read_tasks(file) if file.exists() else []
+        others = sorted({task.target for task in known} - {target})
+        if others:
+            raise DatasetError(
+                f"the tasks of {self.plan.output} are for target {others[0]}, not for {target}",
+                hint="Name another folder with --output; `chameleon dataset merge` joins them.",
+            )
+        if len(known) >= count:
+            return known[:count]
+        reader = NetworkTasks(
+            self._folder / "networks", target, interruption=self.interruption, say=self.say
+        )
+        held_out = HeldOut(task for tasks in reader.of(self.plan.hold_out) for task in tasks)
+        sampler = TaskSampler(
+            observed=observed(reader.of(self.plan.networks)),
+            held_out=held_out,
+            target=target,
+            most_flop=1e9 * self.plan.amounts.most_gflop,
+            seed=self.plan.amounts.seed,
+            registry=self.registry,
+            has_space=self._has_space,
+        )
+        self.say(f"drawing {count - len(known)} tasks")
+        with self.interruption.at_once():
+            tasks = sampler.drawn(count, known)
+        write_tasks(file, tasks)
+        return tasks
+
+    def _has_space(self, task: Task) -> bool:
+        try:
+            [space] = spaces_of(self.plan.searches[0], [task])
+        except ConfigError:
+            return False
+        return space.size > 1
+
+    def _run(self, number: int, tasks: Sequence[Task], device: Mapping[str, Any]) -> int:
+        """Have some tasks measured, and make a part of what is measured, however the run ends.
+
+        Returns:
+            How many candidates the part has.
+        """
+        name = f"run-{number:04d}"
+        folder = self._folder / "runs" / name
+        file = self._folder / "runs" / f"{name}-{len(tasks)}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_tasks(file, tasks)
+        search = self.plan.searches[number % len(self.plan.searches)]
+        document = {**search.document, "model": {"tasks": str(file)}, "output": str(folder)}
+        pipeline = from_dict(document, registry=self.registry)
+        try:
+            with self.display() as listener:
+                run_pipeline(pipeline, listeners=[listener], interruption=self.interruption)
+        finally:
+            count = self._keep(name, folder, device)
+        return count
+
+    def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
+        """Make a part of what a run has measured, where there is none yet."""
+        if not (folder / RECORDS).exists():
+            return 0
+        part = self.plan.output / PARTS / f"{name}.parquet"
+        with read_store(folder) as store:
+            measured = store.measured
+        if measured and not (part.exists() and pq.read_metadata(part).num_rows == measured):
+            source = self.plan.output.name
+            found = tasks_of_run(folder, device=device, source=source)
+            write_part(self.plan.output, found, name=name)
+        return measured
+
+
+__all__ = ["Collected", "Collector"]

@@ -1,0 +1,292 @@
+"""A data set on disk: a folder with ``dataset.json`` and Parquet files; see docs/dataset.md."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from chameleon_core.measurement import FailureKind
+from chameleon_core.task import Task
+from chameleon_system.files import replacing, write_whole
+from numpy.typing import NDArray
+
+from chameleon_one_shot.dataset.records import (
+    Dataset,
+    DatasetError,
+    DatasetTask,
+    canonical,
+    merged,
+)
+
+FORMAT = 1
+"""Raised when readers of an earlier version would misread what is written."""
+
+MANIFEST, PARTS = "dataset.json", "parts"
+
+_REPEATED = (
+    *("task", "operator", "arguments", "target", "device", "space", "space_options"),
+    *("fingerprint", "failure", "origin", "versions", "source"),
+)
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.dictionary(pa.int32(), pa.string())) for name in _REPEATED),
+        ("flop", pa.float64()),
+        ("threads", pa.int32()),
+        ("knobs", pa.string()),
+        ("config", pa.list_(pa.int32())),
+        ("seconds", pa.float64()),
+        ("measured_at", pa.float64()),
+    ]
+)
+_TASK = (
+    *("task", "operator", "arguments", "target", "device", "space", "space_options"),
+    *("fingerprint", "versions", "source"),
+)
+"""Text columns that are alike in all candidates of a task."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_KINDS = frozenset(FailureKind)
+
+
+def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
+    """Make a folder a data set, or keep the one that it is.
+
+    Args:
+        folder: made where it is missing.
+        plan: the plan that it is collected by, as JSON values; None leaves an earlier one.
+
+    Raises:
+        DatasetError: it cannot be written, or is of a newer version.
+    """
+    if plan is None and (folder / MANIFEST).exists():
+        read_manifest(folder)
+        return
+    if (folder / MANIFEST).exists():
+        read_manifest(folder)
+    try:
+        (folder / PARTS).mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"format": FORMAT, "plan": plan}, indent=1)
+        write_whole(folder / MANIFEST, text + "\n")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What ``dataset.json`` says.
+
+    Raises:
+        DatasetError: there is none, it is damaged, or of a newer version.
+    """
+    file = folder / MANIFEST
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{folder} is no data set: there is no {MANIFEST} in it",
+            hint="Name a folder that `chameleon dataset collect` or `import` wrote.",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{file} cannot be read: {error}", hint="Restore it.") from error
+    if not isinstance(value, dict) or not isinstance(value.get("format"), int):
+        raise DatasetError(f"{file} names no format", hint="Restore it from a copy.")
+    if value["format"] > FORMAT:
+        raise DatasetError(
+            f"{folder} is a data set of format {value['format']}, and this version reads {FORMAT}",
+            hint="Upgrade chameleon.",
+        )
+    return value
+
+
+def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path:
+    """Write candidates as one file, which takes the place of an earlier one of its name.
+
+    Args:
+        folder: the data set's.
+        tasks: what to write; each candidate is written once.
+        name: of the file, without its ending.
+
+    Raises:
+        DatasetError: it cannot be written, or a time is neither a positive number nor a failure's.
+    """
+    if not _NAME.fullmatch(name):
+        raise DatasetError(f"{name!r} is no name for a part", hint="Use letters, digits, . _ -")
+    kept, _ = merged(tasks)
+    for task in kept:
+        problem = _wrong(task.seconds, task.failures)
+        if problem is not None:
+            raise DatasetError(f"a candidate of {task.task.key} has {problem}", hint="Leave it out")
+    columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
+    for task in kept:
+        _append(columns, task)
+    file = folder / PARTS / f"{name}.parquet"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as stream:
+            pq.write_table(pa.table(columns, schema=_SCHEMA), stream, compression="zstd")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return file
+
+
+def _append(columns: dict[str, list[Any]], task: DatasetTask) -> None:
+    count, what = len(task), task.task
+    alike = {
+        "task": what.key,
+        "operator": what.operator,
+        "arguments": canonical(dict(what.arguments)),
+        "target": what.target,
+        "device": canonical(dict(task.device)),
+        "space": task.space,
+        "space_options": canonical(dict(task.space_options)),
+        "fingerprint": task.fingerprint,
+        "versions": canonical(dict(task.versions)),
+        "source": task.source,
+        "flop": what.flop,
+        "threads": task.threads,
+    }
+    for name, value in alike.items():
+        columns[name] += [value] * count
+    columns["knobs"] += [canonical(dict(choice)) for choice in task.choices]
+    columns["config"] += [[]] * count if task.configs is None else task.configs.tolist()
+    columns["seconds"] += np.where(np.isinf(task.seconds), np.nan, task.seconds).tolist()
+    columns["failure"] += list(task.failures)
+    columns["origin"] += list(task.origins)
+    columns["measured_at"] += task.measured_at.tolist()
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The files of a data set, sorted."""
+    return sorted((folder / PARTS).glob("*.parquet"))
+
+
+def read_dataset(folder: Path) -> Dataset:
+    """Everything of a data set, each candidate once.
+
+    Raises:
+        DatasetError: it is no data set, a part of it is cut off or damaged, or a time is neither a
+            positive number nor a failure's; says which part.
+    """
+    manifest = read_manifest(folder)
+    found = [task for part in parts_of(folder) for task in read_part(part)]
+    tasks, duplicates = merged(found)
+    return Dataset(tasks=tasks, plan=manifest.get("plan"), duplicates=duplicates)
+
+
+def read_part(file: Path) -> list[DatasetTask]:
+    """The tasks of one file, as they follow each other there.
+
+    Raises:
+        DatasetError: as for ``read_dataset``.
+    """
+    try:
+        table = pq.read_table(file, schema=_SCHEMA)
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise DatasetError(
+            f"{file} cannot be read, it is cut off or damaged: {str(error).splitlines()[0]}",
+            hint="Take it out of the folder or restore it; the other parts stand by themselves.",
+        ) from error
+    try:
+        return [_task(table, first, last) for first, last in _runs(table)]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DatasetError(
+            f"{file} holds what no data set does: {error}", hint="Take it out of the folder."
+        ) from error
+
+
+def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
+    """Where rows of one task begin and end, for all columns that are alike in one."""
+    count = table.num_rows
+    changes = np.zeros(count, bool)
+    for name in (*_TASK, "threads"):
+        codes = _codes(table, name)
+        changes[1:] |= codes[1:] != codes[:-1]
+    starts = [0, *np.flatnonzero(changes).tolist(), count] if count else []
+    yield from itertools.pairwise(starts)
+
+
+def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
+    column = table.column(name).combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.indices if isinstance(column, pa.DictionaryArray) else column.codes
+    return np.asarray(column, dtype=np.int64)
+
+
+def _task(table: pa.Table, first: int, last: int) -> DatasetTask:
+    rows = table.slice(first, last - first)
+    alike = {name: rows.column(name)[0].as_py() for name in (*_TASK, "flop", "threads")}
+    failures = rows.column("failure").to_pylist()
+    seconds = np.asarray(rows.column("seconds"), dtype=np.float64)
+    problem = _wrong(np.where(np.isnan(seconds), np.inf, seconds), failures)
+    if problem is not None:
+        raise ValueError(f"a candidate of task {alike['task']} has {problem}")
+    task = Task(
+        name=alike["task"],
+        operator=alike["operator"],
+        arguments=json.loads(alike["arguments"]),
+        target=alike["target"],
+        flop=alike["flop"],
+    )
+    if task.key != alike["task"]:
+        raise ValueError(f"the key {alike['task']} is not that of its task, {task.key}")
+    return DatasetTask(
+        task=task,
+        device=json.loads(alike["device"]),
+        threads=alike["threads"],
+        space=alike["space"],
+        space_options=json.loads(alike["space_options"]),
+        fingerprint=alike["fingerprint"],
+        versions=json.loads(alike["versions"]),
+        source=alike["source"],
+        configs=_configs(rows.column("config").to_pylist(), alike["task"]),
+        choices=[json.loads(text) for text in rows.column("knobs").to_pylist()],
+        seconds=np.where(np.isnan(seconds), np.inf, seconds),
+        failures=failures,
+        origins=rows.column("origin").to_pylist(),
+        measured_at=np.asarray(rows.column("measured_at"), dtype=np.float64),
+    )
+
+
+def _configs(rows: Sequence[Sequence[int]], key: str) -> NDArray[np.int32] | None:
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        raise ValueError(f"configurations of task {key} differ in their number of knobs")
+    return None if lengths == {0} else np.array(rows, np.int32)
+
+
+def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
+    """What is wrong with times, infinity for failures; None where nothing is."""
+    failed = np.array([failure is not None for failure in failures], bool)
+    unknown = sorted({one for one in failures if one is not None and one not in _KINDS})
+    if unknown:
+        return f"the failure {unknown[0]!r}, which is none of {', '.join(sorted(_KINDS))}"
+    if np.isfinite(seconds[failed]).any():
+        return "both a time and a failure"
+    good = seconds[~failed]
+    if not (np.isfinite(good) & (good > 0)).all():
+        return f"the time {good[~(np.isfinite(good) & (good > 0))][0]} and no failure"
+    return None
+
+
+def _unwritable(folder: Path, error: OSError) -> DatasetError:
+    return DatasetError(
+        f"cannot write to the data set {folder}: {error.strerror or error}",
+        hint="Restore access or free space, and give the same command again.",
+    )
+
+
+__all__ = [
+    "FORMAT",
+    "create",
+    "parts_of",
+    "read_dataset",
+    "read_manifest",
+    "read_part",
+    "write_part",
+]

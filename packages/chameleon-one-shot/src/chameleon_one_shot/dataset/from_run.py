@@ -1,0 +1,71 @@
+"""A run folder's measurements as tasks of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from chameleon_core.measurement import Measurement
+from chameleon_core.run_folder import read_store
+from chameleon_core.store import RecordStore, StoredTask
+
+from chameleon_one_shot.dataset.records import DatasetTask
+from chameleon_one_shot.dataset.sampling.drawing import named_by_key
+
+
+def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> list[DatasetTask]:
+    """Everything that a run has measured, even while it goes on.
+
+    Args:
+        folder: the run folder.
+        device: what it was measured on.
+        source: what the data set calls the run.
+
+    Raises:
+        RunFolderError: there is no run in it, or it cannot be read.
+    """
+    with read_store(folder) as store:
+        found = [_task(store, stored, device, source) for stored in store.tasks()]
+    return [task for task in found if len(task)]
+
+
+def target_of_run(folder: Path) -> str:
+    """The canonical target that a run was for; empty where its folder does not say.
+
+    Raises:
+        RunFolderError: as for ``tasks_of_run``.
+    """
+    with read_store(folder) as store:
+        return str(store.fact("target") or "")
+
+
+def _task(
+    store: RecordStore, stored: StoredTask, device: Mapping[str, Any], source: str
+) -> DatasetTask:
+    measurements: Sequence[Measurement] = store.measurements(stored.id)
+    pipeline = (store.fact("pipeline") or {}).get("document", {})
+    options = {key: value for key, value in pipeline.get("space", {}).items() if key != "name"}
+    runner = store.fact("runner") or {}
+    return DatasetTask(
+        task=named_by_key(stored.task),
+        device=device,
+        threads=int(runner.get("threads") or 0),
+        space=stored.space,
+        space_options=options,
+        fingerprint=stored.fingerprint,
+        versions=store.fact("versions") or {},
+        source=source,
+        configs=np.array([one.config for one in measurements], np.int32).reshape(
+            len(measurements), -1
+        ),
+        choices=store.decoded(stored.id),
+        seconds=np.array([one.cost for one in measurements], np.float64),
+        failures=[None if one.failure is None else one.failure.value for one in measurements],
+        origins=store.origins(stored.id),
+        measured_at=np.array(store.measured_at(stored.id), np.float64),
+    )
+
+
+__all__ = ["target_of_run", "tasks_of_run"]

@@ -1,0 +1,241 @@
+"""Reads a plan: what networks to learn tasks from, how many to measure, and by which searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core.pipeline.assemble import Assembler
+from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
+from chameleon_core.pipeline.resolve import apply_overrides
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.stage_reader import StageReader
+from chameleon_core.pipeline.yaml import read_yaml
+from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.words import did_you_mean
+
+_SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
+"""Keys of a pipeline that a search may name."""
+
+_SHARED = ("target", "space", "runner")
+"""Keys of a pipeline that hold for all that is measured."""
+
+_FREE = frozenset({"output", "tasks", "measurements", "runner"})
+"""Keys that a collection may be continued with other values of; runs look at the runner's."""
+
+_DEFAULT_SEARCHES: tuple[dict[str, Any], ...] = ({"preset": "default"},)
+
+
+@attrs.frozen(kw_only=True)
+class Amounts:
+    """The numbers of a plan.
+
+    Attributes:
+        tasks: how many to draw.
+        measurements: candidates of each of them.
+        batch_size: candidates of a task that are measured together; few large batches leave more
+            of the time to measuring.
+        tasks_per_run: tasks that are tuned in one run folder; its candidates become one part.
+        most_gflop: 1e9 operations of one evaluation of a task at most, so that none takes long.
+        seed: of the tasks and of the searches.
+    """
+
+    tasks: int = attrs.field(default=300, validator=attrs.validators.ge(1))
+    measurements: int = attrs.field(default=140, validator=attrs.validators.ge(1))
+    batch_size: int = attrs.field(default=20, validator=attrs.validators.ge(1))
+    tasks_per_run: int = attrs.field(default=10, validator=attrs.validators.ge(1))
+    most_gflop: float = attrs.field(default=2.0, validator=attrs.validators.gt(0))
+    seed: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+
+
+_AMOUNTS = tuple(field.name for field in attrs.fields(Amounts))
+KEYS = (*_SHARED, "networks", "hold_out", *_AMOUNTS, "searches", "output")
+"""Every key of a plan."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """A plan that has been checked.
+
+    Attributes:
+        networks: what the tasks are learnt from, each a whole pipeline of which the model counts.
+        hold_out: networks of which no task may be collected, as ``networks``.
+        amounts: the numbers.
+        searches: by turns the ones that runs are made with, without model and budget.
+        output: the data set's folder, absolute.
+        document: the plan with its defaults, as JSON values.
+    """
+
+    networks: tuple[ResolvedPipeline, ...]
+    hold_out: tuple[ResolvedPipeline, ...]
+    amounts: Amounts
+    searches: tuple[ResolvedPipeline, ...]
+    output: Path
+    document: Mapping[str, Any]
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Keys in which two plans differ that decide which tasks are drawn, or how they are searched.
+
+    Args:
+        one: a plan's document.
+        other: another one's.
+    """
+    return [key for key in KEYS if key not in _FREE and one.get(key) != other.get(key)]
+
+
+def read_plan(
+    path: str | Path, overrides: Iterable[str] = (), *, registry: Registry | None = None
+) -> Plan:
+    """Read a plan.
+
+    Args:
+        path: the file; errors call it as it is given here.
+        overrides: assignments such as ``tasks=20``, stronger than the file.
+        registry: where names are looked up; the installed plugins where None.
+
+    Raises:
+        PipelineError: with everything that is wrong, one line each.
+        ConfigError: the file cannot be read.
+    """
+    root = read_yaml(Path(path), shown=str(path))
+    if not root.is_mapping:
+        message = f"a plan must be a mapping with 'networks:' and 'output:', not {root.in_words()}"
+        raise PipelineError([Problem(mark=root.mark, message=message)])
+    root, problems = apply_overrides(root, overrides)
+    return _Reader(root, registry or default_registry(), problems).plan()
+
+
+class _Reader:
+    """Checks a plan and collects the problems of all of its parts."""
+
+    def __init__(self, root: Node, registry: Registry, problems: list[Problem]) -> None:
+        self._root = root
+        self._registry = registry
+        self._problems = problems
+        self._hints: list[str] = []
+        self._stages = StageReader(registry, problems)
+        shared = {key: item for key, item in root.items() if key in _SHARED}
+        self._shared = {"target": _item("native", root.mark), **shared}
+
+    def plan(self) -> Plan:
+        for key, item in self._root.items():
+            if key not in KEYS:
+                self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
+        amounts = self._amounts()
+        output = self._output()
+        networks = self._networks("networks")
+        if not networks:
+            self._say(self._root.mark, "a plan needs 'networks', a list of models to learn from")
+        hold_out = self._networks("hold_out")
+        searches = self._searches(amounts)
+        if self._problems:
+            hints = dict.fromkeys((*self._stages.hints, *self._hints))
+            raise PipelineError(self._problems, hint="\n".join(filter(None, hints)) or None)
+        return Plan(
+            networks=networks,
+            hold_out=hold_out,
+            amounts=amounts,
+            searches=searches,
+            output=output,
+            document={
+                **{key: searches[0].document[key] for key in _SHARED},
+                "networks": [one.document["model"] for one in networks],
+                "hold_out": [one.document["model"] for one in hold_out],
+                **attrs.asdict(amounts),
+                "searches": [
+                    {key: one.document[key] for key in _SEARCH if key in one.document}
+                    for one in searches
+                ],
+                "output": str(output),
+            },
+        )
+
+    def _amounts(self) -> Amounts:
+        given = {key: item for key, item in self._root.items() if key in _AMOUNTS}
+        with Collecting(self._problems):
+            made: Amounts = self._stages.structurer.make(
+                Node(value=given, mark=self._root.mark), Amounts, "the plan"
+            )
+            return made
+        return Amounts()
+
+    def _output(self) -> Path:
+        text: str | None = self._stages.value(self._root, "output", str)
+        if text is None or not text.strip():
+            self._say(self._root.mark, "a plan needs 'output', the data set's folder")
+        return Path.cwd() / Path(text or ".").expanduser()
+
+    def _networks(self, key: str) -> tuple[ResolvedPipeline, ...]:
+        node = self._root.get(key)
+        found = (
+            self._pipeline({"model": Item(key_mark=entry.mark, node=entry)}, entry.mark)
+            for entry in self._listed(node, f"'{key}' is a list of models")
+        )
+        return tuple(one for one in found if one is not None)
+
+    def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:
+        node = self._root.get("searches")
+        entries: Sequence[Node]
+        if node is None:
+            entries = [_item(search, self._root.mark).node for search in _DEFAULT_SEARCHES]
+        else:
+            entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
+        found = []
+        for entry in entries:
+            for key, item in entry.items():
+                if key not in _SEARCH:
+                    guess = did_you_mean(key, _SEARCH)
+                    self._say(item.key_mark, f"a search has no key '{key}'{guess}")
+            sections = {key: item for key, item in entry.items() if key in _SEARCH}
+            around = {
+                "model": {"tasks": "tasks.json"},
+                "baselines": [],
+                "scheduler": "round-robin",
+                "seed": amounts.seed,
+                "budget": {
+                    "measurements": amounts.measurements,
+                    "batch_size": amounts.batch_size,
+                    "scope": "task",
+                },
+            }
+            more = {key: _item(value, entry.mark) for key, value in around.items()}
+            found.append(self._pipeline({**sections, **more}, entry.mark))
+        return tuple(one for one in found if one is not None)
+
+    def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
+        if node is None or node.value is None:
+            return ()
+        if not node.is_sequence or not node.value:
+            self._say(node.mark, f"{what}, and here is {node.in_words()}")
+            return ()
+        entries: Sequence[Node] = node.value
+        return entries
+
+    def _pipeline(self, sections: dict[str, Item], mark: Mark) -> ResolvedPipeline | None:
+        sections = {**self._shared, **sections, "output": _item("run", mark)}
+        try:
+            return Assembler(Node(value=sections, mark=mark), self._registry, []).assemble(None)
+        except PipelineError as error:
+            self._problems.extend(error.problems)
+            self._hints.append(error.hint or "")
+            return None
+
+    def _say(self, mark: Mark, message: str) -> None:
+        self._problems.append(Problem(mark=mark, message=message))
+
+
+def _item(value: Any, mark: Mark) -> Item:
+    """A value as if it were written at a place."""
+    if isinstance(value, Mapping):
+        inner: Any = {key: _item(one, mark) for key, one in value.items()}
+    elif isinstance(value, list):
+        inner = tuple(_item(one, mark).node for one in value)
+    else:
+        inner = value
+    return Item(key_mark=mark, node=Node(value=inner, mark=mark))
+
+
+__all__ = ["KEYS", "Amounts", "Plan", "differences", "read_plan"]

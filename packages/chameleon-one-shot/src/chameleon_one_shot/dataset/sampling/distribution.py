@@ -1,0 +1,175 @@
+"""What operators of networks look like: a distribution that is learnt from their tasks.
+
+Prior-guided sampling draws the fields of a layer one after another, each from the distribution that
+networks have given the fields drawn before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
+Counting alone would only ever give back the layers that there are. So the rows that a field is
+drawn from count the less the more they differ from what is drawn already, and sizes are moved
+between those that were seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.task import Task
+from numpy.typing import NDArray
+
+from chameleon_one_shot.dataset.sampling.fields import (
+    ABSENT,
+    Path,
+    flattened,
+    is_number,
+    unflattened,
+)
+
+_BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
+"""Octaves by which rows may differ from what is drawn; the next one where too few rows are left."""
+
+_ENOUGH = 6.0
+"""Rows that a field is drawn from at least, where there are as many: an effective sample size."""
+
+_OTHER = 2.0
+"""Octaves that another layout, another kernel or another epilogue counts as."""
+
+_SIZES = 8
+"""A field is a size where it has so many values and none of them is that of most rows."""
+
+_MOVED = 0.5
+"""How often a size becomes one between those that were seen."""
+
+_HALVINGS = 3
+"""A moved size is a multiple of the power of two in it, halved at most so often."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Observed:
+    """A task of a network.
+
+    Attributes:
+        task: the task.
+        mass: how often it occurs, as a share of its network's operators.
+    """
+
+    task: Task
+    mass: float
+
+
+class OperatorDistribution:
+    """The arguments of one kind of operator, all with lists of the same lengths.
+
+    Args:
+        observed: tasks of networks.
+    """
+
+    def __init__(self, observed: Sequence[Observed]) -> None:
+        rows = [flattened(one.task.arguments) for one in observed]
+        self._mass = np.array([one.mass for one in observed])
+        paths = dict.fromkeys(path for row in rows for path in row)
+        self._columns = {path: [row.get(path, ABSENT) for row in rows] for path in paths}
+        sizes = [path for path in paths if self._is_size(path)]
+        # What tells kernels from each other comes first, and sizes are drawn for such a kernel.
+        self._order = [path for path in paths if path not in sizes] + sizes
+        self._sizes = frozenset(sizes)
+        self._logarithms = {
+            path: np.log2([max(float(value), 1.0) for value in self._columns[path]])
+            for path in sizes
+        }
+
+    def _is_size(self, path: Path) -> bool:
+        values = self._columns[path]
+        if not all(isinstance(value, int) and is_number(value) for value in values):
+            return False
+        shares: dict[int, float] = {}
+        for value, mass in zip(values, self._mass, strict=True):
+            shares[value] = shares.get(value, 0.0) + mass
+        return len(shares) >= _SIZES and max(shares.values()) <= 0.5 * self._mass.sum()
+
+    def draw(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Arguments of one operator; nobody has asked yet whether there can be such a one."""
+        drawn: dict[Path, Any] = {}
+        distance = np.zeros(len(self._mass))
+        for path in self._order:
+            row = int(rng.choice(len(self._mass), p=self._weights(distance)))
+            drawn[path] = self._value(path, row, drawn, rng)
+            distance += self._differences(path, drawn[path]) ** 2
+        return unflattened({path: drawn[path] for path in self._columns})
+
+    def _weights(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much each row counts, given the squares of its distance from what is drawn."""
+        nearest = squares - squares.min()
+        weights = self._mass
+        for width in _BANDWIDTHS:
+            weights = self._mass * np.exp(-nearest / (2.0 * width**2))
+            if weights.sum() ** 2 >= _ENOUGH * (weights**2).sum():
+                break
+        return np.asarray(weights / weights.sum())
+
+    def _value(
+        self, path: Path, row: int, drawn: Mapping[Path, Any], rng: np.random.Generator
+    ) -> Any:
+        value = self._columns[path][row]
+        before = _before(path)
+        if before in drawn and self._columns[before][row] == value:
+            return drawn[before]  # as images and filters are square, padded alike on all sides
+        if path not in self._sizes:
+            return value
+        return self._moved(path, value, rng) if rng.random() < _MOVED else value
+
+    def _moved(self, path: Path, value: int, rng: np.random.Generator) -> int:
+        """A size between an observed one and its next, of about the same divisors."""
+        known = np.unique(self._columns[path])
+        place = int(np.searchsorted(known, value))
+        other = place + int(rng.choice((-1, 1)))
+        if not 0 <= other < len(known) or value < 1:
+            return value
+        low, high = sorted((value, int(known[other])))
+        step = max(1, (value & -value) >> int(rng.integers(0, _HALVINGS + 1)))
+        between = np.arange(step * (low // step + 1), high, step)
+        return value if not len(between) else int(rng.choice(between))
+
+    def _differences(self, path: Path, value: Any) -> NDArray[np.float64]:
+        """How far each row is from a value that was drawn, in octaves."""
+        if path in self._sizes:
+            return np.asarray(self._logarithms[path] - math.log2(max(value, 1)))
+        return np.array([0.0 if one == value else _OTHER for one in self._columns[path]])
+
+
+def _before(path: Path) -> Path:
+    """The place before a field's own, in the same list."""
+    *above, last = path
+    return (*above, last - 1) if isinstance(last, int) else ()
+
+
+class TaskDistribution:
+    """All kinds of operators of some networks; frequent ones are drawn more often.
+
+    Args:
+        observed: tasks of networks.
+    """
+
+    def __init__(self, observed: Sequence[Observed]) -> None:
+        groups: dict[tuple[str, tuple[Path, ...]], list[Observed]] = {}
+        for one in observed:
+            groups.setdefault((one.task.operator, _lists(one.task.arguments)), []).append(one)
+        self._kinds = [operator for operator, _ in groups]
+        self._distributions = [OperatorDistribution(group) for group in groups.values()]
+        mass = np.array([sum(one.mass for one in group) for group in groups.values()])
+        # The root, so that kinds that few networks have are learnt, too.
+        self._shares = np.sqrt(mass) / np.sqrt(mass).sum()
+
+    def draw(self, rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
+        """A kind of operator and arguments."""
+        which = int(rng.choice(len(self._kinds), p=self._shares))
+        return self._kinds[which], self._distributions[which].draw(rng)
+
+
+def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Where the values of lists are: what tells ranks from each other."""
+    return tuple(sorted((path for path in flattened(arguments) if len(path) > 1), key=str))
+
+
+__all__ = ["Observed", "OperatorDistribution", "TaskDistribution"]

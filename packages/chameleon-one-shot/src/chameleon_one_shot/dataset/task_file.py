@@ -1,0 +1,58 @@
+"""Tasks in a file, and the frontend that has them tuned: it delivers nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Frontend
+from chameleon_core.task import Task
+from chameleon_system.files import write_whole
+
+from chameleon_one_shot.dataset.task_options import TasksOptions
+
+
+def write_tasks(file: Path, tasks: Sequence[Task]) -> None:
+    """Write tasks as ``read_tasks`` reads them.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    write_whole(file, json.dumps([task.to_json() for task in tasks], indent=1) + "\n")
+
+
+def read_tasks(file: Path) -> list[Task]:
+    """The tasks of a file.
+
+    Raises:
+        ConfigError: there is no such file, or it holds no list of tasks.
+    """
+    try:
+        return [Task(**value) for value in json.loads(file.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{file} holds no list of tasks: {error}",
+            hint="Name a file that the collection of a data set wrote.",
+        ) from error
+
+
+class TasksFrontend(Frontend):
+    """The tasks of a file."""
+
+    def __init__(self, options: TasksOptions) -> None:
+        self._file = Path(options.file)
+
+    def tasks(self, target: str) -> list[Task]:
+        found = read_tasks(self._file)
+        others = sorted({task.target for task in found} - {target})
+        if others:
+            raise ConfigError(
+                f"{self._file} holds tasks for target {others[0]}, not for {target}",
+                hint="Collect on the machine that they are for, or draw tasks anew elsewhere.",
+            )
+        return found
+
+
+__all__ = ["TasksFrontend", "read_tasks", "write_tasks"]
