@@ -22,9 +22,19 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Data sets of measured candidates."""
+    """Data sets of measured candidates, and predictors."""
     yield CommandRecord(
         name="dataset",
         summary="Collect measurements of many tasks, or import, merge and check them.",
         factory="chameleon_one_shot.commands.dataset:command",
+    )
+    yield CommandRecord(
+        name="pretrain",
+        summary="Train a predictor of kernels' speed on a data set.",
+        factory="chameleon_one_shot.commands.pretrain:command",
+    )
+    yield CommandRecord(
+        name="evaluate-predictor",
+        summary="Judge a predictor by tasks that it has not seen.",
+        factory="chameleon_one_shot.commands.evaluate_predictor:command",
     )

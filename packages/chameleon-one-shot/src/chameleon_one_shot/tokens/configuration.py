@@ -21,6 +21,9 @@ from chameleon_one_shot.tokens.numbers import named_numbers
 
 Numbers = NDArray[np.float32]
 
+_NAMES = frozenset({"mcpu", "name"})
+"""What of a device's description is a name rather than a property."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class FixedToken:
@@ -188,6 +191,8 @@ def recorded_tokens(
 
 
 def _shared(task: Task, device: Mapping[str, Any], threads: int) -> tuple[FixedToken, ...]:
+    # A processor's name says nothing that its features and sizes do not, and no other has it.
+    properties = {name: value for name, value in device.items() if name not in _NAMES}
     return (
         _fixed(
             "task",
@@ -195,7 +200,7 @@ def _shared(task: Task, device: Mapping[str, Any], threads: int) -> tuple[FixedT
             | named_numbers("flop", task.flop)
             | named_numbers(task.operator, task.arguments),
         ),
-        _fixed("device", named_numbers("threads", threads) | named_numbers("device", device)),
+        _fixed("device", named_numbers("threads", threads) | named_numbers("device", properties)),
     )
 
 
