@@ -51,17 +51,20 @@ class TokenEmbedding(nn.Module):
 
 
 class _FeedForward(nn.Module):
-    def __init__(self, architecture: Architecture, *, factor: int) -> None:
+    def __init__(self, architecture: Architecture, *, factor: int, dropout: float = 0.0) -> None:
         super().__init__()
         width = architecture.width
         self.norm = nn.LayerNorm(width)
         self.inner = nn.Linear(width, factor * width)
         self.outer = nn.Linear(factor * width, width)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = dropout
 
     def forward(self, token: Tensor) -> Tensor:
         inner = functional.relu(self.inner(self.norm(token)))
-        return self.outer(self.dropout(inner))
+        if self.dropout:
+            inner = functional.dropout(inner, self.dropout, self.training)
+        mixed: Tensor = self.outer(inner)
+        return mixed
 
 
 class _Layer(nn.Module):
@@ -80,8 +83,9 @@ class _Layer(nn.Module):
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
-        self.mix = _FeedForward(architecture, factor=4 if last else 1)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.mix = _FeedForward(
+            architecture, factor=4 if last else 1, dropout=architecture.dropout if last else 0.0
+        )
 
     def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
         """Shape (n, tokens, width), or (n, 1, width) of the last layer: the first token's."""
@@ -92,8 +96,8 @@ class _Layer(nn.Module):
         mask = None if padding is None else ~padding[:, None, None, :]
         seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         seen = seen.transpose(1, 2).flatten(2)
-        out = (tokens[:, :1] if self.last else tokens) + self.dropout(self.output(seen))
-        mixed: Tensor = out + self.dropout(self.mix(out))
+        out = (tokens[:, :1] if self.last else tokens) + self.output(seen)
+        mixed: Tensor = out + self.mix(out)
         return mixed
 
     def _split(self, tokens: Tensor) -> Tensor:

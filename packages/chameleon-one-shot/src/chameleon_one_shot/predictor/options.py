@@ -14,7 +14,7 @@ class Architecture:
         width: of a token.
         heads: of each attention; they divide the width.
         layers: of the encoder; in the last one only the token that is read out attends.
-        dropout: share of activations left out in training.
+        dropout: share of the activations left out in training, of the token that is read out.
     """
 
     width: int = 48
@@ -46,10 +46,10 @@ class TrainingOptions:
     """
 
     architecture: Architecture = Architecture()
-    members: int = attrs.field(default=2, validator=validators.ge(1))
-    steps: int = attrs.field(default=3000, validator=validators.ge(1))
-    tasks: int = attrs.field(default=16, validator=validators.ge(1))
-    candidates: int = attrs.field(default=48, validator=validators.ge(2))
+    members: int = attrs.field(default=1, validator=validators.ge(1))
+    steps: int = attrs.field(default=2000, validator=validators.ge(1))
+    tasks: int = attrs.field(default=12, validator=validators.ge(1))
+    candidates: int = attrs.field(default=32, validator=validators.ge(2))
     learning_rate: float = attrs.field(default=2e-3, validator=validators.gt(0.0))
     weight_decay: float = attrs.field(default=1e-2, validator=validators.ge(0.0))
     ranking: float = attrs.field(default=1.0, validator=validators.ge(0.0))
