@@ -75,3 +75,104 @@ def _collect(plan: Plan, again: str) -> Collected:
             return collector.collect()
     except RunInterrupted as error:
         raise RunInterrupted(str(error), hint=f"continue with: {again}") from error
+
+
+_SOURCES = click.argument(
+    "sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=Path)
+)
+_TO = click.option(
+    "--to",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The data set; made where it is missing.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+
+
+@command.command("import")
+@_SOURCES
+@_TO
+@_JSON
+def import_(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
+    """Add what others have measured to a data set.
+
+    A SOURCE is a run folder, a Kernel Tuner cache or T4 file, a folder with a MetaSchedule
+    database, or a data set. What is in the data set already is left as it is.
+    """
+    _add(sources, folder, as_json=as_json)
+
+
+@command.command("merge")
+@_SOURCES
+@_TO
+@_JSON
+def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
+    """Add data sets to a data set; of two measurements of one candidate the first stands."""
+    from chameleon_one_shot.dataset.format import read_manifest  # noqa: PLC0415
+
+    for source in sources:
+        read_manifest(source)
+    _add(sources, folder, as_json=as_json)
+
+
+def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
+    import attrs  # noqa: PLC0415 - --help is quick
+    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
+
+    from chameleon_one_shot.dataset.importing.sources import add  # noqa: PLC0415
+
+    with results_alone():
+        added = add(folder, sources, registry=default_registry())
+    if as_json:
+        told = {"dataset": str(folder), "sources": [attrs.asdict(one) for one in added]}
+        click.echo(json.dumps(told))
+        return
+    for one in added:
+        known = f", {one.known} known before or there twice" if one.known else ""
+        click.echo(f"{one.source}: {one.candidates} candidates of {one.tasks} tasks added{known}")
+
+
+@command.command("list")
+@_FOLDER
+@_JSON
+def list_(folder: Path, as_json: bool) -> None:
+    """Show what there is in the data set FOLDER."""
+    from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
+    from chameleon_one_shot.dataset.summary import summary_of  # noqa: PLC0415
+
+    found = summary_of(read_dataset(folder)).to_json()
+    if as_json:
+        click.echo(json.dumps({"dataset": str(folder), **found}))
+        return
+    click.echo(f"{folder}: {found.pop('tasks')} tasks, {found.pop('candidates')} candidates")
+    for what, counts in found.items():
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        click.echo(f"{what}: {told or 'none'}")
+
+
+@command.command("check")
+@_FOLDER
+@_JSON
+def check(folder: Path, as_json: bool) -> None:
+    """Read all of the data set FOLDER, and say what is wrong with it.
+
+    Exits with 1 where a predictor cannot be trained with it.
+    """
+    import attrs  # noqa: PLC0415 - --help is quick
+    from chameleon_core.errors import ExitCode  # noqa: PLC0415
+
+    from chameleon_one_shot.dataset import summary  # noqa: PLC0415
+
+    found = summary.check(folder)
+    if as_json:
+        click.echo(json.dumps({"dataset": str(folder), **attrs.asdict(found)}))
+    else:
+        click.echo(
+            f"{folder}: {found.parts} parts, {found.candidates} candidates, "
+            f"{found.duplicates} there twice"
+        )
+        for sentence in (*found.errors, *found.warnings):
+            click.echo(sentence)
+    sys.exit(ExitCode.NO_VALID_RESULT if found.errors else ExitCode.OK)

@@ -283,6 +283,8 @@ def _unwritable(folder: Path, error: OSError) -> DatasetError:
 
 __all__ = [
     "FORMAT",
+    "MANIFEST",
+    "PARTS",
     "create",
     "parts_of",
     "read_dataset",

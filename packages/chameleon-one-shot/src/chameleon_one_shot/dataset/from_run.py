@@ -31,16 +31,6 @@ def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> lis
     return [task for task in found if len(task)]
 
 
-def target_of_run(folder: Path) -> str:
-    """The canonical target that a run was for; empty where its folder does not say.
-
-    Raises:
-        RunFolderError: as for ``tasks_of_run``.
-    """
-    with read_store(folder) as store:
-        return str(store.fact("target") or "")
-
-
 def _task(
     store: RecordStore, stored: StoredTask, device: Mapping[str, Any], source: str
 ) -> DatasetTask:
@@ -68,4 +58,4 @@ def _task(
     )
 
 
-__all__ = ["target_of_run", "tasks_of_run"]
+__all__ = ["tasks_of_run"]

@@ -1,0 +1,187 @@
+"""Reads databases of TVM's MetaSchedule (``JSONDatabase``): JSON alone, nothing is replayed.
+
+A database is two files of one JSON value a line. Of a workload its hash is kept, and the names of
+the blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writes it. A record is
+``[workload, [[instructions, decisions], seconds, target, argument types]]``
+(``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.measurement import FailureKind
+from chameleon_core.task import Task
+
+from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
+
+OPERATOR = "metaschedule"
+"""``Task.operator`` of a workload of which nothing but its hash and its buffers is known."""
+
+_FAILED = 1e9
+"""Seconds from which on a time stands for a failure, as MetaSchedule writes it."""
+
+_BLOCKS = frozenset({"tir.Block", "tir.SBlock", "s_tir.SBlock"})
+"""What nodes of blocks are called, by version of TVM."""
+
+_KNOBS = {
+    "SamplePerfectTile": "tile",
+    "SamplePartitionedTile": "tile",
+    "SampleCategorical": "choice",
+    "SampleComputeLocation": "compute_at",
+}
+"""Instructions that decide something, and what their knobs are called."""
+
+
+@attrs.frozen(kw_only=True)
+class _Record:
+    workload: int
+    knobs: dict[str, Any]
+    seconds: float
+    target: str
+    buffers: list[list[Any]]
+    iterations: float
+
+
+def files_of(folder: Path) -> tuple[Path, Path] | None:
+    """The files with workloads and with records in a folder; None where it is no database."""
+    found = []
+    for what in ("workload", "tuning_record"):
+        files = sorted(folder.glob(f"*{what}.json")) + sorted(folder.glob(f"*{what}.json.gz"))
+        if len(files) != 1:
+            return None
+        found.append(files[0])
+    return found[0], found[1]
+
+
+def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[DatasetTask]:
+    """Every record of a database; each workload on each target is a task.
+
+    Args:
+        workloads: the file with a hash and a module in each line.
+        records: the file with the records.
+        source: what the data set calls the database.
+
+    Raises:
+        DatasetError: a file cannot be read, or a line is no record.
+    """
+    modules = [(str(value[0]), _blocks(value[1])) for value in _lines(workloads)]
+    groups: dict[tuple[int, str], list[_Record]] = {}
+    for number, value in enumerate(_lines(records), 1):
+        try:
+            record = _record(value)
+            modules[record.workload]
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise DatasetError(
+                f"line {number} of {records} is no record of MetaSchedule: {error}",
+                hint="Name the folder of a database that MetaSchedule wrote.",
+            ) from error
+        groups.setdefault((record.workload, record.target), []).append(record)
+    return [_task(*modules[at], group, source) for (at, _), group in sorted(groups.items())]
+
+
+def _lines(file: Path) -> Iterator[Any]:
+    try:
+        content = file.read_bytes()
+        text = gzip.decompress(content) if file.suffix == ".gz" else content
+        for line in text.splitlines():
+            if line.strip():
+                yield json.loads(line)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise DatasetError(
+            f"{file} cannot be read: {error}", hint="Fetch or record the file anew."
+        ) from error
+
+
+def _record(value: Sequence[Any]) -> _Record:
+    workload, ((instructions, decisions), seconds, target, buffers) = value
+    decided = {int(at): decision for at, decision in decisions}
+    counts: Counter[str] = Counter()
+    knobs: dict[str, Any] = {"sketch": _digest(_structure(instructions))}
+    tiles: list[list[int]] = []
+    for at, (name, _, attributes, _) in enumerate(instructions):
+        if name not in _KNOBS or at not in decided:
+            continue
+        kind, decision = _KNOBS[name], decided[at]
+        if name == "SampleCategorical":
+            decision = attributes[0][int(decision)]
+        if kind == "tile":
+            tiles.append([int(factor) for factor in decision])
+            decision = tiles[-1]
+        knobs[f"{kind}.{counts[kind]}"] = decision
+        counts[kind] += 1
+    times = [float(one) for one in seconds]
+    good = bool(times) and all(0.0 < one < _FAILED for one in times)
+    return _Record(
+        workload=int(workload),
+        knobs=knobs,
+        seconds=float(np.median(times)) if good else math.inf,
+        target=canonical(target),
+        buffers=[[str(dtype), [int(size) for size in shape]] for _, dtype, shape in buffers],
+        iterations=math.prod(math.prod(tile) for tile in tiles) if tiles else 0.0,
+    )
+
+
+def _structure(instructions: Sequence[Sequence[Any]]) -> list[Any]:
+    """Instructions without what is written there of the decisions taken."""
+    return [[name, inputs, outputs] for name, inputs, _, outputs in instructions]
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
+
+
+def _blocks(encoded: Any) -> list[str]:
+    """Names of a module's blocks in the order of the program; none where it is no graph."""
+    try:
+        content = base64.b64decode(encoded)
+        nodes = json.loads(content[content.index(b"{") :])["nodes"]
+        found = [node["attrs"]["name_hint"] for node in nodes if node["type_key"] in _BLOCKS]
+        names = [nodes[int(one)]["repr_str"] if one.isdecimal() else one for one in found]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return []
+    return [str(name) for name in names if name != "root"]
+
+
+def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: str) -> DatasetTask:
+    first = records[0]
+    # A multiplication and an addition in each iteration of the tiled block.
+    flop = 2.0 * max(record.iterations for record in records)
+    task = Task(
+        name=workload,
+        operator=OPERATOR,
+        arguments={"workload": workload, "blocks": blocks, "buffers": first.buffers},
+        target=first.target,
+        flop=flop,
+    )
+    failed = [math.isinf(record.seconds) for record in records]
+    return DatasetTask(
+        task=attrs.evolve(task, name=f"{OPERATOR} {task.key[:12]}"),
+        device={"kind": json.loads(first.target).get("kind", "")},
+        threads=0,
+        space="",
+        space_options={},
+        fingerprint="",
+        versions={},
+        source=source,
+        configs=None,
+        choices=[record.knobs for record in records],
+        seconds=np.array([record.seconds for record in records]),
+        failures=[FailureKind.RUN_ERROR.value if one else None for one in failed],
+        origins=[None] * len(records),
+        measured_at=np.zeros(len(records)),
+    )
+
+
+__all__ = ["OPERATOR", "files_of", "tasks_of_database"]

@@ -1,0 +1,138 @@
+"""Finds out what a source is, and adds what it holds to a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import Registry
+from chameleon_core.run_folder import RECORDS, read_store
+from chameleon_core.stages import TargetResolver
+from chameleon_system.files import unused
+
+from chameleon_one_shot.dataset.format import (
+    MANIFEST,
+    PARTS,
+    create,
+    read_dataset,
+    write_part,
+)
+from chameleon_one_shot.dataset.from_run import tasks_of_run
+from chameleon_one_shot.dataset.importing.metaschedule import files_of, tasks_of_database
+from chameleon_one_shot.dataset.importing.tables import tasks_of_table
+from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
+
+
+@attrs.frozen(kw_only=True)
+class Added:
+    """What a source gave.
+
+    Attributes:
+        source: as it was named.
+        tasks: with candidates that were not there before.
+        candidates: that were not there before.
+        known: candidates that were.
+    """
+
+    source: str
+    tasks: int
+    candidates: int
+    known: int
+
+
+def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Added]:
+    """Add what sources hold to a data set, each as a part of its own.
+
+    Args:
+        folder: the data set's; made where it is missing.
+        sources: run folders, data sets, recorded tables, folders of MetaSchedule databases.
+        registry: knows targets, and the stages that replay tables.
+
+    Raises:
+        ChameleonError: a source is none of these or cannot be read; those before it are added.
+    """
+    create(folder)
+    known: dict[tuple[str, str, int, str, str], set[str]] = {}
+    for task in read_dataset(folder).tasks:
+        known.setdefault(task.group, set()).update(map(canonical, task.choices))
+    added = []
+    for source in sources:
+        found = read_source(source, registry=registry)
+        fresh, before = [], 0
+        for task in found:
+            have = known.setdefault(task.group, set())
+            texts = list(map(canonical, task.choices))
+            rows = list({text: row for row, text in reversed(list(enumerate(texts)))}.items())
+            keep = sorted(row for text, row in rows if text not in have)
+            have.update(texts)
+            before += len(task) - len(keep)
+            if keep:
+                fresh.append(task.rows(keep))
+        if fresh:
+            name = unused(folder / PARTS, "imported-{}.parquet").stem
+            write_part(folder, fresh, name=name)
+        added.append(
+            Added(
+                source=str(source),
+                tasks=len(fresh),
+                candidates=sum(map(len, fresh)),
+                known=before,
+            )
+        )
+    return added
+
+
+def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
+    """Everything that a source holds.
+
+    Raises:
+        DatasetError: it is nothing that can be read.
+        ChameleonError: it is, but damaged.
+    """
+    name = source.absolute().name
+    if (source / MANIFEST).is_file():
+        return list(read_dataset(source).tasks)
+    if (source / RECORDS).is_file():
+        return _of_run(source, registry)
+    if source.is_dir():
+        files = files_of(source)
+        if files is not None:
+            found = tasks_of_database(*files, source=name)
+            described = [_device(task.task.target, registry) or task.device for task in found]
+            return [
+                attrs.evolve(task, device=device)
+                for task, device in zip(found, described, strict=True)
+            ]
+    elif source.is_file():
+        return tasks_of_table(source, registry=registry, source=name)
+    raise DatasetError(
+        f"{source} is nothing that can be imported" if source.exists() else f"no {source} is there",
+        hint="Name run folders, data sets, Kernel Tuner caches or T4 files, or folders with "
+        "*workload.json and *tuning_record.json of a MetaSchedule database.",
+    )
+
+
+def _of_run(folder: Path, registry: Registry) -> list[DatasetTask]:
+    with read_store(folder) as store:
+        target = str(store.fact("target") or "")
+    device = _device(target, registry)
+    return tasks_of_run(folder, device=device, source=folder.absolute().name)
+
+
+def _device(target: str, registry: Registry) -> dict[str, Any]:
+    """What is known of a recorded target; nothing where no resolver reads it here."""
+    for name in registry.names("targets"):
+        resolver: TargetResolver = registry.create("targets", name)
+        try:
+            described = dict(resolver.describe(resolver.resolve(target)))
+        except TargetError:
+            continue
+        if described:
+            return described
+    return {}
+
+
+__all__ = ["Added", "add", "read_source"]
