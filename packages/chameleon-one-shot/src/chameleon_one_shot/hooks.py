@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import CommandRecord, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, PluginRecord, PresetRecord, hookimpl
 
 from chameleon_one_shot.dataset.task_options import TasksOptions
+from chameleon_one_shot.options import OneShotOptions
+from chameleon_one_shot.presets import PRESETS
 
 
 @hookimpl
@@ -18,6 +20,23 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
         factory="chameleon_one_shot.dataset.task_file:TasksFrontend",
         options=TasksOptions,
     )
+
+
+@hookimpl
+def chameleon_cost_models() -> Iterable[PluginRecord]:
+    """The predictor."""
+    yield PluginRecord(
+        name="one-shot",
+        summary="A network trained beforehand on other tasks, perhaps fitted to this one",
+        factory="chameleon_one_shot.cost_model:OneShotModel",
+        options=OneShotOptions,
+    )
+
+
+@hookimpl
+def chameleon_presets() -> Iterable[PresetRecord]:
+    """The search that measures next to nothing."""
+    yield from PRESETS
 
 
 @hookimpl

@@ -179,7 +179,6 @@ def load(file: Path) -> Model:
             _network(member, tensors, vocabulary, architecture)
             for member in range(header["members"])
         ]
-        provenance = header["provenance"]
         return Model(
             predictor=Predictor(
                 networks=networks,
@@ -189,18 +188,19 @@ def load(file: Path) -> Model:
             ),
             architecture=architecture,
             familiarity=Familiarity.of_json(header["familiarity"]),
-            provenance=Provenance(
-                **{
-                    name: tuple(value) if isinstance(value, list) else value
-                    for name, value in provenance.items()
-                }
-            ),
+            provenance=_provenance(header["provenance"]),
         )
     except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError, OSError) as error:
         raise ModelFileError(
             f"{file} is damaged: {str(error).splitlines()[0]}",
             hint="Copy it again, or train it anew with `chameleon pretrain`.",
         ) from error
+
+
+def _provenance(value: Mapping[str, Any]) -> Provenance:
+    made = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
+    made["schemas"] = {operator: tuple(one) for operator, one in value["schemas"].items()}
+    return Provenance(**made)
 
 
 def _network(

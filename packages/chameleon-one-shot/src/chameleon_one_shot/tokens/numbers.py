@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,10 @@ import numpy as np
 from chameleon_core.space.knobs import magnitude
 
 _LONGEST_SYMBOL = 32
-"""Longer texts are digests or programs: they name data, and say nothing that another task shares."""
+"""Longer texts are programs: they say nothing that another task shares."""
+
+_DIGEST = re.compile(r"[0-9a-f]{12,}")
+"""What names data, and says as little."""
 
 
 def named_numbers(name: str, value: Any) -> dict[str, float]:
@@ -50,7 +54,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:
             # A list of words is a set (instructions of a CPU), one of numbers has places (a shape).
             yield from _leaves(name if isinstance(part, str) else f"{name}.{place}", part)
     elif isinstance(value, str):
-        if len(value) <= _LONGEST_SYMBOL:
+        if len(value) <= _LONGEST_SYMBOL and not _DIGEST.fullmatch(value):
             yield name, value
     elif isinstance(value, bool | int | float) and np.isfinite(value):
         yield name, float(value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from chameleon_core.loop.end.comparison import Baselines, alternatives, variants, winner
-from chameleon_core.loop.end.delivery import guesses_of
 from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.store import RecordStore, StoredComparison, StoredTask
@@ -53,7 +53,7 @@ def final_result(
         best=None if config is None else run.space.decode(config),
         search_seconds=None if found is None else found.cost,
         max_relative_error=None if found is None else found.max_relative_error,
-        guesses=() if run.records.measured else guesses_of(run.space),
+        guesses=() if run.records.measured else tuple(tuples(run.tuner.recommended())),
         ended=run.ended,
         spending=run.spending,
         variants=variants(comparison, baselines.vendors),
