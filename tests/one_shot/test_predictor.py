@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from chameleon_one_shot.predictor.encoding import EncodedTask
+from chameleon_one_shot.predictor.familiarity import _upper_bound
 from chameleon_one_shot.predictor.metrics import Quality
 from chameleon_one_shot.predictor.model import ModelFileError, load, read_header, save
 from chameleon_one_shot.predictor.training import means, train, training_task
@@ -160,12 +161,26 @@ def test_a_task_like_the_trained_ones_is_familiar(model, examples):
 def test_an_unlike_task_is_noticed(model, made, given, words):
     rows = given.pop("rows", 64)
     one = made.example(rows, 32, **given)
-    reason = model.familiarity.strange(one.tokens, model.predictor.vocabulary)
+    # Two tasks held out tell little about how far is too far.
+    limits = attrs.evolve(model.familiarity.limits, distance=1.0)
+    familiarity = attrs.evolve(model.familiarity, limits=limits)
+    reason = familiarity.strange(one.tokens, model.predictor.vocabulary)
     assert reason is not None
     assert words in reason
 
 
-def test_less_certainty_than_on_any_task_held_out_is_noticed(model):
+def test_less_certainty_than_usual_is_noticed(model):
     limit = model.familiarity.limits.deviation
     assert model.familiarity.unsure(limit) is None
     assert "standard deviation" in (model.familiarity.unsure(1.1 * limit) or "")
+
+
+@pytest.mark.parametrize("count", [5, 10, 100])
+def test_limits_are_upper_ends_of_prediction_intervals(count):
+    from scipy import stats  # noqa: PLC0415
+
+    values = np.random.default_rng(count).normal(size=count)
+    spread = values.std(ddof=1) * np.sqrt(1 + 1 / count)
+    wanted = values.mean() + stats.t.ppf(0.99, count - 1) * spread
+    assert _upper_bound(values.tolist()) == pytest.approx(max(wanted, values.max()), rel=0.05)
+    assert _upper_bound(values.tolist()[:1]) == np.inf

@@ -158,12 +158,14 @@ class Allowances:
         first: list[tuple[Allowance, list[TaskRun]]] = []
         second: list[tuple[Allowance, list[TaskRun]]] = []
         for given, predicted in _budgets(budget):
-            wanted = [run for run in own if predicted in {None, run.tuner.predicted}]
+            wanted, alternatives = (
+                [run for run in group if predicted is None or run.tuner.predicted == predicted]
+                for group in (own, others)
+            )
             if wanted or not first:
                 first.append((Allowance(budget=given, seconds_before=seconds_before), wanted))
-            wanted = [run for run in others if predicted in {None, run.tuner.predicted}]
-            if wanted:
-                second.append((Allowance.of_alternatives(given, each), wanted))
+            if alternatives:
+                second.append((Allowance.of_alternatives(given, each), alternatives))
         self._groups = first + second
 
     @property

@@ -1,13 +1,13 @@
 """Whether a task is like those that a predictor was trained on: limits learnt from held-out tasks.
 
-Nothing here is a number that somebody chose: a task is strange where it is farther from every
-trained one, or predicted with less certainty, than any of the tasks were that were held out of the
-training and predicted all the same.
+A task is strange where it is farther from every trained one, or predicted with less certainty, than
+99 of 100 such tasks are as those that were held out of the training and predicted all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, Self
 
 import attrs
@@ -22,7 +22,7 @@ _SAME_DEVICE = float(np.log2(1.25))
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """How far from the trained tasks the held-out ones were.
+    """How far from the trained tasks further ones may be, as those held out tell.
 
     Attributes:
         distance: of a task to the nearest trained one of its operator.
@@ -89,9 +89,9 @@ class Familiarity:
         return attrs.evolve(
             found,
             limits=Limits(
-                distance=max(known, default=0.0),
+                distance=_upper_bound(known),
                 device=max([_SAME_DEVICE, *between]),
-                deviation=max(deviations, default=0.0),
+                deviation=_upper_bound(deviations),
             ),
         )
 
@@ -117,8 +117,8 @@ class Familiarity:
         distance = self._distance(tokens, vocabulary)
         if distance > self.limits.distance:
             return (
-                f"its sizes are {distance:.2f} from those of the nearest trained task, and those "
-                f"of no task held out were farther than {self.limits.distance:.2f}"
+                f"its sizes are {distance:.2f} from those of the nearest trained task, and tasks "
+                f"held out tell that up to {self.limits.distance:.2f} is no matter"
             )
         return None
 
@@ -132,8 +132,8 @@ class Familiarity:
         if deviation <= limit:
             return None
         return (
-            f"its predicted standard deviation is {deviation:.2f} on average, and that of no task "
-            f"held out was more than {limit:.2f}"
+            f"its predicted standard deviation is {deviation:.2f} on average, and tasks held out "
+            f"tell that up to {limit:.2f} is usual"
         )
 
     def _distance(self, tokens: TaskTokens, vocabulary: Vocabulary) -> float:
@@ -178,6 +178,26 @@ class Familiarity:
             device_columns=tuple(value["device_columns"]),
             limits=Limits(**value["limits"]),
         )
+
+
+def _upper_bound(values: Sequence[float]) -> float:
+    """What 99 of 100 further values are below, as far as few normal ones tell; none below these.
+
+    The upper end of a prediction interval. Infinity for fewer than two values, which tell nothing.
+    """
+    count = len(values)
+    if count < 2:  # noqa: PLR2004
+        return float("inf")
+    spread = float(np.std(values, ddof=1)) * float(np.sqrt(1.0 + 1.0 / count))
+    return max(float(np.mean(values)) + _students_t(count - 1) * spread, *values)
+
+
+def _students_t(freedom: int) -> float:
+    """The 0.99 quantile of Student's t (Abramowitz and Stegun 1964, formula 26.7.5)."""
+    z = NormalDist().inv_cdf(0.99)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _standardised(tokens: TaskTokens, vocabulary: Vocabulary) -> dict[str, float]:
