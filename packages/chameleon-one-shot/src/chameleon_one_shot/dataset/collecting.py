@@ -8,7 +8,7 @@ once; a run's measurements become one part of the data set when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -94,9 +94,9 @@ class Collector:
         for number, start in enumerate(starts):
             self.interruption.check()
             self.say(f"run {number + 1} of {len(starts)}, {candidates} candidates before it")
-            some = tasks[start : start + amounts.tasks_per_run]
+            count = min(amounts.tasks_per_run, amounts.tasks - start)
             try:
-                candidates += self._run(number, some, device)
+                candidates += self._run(number, start, count, device)
                 in_a_row = 0
             except RunInterrupted:
                 raise
@@ -129,9 +129,13 @@ class Collector:
     def _folder(self) -> Path:
         return self.plan.output / "collection"
 
+    @property
+    def _file(self) -> Path:
+        return self._folder / "tasks.json"
+
     def _tasks(self, target: str) -> list[Task]:
         """The tasks, as many as the plan wants; those drawn before stay."""
-        file, count = self._folder / "tasks.json", self.plan.amounts.tasks
+        file, count = self._file, self.plan.amounts.tasks
         known = read_tasks(file) if file.exists() else []
         others = sorted({task.target for task in known} - {target})
         if others:
@@ -167,7 +171,7 @@ class Collector:
             return False
         return space.size > 1
 
-    def _run(self, number: int, tasks: Sequence[Task], device: Mapping[str, Any]) -> int:
+    def _run(self, number: int, start: int, count: int, device: Mapping[str, Any]) -> int:
         """Have some tasks measured, and make a part of what is measured, however the run ends.
 
         Returns:
@@ -175,18 +179,16 @@ class Collector:
         """
         name = f"run-{number:04d}"
         folder = self._folder / "runs" / name
-        file = self._folder / "runs" / f"{name}-{len(tasks)}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_tasks(file, tasks)
         search = self.plan.searches[number % len(self.plan.searches)]
-        document = {**search.document, "model": {"tasks": str(file)}, "output": str(folder)}
+        model = {"tasks": {"file": str(self._file), "start": start, "count": count}}
+        document = {**search.document, "model": model, "output": str(folder)}
         pipeline = from_dict(document, registry=self.registry)
         try:
             with self.display() as listener:
                 run_pipeline(pipeline, listeners=[listener], interruption=self.interruption)
         finally:
-            count = self._keep(name, folder, device)
-        return count
+            measured = self._keep(name, folder, device)
+        return measured
 
     def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
         """Make a part of what a run has measured, where there is none yet."""

@@ -27,14 +27,20 @@ def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> lis
         RunFolderError: there is no run in it, or it cannot be read.
     """
     with read_store(folder) as store:
-        found = [_task(store, stored, device, source) for stored in store.tasks()]
-    return [task for task in found if len(task)]
+        return [
+            _task(store, stored, measurements, device, source)
+            for stored in store.tasks()
+            if (measurements := store.measurements(stored.id))
+        ]
 
 
 def _task(
-    store: RecordStore, stored: StoredTask, device: Mapping[str, Any], source: str
+    store: RecordStore,
+    stored: StoredTask,
+    measurements: Sequence[Measurement],
+    device: Mapping[str, Any],
+    source: str,
 ) -> DatasetTask:
-    measurements: Sequence[Measurement] = store.measurements(stored.id)
     pipeline = (store.fact("pipeline") or {}).get("document", {})
     options = {key: value for key, value in pipeline.get("space", {}).items() if key != "name"}
     runner = store.fact("runner") or {}
@@ -47,9 +53,7 @@ def _task(
         fingerprint=stored.fingerprint,
         versions=store.fact("versions") or {},
         source=source,
-        configs=np.array([one.config for one in measurements], np.int32).reshape(
-            len(measurements), -1
-        ),
+        configs=np.array([one.config for one in measurements], np.int32),
         choices=store.decoded(stored.id),
         seconds=np.array([one.cost for one in measurements], np.float64),
         failures=[None if one.failure is None else one.failure.value for one in measurements],

@@ -9,8 +9,8 @@ from pathlib import Path
 import attrs
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.loop import Interruption
-from chameleon_core.loop.start.tasks import tasks_of
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.loop.start.tasks import frontend_of, named_tasks
+from chameleon_core.pipeline.schema import Subject
 from chameleon_core.task import Task
 
 from chameleon_one_shot.dataset.records import canonical
@@ -41,7 +41,7 @@ class NetworkTasks:
         self._interruption = interruption
         self._say = say
 
-    def of(self, networks: Sequence[ResolvedPipeline]) -> list[list[Task]]:
+    def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
         """The tasks of each network.
 
         Raises:
@@ -62,14 +62,14 @@ class NetworkTasks:
             )
         return found
 
-    def _one(self, network: ResolvedPipeline, place: str) -> list[Task]:
-        text = canonical([network.document["model"], self._target])
+    def _one(self, network: Subject, place: str) -> list[Task]:
+        text = canonical([network.model.to_json(), self._target])
         file = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if file.exists():
             return read_tasks(file)
         self._say(f"network {place}: {_words(network)}")
         with self._interruption.at_once():
-            _, tasks = tasks_of(network, target=self._target)
+            tasks = named_tasks(network, frontend_of(network), self._target)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_tasks(file, tasks)
         return tasks
@@ -84,7 +84,7 @@ def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
     ]
 
 
-def _words(network: ResolvedPipeline) -> str:
+def _words(network: Subject) -> str:
     model = network.model
     fields = attrs.fields(model.record.options)
     required = [field.alias for field in fields if field.default is attrs.NOTHING]

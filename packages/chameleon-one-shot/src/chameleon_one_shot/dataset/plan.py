@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import attrs
 from chameleon_core.pipeline.assemble import Assembler
 from chameleon_core.pipeline.nodes import Collecting, Item, Mark, Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import apply_overrides
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.registry import Registry, default_registry
@@ -60,7 +61,7 @@ class Plan:
     """A plan that has been checked.
 
     Attributes:
-        networks: what the tasks are learnt from, each a whole pipeline of which the model counts.
+        networks: what the tasks are learnt from.
         hold_out: networks of which no task may be collected, as ``networks``.
         amounts: the numbers.
         searches: by turns the ones that runs are made with, without model and budget.
@@ -68,8 +69,8 @@ class Plan:
         document: the plan with its defaults, as JSON values.
     """
 
-    networks: tuple[ResolvedPipeline, ...]
-    hold_out: tuple[ResolvedPipeline, ...]
+    networks: tuple[Subject, ...]
+    hold_out: tuple[Subject, ...]
     amounts: Amounts
     searches: tuple[ResolvedPipeline, ...]
     output: Path
@@ -142,8 +143,8 @@ class _Reader:
             output=output,
             document={
                 **{key: searches[0].document[key] for key in _SHARED},
-                "networks": [one.document["model"] for one in networks],
-                "hold_out": [one.document["model"] for one in hold_out],
+                "networks": [one.model.to_json() for one in networks],
+                "hold_out": [one.model.to_json() for one in hold_out],
                 **attrs.asdict(amounts),
                 "searches": [
                     {key: one.document[key] for key in _SEARCH if key in one.document}
@@ -168,18 +169,18 @@ class _Reader:
             self._say(self._root.mark, "a plan needs 'output', the data set's folder")
         return Path.cwd() / Path(text or ".").expanduser()
 
-    def _networks(self, key: str) -> tuple[ResolvedPipeline, ...]:
-        node = self._root.get(key)
-        found = (
-            self._pipeline({"model": Item(key_mark=entry.mark, node=entry)}, entry.mark)
-            for entry in self._listed(node, f"'{key}' is a list of models")
-        )
-        return tuple(one for one in found if one is not None)
+    def _networks(self, key: str) -> tuple[Subject, ...]:
+        found = []
+        for entry in self._listed(self._root.get(key), f"'{key}' is a list of models"):
+            model = Item(key_mark=entry.mark, node=entry)
+            with self._telling():
+                found.append(self._assembler({"model": model}, entry.mark).subject())
+        return tuple(found)
 
     def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:
         node = self._root.get("searches")
         entries: Sequence[Node]
-        if node is None:
+        if node is None or node.value in (None, ()):
             entries = [_item(search, self._root.mark).node for search in _DEFAULT_SEARCHES]
         else:
             entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
@@ -202,26 +203,31 @@ class _Reader:
                 },
             }
             more = {key: _item(value, entry.mark) for key, value in around.items()}
-            found.append(self._pipeline({**sections, **more}, entry.mark))
-        return tuple(one for one in found if one is not None)
+            with self._telling():
+                found.append(self._assembler({**sections, **more}, entry.mark).assemble(None))
+        return tuple(found)
 
     def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
         if node is None or node.value is None:
             return ()
-        if not node.is_sequence or not node.value:
+        if not node.is_sequence:
             self._say(node.mark, f"{what}, and here is {node.in_words()}")
             return ()
         entries: Sequence[Node] = node.value
         return entries
 
-    def _pipeline(self, sections: dict[str, Item], mark: Mark) -> ResolvedPipeline | None:
+    def _assembler(self, sections: dict[str, Item], mark: Mark) -> Assembler:
         sections = {**self._shared, **sections, "output": _item("run", mark)}
+        return Assembler(Node(value=sections, mark=mark), self._registry, [])
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Keep what is wrong with a part, and what to do about it."""
         try:
-            return Assembler(Node(value=sections, mark=mark), self._registry, []).assemble(None)
+            yield
         except PipelineError as error:
             self._problems.extend(error.problems)
             self._hints.append(error.hint or "")
-            return None
 
     def _say(self, mark: Mark, message: str) -> None:
         self._problems.append(Problem(mark=mark, message=message))

@@ -43,9 +43,11 @@ class TasksFrontend(Frontend):
 
     def __init__(self, options: TasksOptions) -> None:
         self._file = Path(options.file)
+        end = None if options.count is None else options.start + options.count
+        self._taken = slice(options.start, end)
 
     def tasks(self, target: str) -> list[Task]:
-        found = read_tasks(self._file)
+        found = read_tasks(self._file)[self._taken]
         others = sorted({task.target for task in found} - {target})
         if others:
             raise ConfigError(

@@ -17,3 +17,13 @@ class TasksOptions:
             "path": True,
         }
     )
+    start: int = attrs.field(
+        default=0,
+        validator=attrs.validators.ge(0),
+        metadata={"help": "tasks at the beginning of the list that are left out"},
+    )
+    count: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        metadata={**NOT_BINDING, "help": "tasks after those at most; null for all"},
+    )

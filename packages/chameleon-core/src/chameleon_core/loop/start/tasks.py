@@ -72,8 +72,17 @@ def tasks_of(
         PluginError: the target resolver or the frontend breaks its contract.
     """
     target = target_of(pipeline) if target is None else target
-    contract = contract_of(pipeline.model)
-    frontend = frontend or frontend_of(pipeline)
+    return target, named_tasks(pipeline, frontend or frontend_of(pipeline), target)
+
+
+def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:
+    """What a frontend names for a resolved target, with names and keys that are unique.
+
+    Raises:
+        ConfigError: the model cannot be what the pipeline says.
+        PluginError: the frontend breaks its contract.
+    """
+    contract = contract_of(subject.model)
     with contract.call("name the tasks"):
         tasks = list(frontend.tasks(target))
     if not all(isinstance(task, Task) for task in tasks):
@@ -90,7 +99,7 @@ def tasks_of(
             )
     if len({task.name for task in tasks}) < len(tasks):
         raise contract.broken("gave two tasks one name")
-    return target, tasks
+    return tasks
 
 
 def delivers(frontend: Frontend) -> bool:
@@ -131,6 +140,7 @@ __all__ = [
     "delivers",
     "device_of",
     "frontend_of",
+    "named_tasks",
     "provider_of",
     "spaces_of",
     "target_of",

@@ -41,6 +41,9 @@ _SIZES = 8
 _MOVED = 0.5
 """How often a size becomes one between those that were seen."""
 
+_APART = 2
+"""Sizes are moved between two of which one is at most so many times the other."""
+
 _HALVINGS = 3
 """A moved size is a multiple of the power of two in it, halved at most so often."""
 
@@ -127,6 +130,8 @@ class OperatorDistribution:
         if not 0 <= other < len(known) or value < 1:
             return value
         low, high = sorted((value, int(known[other])))
+        if high > _APART * low:
+            return value  # nobody has seen anything like what lies between
         step = max(1, (value & -value) >> int(rng.integers(0, _HALVINGS + 1)))
         between = np.arange(step * (low // step + 1), high, step)
         return value if not len(between) else int(rng.choice(between))

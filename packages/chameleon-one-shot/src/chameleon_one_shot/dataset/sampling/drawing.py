@@ -17,7 +17,7 @@ from chameleon_one_shot.dataset.records import DatasetError, canonical
 from chameleon_one_shot.dataset.sampling.distribution import Observed, TaskDistribution
 from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
 
-_TRIES = 2000
+_TRIES = 500
 """Draws of one task that are refused at most."""
 
 

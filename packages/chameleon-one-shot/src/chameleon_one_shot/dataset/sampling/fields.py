@@ -14,7 +14,9 @@ ABSENT = object()
 
 def flattened(arguments: Mapping[str, Any]) -> dict[Path, Any]:
     """Arguments as their values that are no lists, in the order in which they are written."""
-    return dict(_leaves(arguments, ()))
+    return {
+        path: value for key, inner in arguments.items() for path, value in _leaves(inner, (key,))
+    }
 
 
 def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:

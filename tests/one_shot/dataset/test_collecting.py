@@ -1,0 +1,153 @@
+"""Collections: every step is taken once, whatever happens in between."""
+
+import contextlib
+
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop import Interruption, RunInterrupted
+from chameleon_core.plugins import hookimpl
+from chameleon_one_shot.dataset.collecting import Collector
+from chameleon_one_shot.dataset.format import PARTS, create, read_dataset, write_part
+from chameleon_one_shot.dataset.plan import read_plan
+from chameleon_one_shot.dataset.records import DatasetError, canonical
+from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
+from chameleon_one_shot.dataset.task_file import read_tasks
+
+
+class StopsAfter:
+    """Asks a collection to stop after so many measurements."""
+
+    def __init__(self, count):
+        self.interruption = Interruption()
+        self._left = count
+
+    @hookimpl
+    def chameleon_measured(self, event):
+        self._left -= 1
+        if self._left == 0:
+            self.interruption.request()
+
+
+@pytest.fixture
+def collect(plan_file, plugins):
+    """Collects what a plan says; a second call continues."""
+
+    def run(*overrides, stop=None, said=None, **more):
+        listener = stop or object()
+        return Collector(
+            plan=read_plan(plan_file(**more), overrides, registry=plugins),
+            registry=plugins,
+            interruption=stop.interruption if stop else Interruption(),
+            say=(said if said is not None else []).append,
+            display=lambda: contextlib.nullcontext(listener),
+        ).collect()
+
+    return run
+
+
+@pytest.fixture
+def log_lines(tmp_path):
+    def lines():
+        log = tmp_path / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    return lines
+
+
+def contents(folder):
+    """All candidates of a data set with their times, whatever their order."""
+    return {
+        (task.task.key, canonical(choice)): seconds
+        for task in read_dataset(folder).tasks
+        for choice, seconds in zip(task.choices, task.seconds.tolist(), strict=True)
+    }
+
+
+def test_a_collection_is_a_data_set(collect, tmp_path, log_lines):
+    found = collect()
+    data = read_dataset(tmp_path / "data")
+    assert (found.tasks, found.candidates, found.failed_runs) == (6, 60, ())
+    assert (len(data.tasks), data.candidates, data.duplicates) == (6, 60, 0)
+    assert len(log_lines()) == len(set(log_lines())) == 60
+    assert data.plan["tasks"] == 6
+    assert len(list((tmp_path / "data" / PARTS).iterdir())) == 3
+    for task in data.tasks:
+        assert (task.space, task.source, task.configs.shape) == ("synthetic", "data", (10, 2))
+        assert min(task.measured_at) > 0
+        assert all(origin is not None for origin in task.origins)
+
+
+def test_nothing_like_what_is_held_out_is_collected(collect, tmp_path):
+    held = [[2 * n + 4, 3 * n + 4] for n in range(0, 12, 2)]
+    collect(hold_out=[{"synthetic": {"operators": held}}])
+    tasks = [task.task for task in read_dataset(tmp_path / "data").tasks]
+    files = (tmp_path / "data" / "collection" / "networks").iterdir()
+    networks = [read_tasks(file) for file in files]
+    [held_out] = [network for network in networks if len(network) == len(held)]
+    assert not any(HeldOut(held_out).covers(one.operator, one.arguments) for one in tasks)
+
+
+def test_a_finished_collection_is_only_read(collect, tmp_path, log_lines):
+    collect()
+    before, parts = log_lines(), tmp_path / "data" / PARTS
+    times = {file.name: file.stat().st_mtime_ns for file in parts.iterdir()}
+    said = []
+    assert collect(said=said).candidates == 60
+    assert log_lines() == before
+    assert {file.name: file.stat().st_mtime_ns for file in parts.iterdir()} == times
+    assert not any("network" in line for line in said)
+
+
+@pytest.mark.parametrize("count", [1, 13, 20, 33])
+def test_an_interrupted_collection_continues(collect, tmp_path, log_lines, count):
+    stop = StopsAfter(count)
+    with pytest.raises(RunInterrupted):
+        collect(stop=stop)
+    some = contents(tmp_path / "data")
+    assert count <= len(some) < 60
+    collect()
+    assert contents(tmp_path / "data").items() >= some.items()
+    assert len(log_lines()) == len(set(log_lines())) == 60
+
+
+def test_a_part_that_was_lost_is_made_of_the_run_again(collect, tmp_path, log_lines):
+    collect()
+    whole = contents(tmp_path / "data")
+    (tmp_path / "data" / PARTS / "run-0001.parquet").unlink()
+    collect()
+    assert contents(tmp_path / "data") == whole
+    assert len(log_lines()) == 60
+
+
+def test_more_tasks_and_measurements_are_added(collect, tmp_path, log_lines):
+    collect("tasks=3")
+    some = contents(tmp_path / "data")
+    found = collect("tasks=5", "measurements=12")
+    assert (found.tasks, found.candidates) == (5, 60)
+    assert contents(tmp_path / "data").items() >= some.items()
+    assert len(log_lines()) == len(set(log_lines())) == 60
+
+
+def test_another_plan_does_not_continue_it(collect, tmp_path):
+    collect("tasks=2")
+    with pytest.raises(DatasetError, match="not of this plan: seed changed") as caught:
+        collect("seed=1")
+    assert "--output" in caught.value.hint
+
+
+def test_a_data_set_that_was_imported_is_not_continued(collect, tmp_path, dataset_task):
+    create(tmp_path / "data")
+    write_part(tmp_path / "data", [dataset_task(1.0)], name="a")
+    with pytest.raises(DatasetError, match="was not collected"):
+        collect()
+
+
+def test_networks_that_cannot_be_read_are_all_named(collect):
+    networks = [
+        {"tasks": "none.json"},
+        {"synthetic": {"operators": [[3, 4]]}},
+        {"tasks": "neither.json"},
+    ]
+    with pytest.raises(ConfigError, match=r"(?s)none\.json.*neither\.json") as caught:
+        collect(networks=networks)
+    assert "are kept" in caught.value.hint

@@ -1,0 +1,136 @@
+"""Data sets on disk: what is written is read, and what is damaged is refused by name."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from chameleon_one_shot.dataset import format as on_disk
+from chameleon_one_shot.dataset.records import DatasetError, canonical
+
+
+def same(one, other):
+    assert one.task.key == other.task.key
+    assert dict(one.task.arguments) == dict(other.task.arguments)
+    for name in (
+        "device",
+        "threads",
+        "space",
+        "space_options",
+        "fingerprint",
+        "versions",
+        "source",
+    ):
+        assert getattr(one, name) == getattr(other, name)
+    for name in ("choices", "failures", "origins"):
+        assert list(getattr(one, name)) == list(getattr(other, name))
+    np.testing.assert_array_equal(one.seconds, other.seconds)
+    np.testing.assert_array_equal(one.configs, other.configs)
+    np.testing.assert_array_equal(one.measured_at, other.measured_at)
+
+
+def test_what_is_written_is_read(tmp_path, dataset_task):
+    tasks = [
+        dataset_task(1e-3, None, 2e-3),
+        dataset_task(0.5, number=1, configs=None, origins=["initial"]),
+    ]
+    on_disk.create(tmp_path, {"tasks": 2})
+    on_disk.write_part(tmp_path, tasks, name="one")
+    found = on_disk.read_dataset(tmp_path)
+    assert (found.candidates, found.duplicates, found.plan) == (4, 0, {"tasks": 2})
+    by_key = {task.task.key: task for task in found.tasks}
+    same(by_key[tasks[0].task.key], tasks[0])
+    assert by_key[tasks[1].task.key].configs is None
+    assert by_key[tasks[1].task.key].origins == ["initial"]
+
+
+def test_the_first_of_two_measurements_stands(tmp_path, dataset_task):
+    on_disk.create(tmp_path)
+    on_disk.write_part(tmp_path, [dataset_task(1.0, 2.0)], name="a")
+    on_disk.write_part(tmp_path, [dataset_task(5.0, 6.0, 7.0)], name="b")
+    [task] = (found := on_disk.read_dataset(tmp_path)).tasks
+    assert task.seconds.tolist() == [1.0, 2.0, 7.0]
+    assert found.duplicates == 2
+
+
+@pytest.mark.parametrize(
+    "more", [{"device": {"kind": "llvm", "cores": 4}}, {"threads": 1}, {"fingerprint": "g"}]
+)
+def test_another_device_or_space_is_another_candidate(tmp_path, dataset_task, more):
+    on_disk.create(tmp_path)
+    on_disk.write_part(tmp_path, [dataset_task(1.0), dataset_task(2.0, **more)], name="a")
+    found = on_disk.read_dataset(tmp_path)
+    assert (len(found.tasks), found.candidates, found.duplicates) == (2, 2, 0)
+
+
+def test_the_order_of_keys_tells_no_candidates_apart():
+    assert canonical({"a": 1, "b": [2]}) == canonical({"b": [2], "a": 1})
+
+
+def test_a_part_that_is_cut_off_is_named(tmp_path, dataset_task):
+    on_disk.create(tmp_path)
+    file = on_disk.write_part(tmp_path, [dataset_task(1.0, 2.0)], name="a")
+    file.write_bytes(file.read_bytes()[:-50])
+    with pytest.raises(DatasetError, match=r"a\.parquet cannot be read") as caught:
+        on_disk.read_dataset(tmp_path)
+    assert "other parts" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        ("seconds", float("nan"), "the time inf and no failure"),
+        ("seconds", -1.0, "the time -1.0 and no failure"),
+        ("failure", "crash", "both a time and a failure"),
+        ("failure", "bored", "the failure 'bored'"),
+        ("task", "0" * 24, "not that of its task"),
+        ("knobs", "{", "what no data set does"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(tmp_path, dataset_task, column, value, problem):
+    on_disk.create(tmp_path)
+    file = on_disk.write_part(tmp_path, [dataset_task(1.0)], name="a")
+    table = pq.read_table(file)
+    place = table.column_names.index(column)
+    field = table.schema.field(place)
+    changed = table.set_column(place, column, [[value]])
+    assert field.name == column
+    pq.write_table(changed, file)
+    with pytest.raises(DatasetError, match=problem) as caught:
+        on_disk.read_dataset(tmp_path)
+    assert str(file) in str(caught.value)
+
+
+def test_a_time_that_is_none_is_not_written(tmp_path, dataset_task):
+    wrong = dataset_task(1.0, 2.0, seconds=np.array([1.0, np.nan]))
+    with pytest.raises(DatasetError, match="the time nan and no failure"):
+        on_disk.write_part(tmp_path, [wrong], name="a")
+    assert on_disk.parts_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [('{"format": 99}', "format 99"), ("{}", "names no format"), ("{", "cannot be read")],
+)
+def test_what_is_no_data_set_of_ours_is_refused(tmp_path, text, problem):
+    (tmp_path / on_disk.MANIFEST).write_text(text)
+    with pytest.raises(DatasetError, match=problem):
+        on_disk.read_dataset(tmp_path)
+    with pytest.raises(DatasetError, match=problem):
+        on_disk.create(tmp_path)
+
+
+def test_a_folder_without_a_manifest_is_none(tmp_path):
+    with pytest.raises(DatasetError, match="is no data set"):
+        on_disk.read_dataset(tmp_path)
+
+
+def test_a_manifest_keeps_its_plan(tmp_path):
+    on_disk.create(tmp_path, {"seed": 1})
+    on_disk.create(tmp_path)
+    assert json.loads((tmp_path / on_disk.MANIFEST).read_text())["plan"] == {"seed": 1}
+
+
+def test_a_part_has_a_name_that_is_a_file(tmp_path, dataset_task):
+    with pytest.raises(DatasetError, match="no name for a part"):
+        on_disk.write_part(tmp_path, [dataset_task(1.0)], name="../a")
