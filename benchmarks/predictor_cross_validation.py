@@ -35,7 +35,7 @@ BY = {"task": task_groups, "device": device_groups}
 @click.option("--seed", default=0, show_default=True)
 @click.option("--threads", default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
-def main(
+def main(  # noqa: PLR0917 - click passes them by name
     dataset: Path,
     folds: int | None,
     by: str,

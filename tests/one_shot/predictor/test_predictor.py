@@ -1,4 +1,4 @@
-"""A predictor learns an order that holds for tasks it has not seen, says so honestly, and is kept."""
+"""A predictor learns an order that holds for unseen tasks, says how sure it is, and is kept."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
-from chameleon_cost_models.prior_options import Prior, prior_option
+from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
 
 
 @attrs.frozen(kw_only=True)
@@ -25,7 +25,7 @@ class GaussianProcessOptions:
             "time grows with the cube of it"
         },
     )
-    prior: Prior = prior_option()
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 __all__ = ["GaussianProcessOptions"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
-from chameleon_cost_models.prior_options import Prior, prior_option
+from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
 
 
 @attrs.frozen(kw_only=True)
@@ -41,7 +41,7 @@ class MixedOptions:
             "seconds that building and running is expected to take; 0: seconds do not matter"
         },
     )
-    prior: Prior = prior_option()
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 __all__ = ["MixedOptions"]

@@ -8,7 +8,7 @@ from typing import Literal
 import attrs
 from attrs import validators
 
-from chameleon_cost_models.prior_options import Prior, prior_option
+from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +76,7 @@ class XGBoostOptions:
         },
     )
     transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
-    prior: Prior = prior_option()
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +104,7 @@ class LightGBMOptions:
         default=100, validator=validators.ge(1), metadata={"help": "number of trees"}
     )
     transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
-    prior: Prior = prior_option()
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 @attrs.frozen(kw_only=True)
@@ -150,4 +150,4 @@ class EnsembleOptions:
         default=50, validator=validators.ge(1), metadata={"help": "trees of each member"}
     )
     transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
-    prior: Prior = prior_option()
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)

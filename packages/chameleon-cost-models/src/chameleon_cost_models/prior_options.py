@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 from attrs import validators
 from chameleon_core.pipeline.schema import StageSpec
 
@@ -12,17 +11,13 @@ Prior = tuple[StageSpec | str, ...]
 """At most one cost model."""
 
 
-def prior_option() -> Any:
-    """The field of an options class; no prior by default."""
-    return attrs.field(
-        default=(),
-        validator=validators.max_len(1),
-        metadata={
-            "stages": "cost_models",
-            "help": "a list of one model that was trained beforehand, such as one-shot: what it "
-            "predicts is the mean that this one starts from",
-        },
-    )
+at_most_one: Any = validators.max_len(1)
 
+PRIOR = {
+    "stages": "cost_models",
+    "help": "a list of one model that was trained beforehand, such as one-shot: what it predicts "
+    "is the mean that this one starts from",
+}
+"""Metadata of the option."""
 
-__all__ = ["Prior", "prior_option"]
+__all__ = ["PRIOR", "Prior", "at_most_one"]

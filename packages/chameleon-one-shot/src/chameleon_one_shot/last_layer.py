@@ -1,4 +1,4 @@
-"""A last layer fitted to few measurements: Bayesian linear regression on what a network reads out."""
+"""A last layer fitted to few measurements, by Bayesian linear regression on what is read out."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import click
 @click.option("--seed", default=0, show_default=True, help="Of the models it is compared with.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def command(
+def command(  # noqa: PLR0917 - click passes them by name
     model: Path,
     dataset: Path,
     against: tuple[str, ...],

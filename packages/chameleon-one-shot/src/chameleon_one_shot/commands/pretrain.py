@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import attrs
 import click
+
+from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
 
 
 @click.command("pretrain")
@@ -40,14 +45,14 @@ import click
 @click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
 @click.option("--device", default="cpu", show_default=True, help="What torch trains on.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def command(
+def command(  # noqa: PLR0917 - click passes them by name
     dataset: Path,
     file: Path,
     hold_out: float,
     stop_by: float,
     threads: int | None,
     as_json: bool,
-    **given: float | str | None,
+    **given: Any,
 ) -> None:
     """Train a predictor of kernels' speed on the folder DATASET."""
     import json  # noqa: PLC0415 - --help is quick
@@ -64,7 +69,7 @@ def command(
     with results_alone():
         model = pretrain(
             read_dataset(dataset),
-            training_options(given),
+            _options(given),
             Division(stopping=stop_by, held_out=hold_out),
             command=_command(dataset, file, hold_out, stop_by, given),
             say=lambda sentence: click.echo(sentence, err=True),
@@ -92,15 +97,8 @@ def command(
         )
 
 
-def training_options(given: dict[str, float | str | None]) -> object:
+def _options(given: Mapping[str, Any]) -> TrainingOptions:
     """Options of training, those that were given in the place of the defaults."""
-    import attrs  # noqa: PLC0415
-
-    from chameleon_one_shot.predictor.options import (  # noqa: PLC0415
-        Architecture,
-        TrainingOptions,
-    )
-
     chosen = {name: value for name, value in given.items() if value is not None}
     sizes = {field.name for field in attrs.fields(Architecture)}
     own = {name: value for name, value in chosen.items() if name in sizes}
@@ -109,7 +107,7 @@ def training_options(given: dict[str, float | str | None]) -> object:
 
 
 def _command(
-    dataset: Path, file: Path, hold_out: float, stop_by: float, given: dict[str, object]
+    dataset: Path, file: Path, hold_out: float, stop_by: float, given: Mapping[str, Any]
 ) -> str:
     """The command that makes the model again, but for what it computes with."""
     words = ["chameleon", "pretrain", str(dataset), "--to", str(file)]

@@ -42,7 +42,7 @@ class Batch:
         names: ids of these tokens, shape (tasks, tokens).
         kinds: of these tokens, shape (tasks, tokens).
         absent: tokens that do not apply and padding, shape (tasks, candidates, tokens).
-        fixed: the same arrays for the tokens that a task's candidates share.
+        fixed: values, columns, names and kinds of the tokens that a task's candidates share.
         wanted: targets, shape (tasks, candidates).
     """
 
@@ -51,7 +51,7 @@ class Batch:
     names: Tensor
     kinds: Tensor
     absent: Tensor
-    fixed: tuple[Tensor, Tensor, Tensor, Tensor]
+    fixed: tuple[Tensor, ...]
     wanted: Tensor
 
 
@@ -116,7 +116,7 @@ def batch_of(
     )
 
 
-def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, ...]:
     """Values, columns, names and kinds of the tokens that a task's candidates share."""
     layouts = [task.encoded.fixed for task in tasks]
     width = max(layout.columns.shape[1] for layout in layouts)
@@ -128,8 +128,7 @@ def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, Tensor, Tensor, Tenso
         columns[at, :, :numbers] = layout.columns
     names = np.stack([layout.names for layout in layouts])
     kinds = np.stack([layout.kinds for layout in layouts])
-    made = tuple(torch.from_numpy(one) for one in (values, columns, names, kinds))
-    return made[0], made[1], made[2], made[3]
+    return tuple(torch.from_numpy(one) for one in (values, columns, names, kinds))
 
 
 __all__ = ["Batch", "TrainingTask", "batch_of", "inverse_density"]

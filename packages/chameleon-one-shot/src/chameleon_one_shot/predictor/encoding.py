@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypeVar
 
 import attrs
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from chameleon_one_shot.tokens import TaskTokens, Vocabulary
 from chameleon_one_shot.tokens.configuration import Numbers
 from chameleon_one_shot.tokens.vocabulary import Ids
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 FIXED, KNOB, GROUP = range(3)
 """Kinds of tokens."""
@@ -56,7 +58,7 @@ class EncodedTask:
     @classmethod
     def of(cls, tokens: TaskTokens, vocabulary: Vocabulary) -> Self:
         """Encode a task's tokens."""
-        parts = (*tokens.knobs, *tokens.groups)
+        parts = tokens.parts[len(tokens.fixed) :]
         kinds = [KNOB] * len(tokens.knobs) + [GROUP] * len(tokens.groups)
         rows = _layout([(part.name, part.columns) for part in parts], kinds, vocabulary)
         width = rows.columns.shape[1]
@@ -120,7 +122,7 @@ def _layout(
     )
 
 
-def _padded(values: NDArray[np.generic], width: int) -> NDArray[np.generic]:
+def _padded(values: NDArray[Scalar], width: int) -> NDArray[Scalar]:
     """An array whose last axis has zeros up to a width."""
     missing = [(0, 0)] * (values.ndim - 1) + [(0, width - values.shape[-1])]
     return np.pad(values, missing)

@@ -159,7 +159,11 @@ def cross_validate(
     for number, fold in enumerate(folds(groups, count, options.seed), 1):
         rest = np.setdiff1d(np.arange(len(examples)), fold)
         weights = np.array([len(examples[at]) for at in rest], np.float64)
-        first, second = _inner(examples, rest, groups, weights, stopping, options.seed)
+        inner = groups[rest]
+        if len(np.unique(inner)) == 1:
+            # One device is left, say: tasks of it that are not alike end the training.
+            inner = task_groups([examples[at].source for at in rest])
+        first, second = (rest[part] for part in divided(inner, weights, [stopping], options.seed))
         parts = Divided(
             training=[examples[at] for at in first],
             stopping=[examples[at] for at in second],
@@ -173,25 +177,6 @@ def cross_validate(
             rival.fit(parts.training, parts.stopping, options.seed)
             results += _results(name, rival.scores, parts.held_out)
     return Evaluation(results=tuple(results))
-
-
-def _inner(
-    examples: Sequence[Example],
-    rest: Any,
-    groups: Any,
-    weights: Any,
-    stopping: float,
-    seed: int,
-) -> tuple[Any, Any]:
-    """What is trained on and what ends the training, of what is left of a fold."""
-    labels = groups[rest]
-    if len(np.unique(labels)) == 1:
-        # One device is left, say: tasks of it that are not alike end the training.
-        labels = task_groups([examples[at].source for at in rest])
-    if len(np.unique(labels)) == 1:
-        return rest, rest
-    first, second = divided(labels, weights, [stopping], seed)
-    return rest[first], rest[second]
 
 
 def _predicted(model: Model) -> Callable[[Example], Scores]:

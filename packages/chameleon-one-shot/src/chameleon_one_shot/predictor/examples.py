@@ -132,7 +132,8 @@ def log_quality(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         seconds: infinity for failures; one at least is finite.
     """
     timed = np.isfinite(seconds)
-    quality = np.log(seconds[timed].min()) - np.log(np.where(timed, seconds, 1.0))
+    best = float(np.log(seconds[timed].min()))
+    quality: NDArray[np.float64] = best - np.log(np.where(timed, seconds, 1.0))
     quality[~timed] = quality[timed].min()
     return quality
 

@@ -102,15 +102,15 @@ class Familiarity:
             tokens: the task's.
             vocabulary: of the predictor.
         """
-        task, device = tokens.fixed
+        task = tokens.fixed[0]
         operator = next(name for name in task.columns if name.startswith("operator="))
         if operator not in self.task_columns:
             return f"no task of the training data has {operator.replace('=', ' ')}"
         gap = self._device_gap(_device(tokens))
         if gap is not None:
             return gap
-        parts = [*tokens.knobs, *tokens.groups]
-        names = {name for part in parts for name in (part.name, *part.columns)}
+        shared = {name for part in tokens.fixed for name in part.columns}
+        names = (tokens.names | tokens.columns) - shared
         unknown = sorted(names & set(vocabulary.unknown(tokens)))
         if unknown:
             return f"its design space has {_some(unknown)}, which the training data lacks"

@@ -1,4 +1,4 @@
-"""Configurations as one flat vector each, as trees and the network of the original paper see them."""
+"""Configurations as one flat vector each, as trees and the original paper's network see them."""
 
 from __future__ import annotations
 

@@ -198,7 +198,9 @@ def load(file: Path) -> Model:
 
 
 def _provenance(value: Mapping[str, Any]) -> Provenance:
-    made = {name: tuple(one) if isinstance(one, list) else one for name, one in value.items()}
+    made: dict[str, Any] = {
+        name: tuple(one) if isinstance(one, list) else one for name, one in value.items()
+    }
     made["schemas"] = {operator: tuple(one) for operator, one in value["schemas"].items()}
     return Provenance(**made)
 
@@ -217,7 +219,8 @@ def _network(
         if name.startswith(prefix)
     }
     network.load_state_dict(own)
-    return network.eval()
+    network.eval()
+    return network
 
 
 __all__ = ["FORMAT", "Model", "ModelFileError", "Provenance", "load", "read_header", "save"]

@@ -158,7 +158,7 @@ class _Member:
     def representation(self, part: _Part) -> NDArray[np.float64]:
         """What is read out of configurations, shape (n, width)."""
         with torch.inference_mode():
-            return self._read(part).double().numpy()
+            return np.asarray(self._read(part).numpy(), np.float64)
 
     def moments(self, part: _Part) -> tuple[Numbers, Numbers]:
         """Means and logarithms of variances, standardised, shape (n,) each."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -176,8 +175,8 @@ class FlatNetwork(Rival):
             return np.asarray(self._network(inputs).numpy(), np.float64)
 
     def _standardised(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
-        scaled = (table - self._mean) / self._deviation
-        return np.nan_to_num(np.clip(scaled, -4.0, 4.0)).astype(np.float32)
+        scaled = np.clip((table - self._mean) / self._deviation, -4.0, 4.0)
+        return np.asarray(np.nan_to_num(scaled), np.float32)
 
     def _made(self, features: int) -> nn.Module:
         layer = nn.TransformerEncoderLayer(
@@ -209,8 +208,7 @@ def _targets(examples: Sequence[Example]) -> Scores:
 def _weights(examples: Sequence[Example]) -> Scores:
     """Weights of candidates by which a task counts as the root of its size, as it is drawn."""
     weights = np.concatenate([np.full(len(one), len(one) ** -0.5) for one in examples])
-    scaled: Any = weights / weights.mean()
-    return np.asarray(scaled, np.float64)
+    return np.asarray(weights / weights.mean(), np.float64)
 
 
 __all__ = ["RIVALS", "FirstGuesses", "FlatNetwork", "LightGBM", "Rival", "XGBoost"]

@@ -234,12 +234,15 @@ def _chunks(count: int) -> Iterator[NDArray[np.intp]]:
 def _moved(batch: Batch, device: torch.device) -> Batch:
     if device.type == "cpu":
         return batch
-    moved = {
-        field.name: getattr(batch, field.name).to(device)
-        for field in attrs.fields(Batch)
-        if field.name != "fixed"
-    }
-    return Batch(fixed=tuple(one.to(device) for one in batch.fixed), **moved)  # type: ignore[arg-type]
+    return Batch(
+        values=batch.values.to(device),
+        columns=batch.columns.to(device),
+        names=batch.names.to(device),
+        kinds=batch.kinds.to(device),
+        absent=batch.absent.to(device),
+        fixed=tuple(one.to(device) for one in batch.fixed),
+        wanted=batch.wanted.to(device),
+    )
 
 
 __all__ = ["Scale", "Trained", "forward", "means", "new_network", "train", "training_task"]

@@ -87,16 +87,19 @@ class TaskTokens:
     space: DesignSpace | None = None
 
     @property
+    def parts(self) -> tuple[FixedToken | KnobToken | GroupToken, ...]:
+        """All of them."""
+        return (*self.fixed, *self.knobs, *self.groups)
+
+    @property
     def columns(self) -> frozenset[str]:
         """Names of all numbers."""
-        return frozenset(
-            name for part in (*self.fixed, *self.knobs, *self.groups) for name in part.columns
-        )
+        return frozenset(name for part in self.parts for name in part.columns)
 
     @property
     def names(self) -> frozenset[str]:
         """Names of all tokens."""
-        return frozenset(part.name for part in (*self.fixed, *self.knobs, *self.groups))
+        return frozenset(part.name for part in self.parts)
 
     def choices(self, configs: Configs) -> NDArray[np.int64]:
         """The choice of each knob, and the number of its choices where it does not apply.

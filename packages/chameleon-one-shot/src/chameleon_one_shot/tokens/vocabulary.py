@@ -46,7 +46,7 @@ class Vocabulary:
         met: dict[str, _Spread] = {}
         tokens: dict[str, None] = {}
         for task, configs in examples:
-            tokens |= dict.fromkeys(part.name for part in (*task.fixed, *task.knobs, *task.groups))
+            tokens |= dict.fromkeys(part.name for part in task.parts)
             for name, values in _values(task, configs):
                 met.setdefault(name, _Spread()).add(values)
         return cls(
