@@ -132,7 +132,9 @@ class Budget:
                 "a budget without an end; name 'measurements', 'wall_time' or 'patience'"
             )
         if self.unpredicted is not None and self.scope is Scope.NETWORK:
-            raise ValueError("'unpredicted' holds for each task, and 'scope' is network")
+            raise ValueError(
+                "'unpredicted' holds for each task, and 'scope' is network; make 'unpredicted' null"
+            )
 
 
 @attrs.frozen(kw_only=True)
