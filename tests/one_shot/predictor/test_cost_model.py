@@ -11,8 +11,9 @@ from chameleon_core.stages import Observations, StageContext
 from chameleon_one_shot.cost_model import OneShotModel
 from chameleon_one_shot.models import NoModelError, model_file
 from chameleon_one_shot.options import OneShotOptions
+from chameleon_one_shot.predictor.header import ModelFileError
 from chameleon_one_shot.predictor.metrics import tau
-from chameleon_one_shot.predictor.model import ModelFileError, save
+from chameleon_one_shot.predictor.model import save
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import pytest
 import torch
 from chameleon_one_shot.predictor.encoding import EncodedTask
 from chameleon_one_shot.predictor.familiarity import _upper_bound
+from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import ModelFileError, load, read_header, save
+from chameleon_one_shot.predictor.model import load, save
 from chameleon_one_shot.predictor.training import means, train, training_task
 from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens
 

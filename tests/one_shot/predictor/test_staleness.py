@@ -7,7 +7,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_one_shot.models import in_the_box
 from chameleon_one_shot.predictor import staleness
 from chameleon_one_shot.predictor.examples import schema_of
-from chameleon_one_shot.predictor.model import read_header
+from chameleon_one_shot.predictor.header import read_header
 
 
 @pytest.mark.parametrize("name", sorted(in_the_box()) or [None])

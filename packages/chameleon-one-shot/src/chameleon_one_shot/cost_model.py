@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from chameleon_one_shot.last_layer import LastLayer
 from chameleon_one_shot.models import model_file
 from chameleon_one_shot.options import OneShotOptions
-from chameleon_one_shot.predictor.model import Model, ModelFileError, load
+from chameleon_one_shot.predictor.header import ModelFileError
+from chameleon_one_shot.predictor.model import Model, load
 from chameleon_one_shot.tokens import task_tokens
 
 log = structlog.get_logger()

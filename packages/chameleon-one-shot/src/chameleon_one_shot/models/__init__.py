@@ -9,6 +9,7 @@ from typing import Any
 from chameleon_core.errors import ConfigError
 
 from chameleon_one_shot.options import AUTO
+from chameleon_one_shot.predictor.header import read_header
 
 FOLDER = Path(__file__).parent
 ENDING = ".safetensors"
@@ -64,8 +65,6 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = FOLDER) ->
 
 def _suited(file: Path, device: Mapping[str, Any]) -> list[frozenset[str]]:
     """Features of the targets of a model all of which a device has."""
-    from chameleon_one_shot.predictor.model import read_header  # noqa: PLC0415 - imports torch
-
     features = frozenset(map(str, device.get("features", ())))
     targets = read_header(file)["provenance"]["targets"]
     return [

@@ -170,12 +170,13 @@ def cross_validate(
             held_out=[examples[at] for at in fold],
         )
         say(f"fold {number} of {count}: {len(first)} tasks to train on, {len(fold)} held out")
-        model = trained_model(parts, options)
-        results += _results(ONE_SHOT, _predicted(model), parts.held_out)
+        own = _results(ONE_SHOT, _predicted(trained_model(parts, options)), parts.held_out)
         for name in rivals:
             rival = RIVALS[name]()
             rival.fit(parts.training, parts.stopping, options.seed)
-            results += _results(name, rival.scores, parts.held_out)
+            own += _results(name, rival.scores, parts.held_out)
+        say(table(Evaluation(results=tuple(own)).means))
+        results += own
     return Evaluation(results=tuple(results))
 
 

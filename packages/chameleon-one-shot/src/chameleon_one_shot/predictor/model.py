@@ -7,33 +7,21 @@ is read whole and checked before an array of it is used.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import torch
-from chameleon_core.errors import ConfigError
 from chameleon_system.files import replacing
 
 from chameleon_one_shot.predictor.familiarity import Familiarity
+from chameleon_one_shot.predictor.header import FORMAT, KEY, ModelFileError, read_header
 from chameleon_one_shot.predictor.network import TokenNetwork
 from chameleon_one_shot.predictor.options import Architecture
 from chameleon_one_shot.predictor.predictor import Predictor
 from chameleon_one_shot.predictor.training import Scale
 from chameleon_one_shot.tokens import Vocabulary
-
-FORMAT = 1
-"""Raised when readers of an earlier version would misread what is written."""
-
-_KEY = "chameleon_one_shot"
-_LONGEST_HEADER = 100_000_000
-"""Bytes; safetensors itself reads no longer one."""
-
-
-class ModelFileError(ConfigError):
-    """A model's file cannot be used; says what is wrong with it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +94,7 @@ def save(file: Path, model: Model) -> None:
         for member, network in enumerate(predictor.networks)
         for name, tensor in network.state_dict().items()
     }
-    data = to_bytes(tensors, metadata={_KEY: json.dumps(header)})
+    data = to_bytes(tensors, metadata={KEY: json.dumps(header)})
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as stream:
@@ -116,49 +104,6 @@ def save(file: Path, model: Model) -> None:
             f"cannot write the model {file}: {error.strerror or error}",
             hint="Restore access or free space, and give the same command again.",
         ) from error
-
-
-def read_header(file: Path) -> dict[str, Any]:
-    """The header of a model's file, without its arrays.
-
-    Raises:
-        ModelFileError: there is no such file, it is no model, cut off, or of a newer version.
-    """
-    try:
-        with file.open("rb") as stream:
-            start = stream.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0  # noqa: PLR2004
-            text = stream.read(length) if length <= _LONGEST_HEADER else b""
-            size = file.stat().st_size
-    except OSError as error:
-        raise ModelFileError(
-            f"the model {file} cannot be read: {error.strerror or error}",
-            hint="Name a file that `chameleon pretrain` wrote.",
-        ) from error
-    try:
-        entries = json.loads(text)
-        header = json.loads(entries.pop("__metadata__")[_KEY])
-        ends = [entry["data_offsets"][1] for entry in entries.values()]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelFileError(
-            f"{file} is no predictor of Chameleon, or its beginning is damaged",
-            hint="Name a file that `chameleon pretrain` wrote. Files of other tools, pickles among "
-            "them, are never read.",
-        ) from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        found = header.get("format") if isinstance(header, dict) else None
-        newer = isinstance(found, int) and found > FORMAT
-        raise ModelFileError(
-            f"{file} is a predictor of format {found}, and this version reads {FORMAT}",
-            hint="Upgrade chameleon." if newer else "Train it anew with `chameleon pretrain`.",
-        )
-    if size != 8 + length + max(ends, default=0):
-        raise ModelFileError(
-            f"{file} is cut off or has something after its end: it has {size} bytes, and its "
-            f"header tells of {8 + length + max(ends, default=0)}",
-            hint="Copy it again, or train it anew with `chameleon pretrain`.",
-        )
-    return header
 
 
 def load(file: Path) -> Model:
@@ -223,4 +168,4 @@ def _network(
     return network
 
 
-__all__ = ["FORMAT", "Model", "ModelFileError", "Provenance", "load", "read_header", "save"]
+__all__ = ["Model", "Provenance", "load", "save"]

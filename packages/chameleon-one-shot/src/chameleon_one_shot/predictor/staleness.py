@@ -15,7 +15,7 @@ def stale(header: Mapping[str, Any], name: str) -> list[str]:
     """What has changed since a model was trained, one sentence for each operator and change.
 
     Args:
-        header: the model's (``model.read_header``).
+        header: the model's (``header.read_header``).
         name: what the model is called.
 
     Returns:
