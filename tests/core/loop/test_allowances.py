@@ -68,3 +68,20 @@ def test_a_task_says_what_it_is_an_alternative_of_and_others_say_nothing():
     own, other = _run("a").task, _run("a int8", of="a").task
     assert "alternative_of" not in own.to_json()
     assert [Task(**one.to_json()) for one in (own, other)] == [own, other]
+
+
+def test_tasks_that_nothing_is_known_of_spend_an_allowance_of_their_own():
+    known, unknown = _run("a", measured=3), _run("b", measured=3)
+    other = _run("c", measured=0, of="b")
+    for run, predicted in ((known, True), (unknown, False), (other, False)):
+        run.tuner.predicted = predicted
+    made = _allowances([known, unknown, other], measurements=4, unpredicted=10)
+    assert [made.left(run) for run in (known, unknown)] == [1, 7]
+    assert made.most(other) == 6
+    assert made.total_measurements == 20
+
+
+def test_nothing_shared_out_is_nothing():
+    runs = [_run("a"), _run("b", of="a")]
+    made = _allowances(runs, measurements=0)
+    assert [made.left(run) for run in runs] == [0, 0]

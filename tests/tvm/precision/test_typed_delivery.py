@@ -16,9 +16,8 @@ from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frameworks.precision import ROUNDING
 from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.graph.load import load
-from chameleon_tvm.precision import candidates
+from chameleon_tvm.precision import candidates, eligibility
 from chameleon_tvm.precision import delivery as delivering
-from chameleon_tvm.precision import eligibility
 from chameleon_tvm.precision import settled as settling
 from chameleon_tvm.targets import TVMTargets
 

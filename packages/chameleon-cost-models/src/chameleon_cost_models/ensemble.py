@@ -29,7 +29,7 @@ class Ensemble(TreeModel):
     """
 
     def __init__(self, options: EnsembleOptions, context: StageContext) -> None:
-        super().__init__(context, options.transfer)
+        super().__init__(context, options.transfer, options.prior)
         self._members = options.members
         self._rounds = options.rounds
         self._acquisition = ACQUISITIONS[options.acquisition]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
+from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
+
 
 @attrs.frozen(kw_only=True)
 class GaussianProcessOptions:
@@ -23,6 +25,7 @@ class GaussianProcessOptions:
             "time grows with the cube of it"
         },
     )
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 __all__ = ["GaussianProcessOptions"]

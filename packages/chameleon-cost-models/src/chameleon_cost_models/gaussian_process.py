@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from chameleon_cost_models.gaussian_options import GaussianProcessOptions
 from chameleon_cost_models.inputs import features_of, teaches
 from chameleon_cost_models.matern import Numbers, Parameters, Posterior, fitted_parameters
+from chameleon_cost_models.prior_mean import PriorMean
 
 _RANGE_SAMPLE = 4096
 """Configurations that tell the range of each feature where a space cannot be listed."""
@@ -46,10 +47,11 @@ class GaussianProcess(CostModel):
         self._posterior: Posterior | None = None
         # The key is what the parameters were learnt from, so that a fit depends on nothing else.
         self._learnt: tuple[bytes, Parameters] | None = None
+        self._prior = PriorMean(options.prior, context, logarithm=True)
 
     @property
     def trained(self) -> bool:
-        return self._posterior is not None
+        return self._posterior is not None or self._prior.available
 
     def fit(self, observations: Observations) -> None:
         """Learn from everything measured so far, or from a part of very much.
@@ -63,14 +65,14 @@ class GaussianProcess(CostModel):
         parameters = self._parameters(observations)
         rows = self._rows(observations.costs)
         points = self._points(observations.configs[rows])
-        self._posterior = Posterior(points, _targets(observations)[rows], parameters)
+        self._posterior = Posterior(points, self._missing(observations)[rows], parameters)
 
     def predict(self, configs: Configs) -> Scores:
         """Upper confidence bounds in standard deviations of what was measured, shape (n,)."""
         if self._posterior is None or not len(configs):
-            return np.zeros(len(configs))
+            return self._prior.raw(configs)
         mean, std = self._posterior.moments(self._points(configs))
-        scores: Scores = mean + self._options.kappa * std
+        scores: Scores = mean + self._expected(configs) + self._options.kappa * std
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
@@ -79,6 +81,7 @@ class GaussianProcess(CostModel):
             return None
         points = self._points(configs)
         mean, _ = self._posterior.moments(points)
+        mean = mean + self._expected(configs)
         covariance = self._posterior.covariance(points)
         chosen: list[int] = []
         for _ in range(min(count, len(configs))):
@@ -105,9 +108,24 @@ class GaussianProcess(CostModel):
         first = _between(observations, max(0, count - _PARAMETER_ROWS), count)
         seen = first.configs.tobytes() + first.costs.tobytes()
         if self._learnt is None or self._learnt[0] != seen:
-            learnt = fitted_parameters(self._points(first.configs), _targets(first))
+            learnt = fitted_parameters(self._points(first.configs), self._missing(first))
             self._learnt = seen, learnt
         return self._learnt[1]
+
+    def _missing(self, observations: Observations) -> Numbers:
+        """The targets, less what the prior, fitted to these very observations, expects of them."""
+        wanted = _targets(observations)
+        if not self._prior.available:
+            return wanted
+        raw = self._prior.raw(observations.configs)
+        self._prior.fit(raw, wanted)
+        return wanted - self._prior.mean(raw)
+
+    def _expected(self, configs: Configs) -> Numbers:
+        """What the prior expects of configurations, in units of the targets."""
+        if not self._prior.available:
+            return np.zeros(len(configs))
+        return self._prior.mean(self._prior.raw(configs))
 
     def _rows(self, costs: NDArray[np.float64]) -> NDArray[np.intp]:
         """Which measurements to learn from."""

@@ -16,7 +16,7 @@ class LightGBMModel(TreeModel):
     """Leaf-wise boosted trees that predict relative throughput."""
 
     def __init__(self, options: LightGBMOptions, context: StageContext) -> None:
-        super().__init__(context, options.transfer)
+        super().__init__(context, options.transfer, options.prior)
         self._rounds = options.rounds
         self._parameters: dict[str, Any] = {
             "objective": "regression",

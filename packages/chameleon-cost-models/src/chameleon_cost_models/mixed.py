@@ -13,6 +13,7 @@ from chameleon_cost_models.bagging import bagged_trees, opinions, tree_parameter
 from chameleon_cost_models.durations import Durations
 from chameleon_cost_models.inputs import THREADS, Features, features_of, teaches
 from chameleon_cost_models.mixed_options import MixedOptions
+from chameleon_cost_models.prior_mean import PriorMean
 
 _LEAST_VALID = 3
 """Timed configurations below which a spread over members means nothing."""
@@ -45,10 +46,13 @@ class MixedEnsemble(CostModel):
         self._members: Any = None
         self._validity: Any = None
         self._durations: Durations | None = None
+        self._priors = tuple(
+            PriorMean(options.prior, context, logarithm=logarithm) for logarithm in (False, True)
+        )
 
     @property
     def trained(self) -> bool:
-        return self._members is not None
+        return self._members is not None or self._priors[1].available
 
     def fit(self, observations: Observations) -> None:
         quality = observations.relative_throughput
@@ -57,7 +61,7 @@ class MixedEnsemble(CostModel):
         if not teaches(observations) or np.count_nonzero(valid) < _LEAST_VALID:
             return
         features = features_of(self._space, observations.configs)
-        self._members = self._grown(features[valid], quality[valid])
+        self._members = self._grown(features[valid], quality[valid], observations.configs[valid])
         if not valid.all():
             self._validity = self._classifier(features, valid)
         if self._options.price:
@@ -67,8 +71,13 @@ class MixedEnsemble(CostModel):
         """Upper confidence bounds in standard deviations of what was timed, shape (n,)."""
         if not len(configs):
             return np.zeros(0)
+        if self._members is None:
+            return self._priors[1].raw(configs)
         features = features_of(self._space, configs)
         votes = opinions(self._members, features)
+        for scale, prior in enumerate(self._priors):
+            if prior.available:
+                votes[:, scale::2] += prior.mean(prior.raw(configs))[:, None]
         # Members disagree about a scale; that the scales differ is no uncertainty.
         variance: Scores = 0.5 * (
             votes[:, ::2].var(axis=1, ddof=1) + votes[:, 1::2].var(axis=1, ddof=1)
@@ -87,8 +96,13 @@ class MixedEnsemble(CostModel):
             "eta": self._options.learning_rate,
         }
 
-    def _grown(self, features: Features, quality: Scores) -> Any:
-        scales = (_standardised(quality), _standardised(np.log(quality)))
+    def _grown(self, features: Features, quality: Scores, configs: Configs) -> Any:
+        scales = [_standardised(quality), _standardised(np.log(quality))]
+        for scale, prior in enumerate(self._priors):
+            if prior.available:
+                raw = prior.raw(configs)
+                prior.fit(raw, scales[scale])
+                scales[scale] = scales[scale] - prior.mean(raw)
         return bagged_trees(
             features,
             np.stack([scales[member % 2] for member in range(self._options.members)], axis=1),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 
+from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
+
 
 @attrs.frozen(kw_only=True)
 class MixedOptions:
@@ -39,6 +41,7 @@ class MixedOptions:
             "seconds that building and running is expected to take; 0: seconds do not matter"
         },
     )
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 __all__ = ["MixedOptions"]

@@ -8,6 +8,8 @@ from typing import Literal
 import attrs
 from attrs import validators
 
+from chameleon_cost_models.prior_options import PRIOR, Prior, at_most_one
+
 
 @attrs.frozen(kw_only=True)
 class TransferOptions:
@@ -74,6 +76,7 @@ class XGBoostOptions:
         },
     )
     transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 @attrs.frozen(kw_only=True)
@@ -101,6 +104,7 @@ class LightGBMOptions:
         default=100, validator=validators.ge(1), metadata={"help": "number of trees"}
     )
     transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)
 
 
 @attrs.frozen(kw_only=True)
@@ -146,3 +150,4 @@ class EnsembleOptions:
         default=50, validator=validators.ge(1), metadata={"help": "trees of each member"}
     )
     transfer: TransferOptions = attrs.field(factory=TransferOptions, metadata=_TRANSFER)
+    prior: Prior = attrs.field(default=(), validator=at_most_one, metadata=PRIOR)

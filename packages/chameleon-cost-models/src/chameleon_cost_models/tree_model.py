@@ -10,6 +10,8 @@ from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 
 from chameleon_cost_models.inputs import Features, features_of, teaches
 from chameleon_cost_models.options import TransferOptions
+from chameleon_cost_models.prior_mean import PriorMean
+from chameleon_cost_models.prior_options import Prior as PriorOption
 from chameleon_cost_models.transfer import Prior
 
 
@@ -22,11 +24,15 @@ class TreeModel(CostModel):
     Args:
         context: the task's.
         transfer: what to learn from other tasks and earlier runs.
+        prior: at most one model that was trained beforehand.
     """
 
-    def __init__(self, context: StageContext, transfer: TransferOptions) -> None:
+    def __init__(
+        self, context: StageContext, transfer: TransferOptions, prior: PriorOption = ()
+    ) -> None:
         self._space = context.space
         self._prior = Prior(transfer, context)
+        self._mean = PriorMean(prior, context, logarithm=False)
         self._own = 0
         self._grown = False
 
@@ -53,7 +59,7 @@ class TreeModel(CostModel):
     def trained(self) -> bool:
         if not self._grown:
             self._prior.refresh()
-        return self._grown or self._prior.available
+        return self._grown or self._prior.available or self._mean.available
 
     def fit(self, observations: Observations) -> None:
         """Fit to everything measured so far.
@@ -64,8 +70,14 @@ class TreeModel(CostModel):
         self._prior.refresh(self._own)
         self._grown = teaches(observations)
         if self._grown:
-            features, guess = self.seen(observations.configs)
-            self.grow(features, observations.relative_throughput, guess)
+            quality = observations.relative_throughput
+            features = features_of(self._space, observations.configs)
+            guess = self._prior.guess(features, self._own)
+            if self._mean.available:
+                raw = self._mean.raw(observations.configs)
+                self._mean.fit(raw, quality - guess)
+                guess = guess + self._mean.mean(raw)
+            self.grow(features, quality, guess)
 
     def predict(self, configs: Configs) -> Scores:
         """Scores, higher is better, shape (n,)."""
@@ -78,4 +90,12 @@ class TreeModel(CostModel):
     def seen(self, configs: Configs) -> tuple[Features, Scores]:
         """Features of configurations, and what other tasks let expect of them."""
         features = features_of(self._space, configs)
-        return features, self._prior.guess(features, self._own)
+        guess = self._prior.guess(features, self._own)
+        if self._mean.available:
+            guess = guess + self._mean.mean(self._mean.raw(configs))
+        return features, guess
+
+    @property
+    def expects(self) -> bool:
+        """Whether ``grow`` and ``evaluate`` are given more than zeros as a guess."""
+        return self._prior.available or self._mean.available

@@ -29,7 +29,7 @@ class XGBoostModel(TreeModel):
     """Boosted trees that predict relative throughput (``reg``) or only its order (``rank``)."""
 
     def __init__(self, options: XGBoostOptions, context: StageContext) -> None:
-        super().__init__(context, options.transfer)
+        super().__init__(context, options.transfer, options.prior)
         self._rounds = options.rounds
         self._patience = options.early_stopping
         self._top = context.batch_size
@@ -65,7 +65,7 @@ class XGBoostModel(TreeModel):
 
     def _margin(self, guess: Scores) -> Scores | None:
         """What the trees start from: what other tasks let expect, else xgboost's own choice."""
-        return guess if self._prior.available else None
+        return guess if self.expects else None
 
     def _grow_while_better(self, data: Any, quality: Scores) -> None:
         """Add trees while the recall of the best observations grows."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import CommandRecord, PluginRecord, hookimpl
+from chameleon_core.plugins import CommandRecord, PluginRecord, PresetRecord, hookimpl
 
 from chameleon_one_shot.dataset.task_options import TasksOptions
+from chameleon_one_shot.options import OneShotOptions
+from chameleon_one_shot.presets import PRESETS
 
 
 @hookimpl
@@ -21,10 +23,37 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
 
 
 @hookimpl
+def chameleon_cost_models() -> Iterable[PluginRecord]:
+    """The predictor."""
+    yield PluginRecord(
+        name="one-shot",
+        summary="A network trained beforehand on other tasks, perhaps fitted to this one",
+        factory="chameleon_one_shot.cost_model:OneShotModel",
+        options=OneShotOptions,
+    )
+
+
+@hookimpl
+def chameleon_presets() -> Iterable[PresetRecord]:
+    """The search that measures next to nothing."""
+    yield from PRESETS
+
+
+@hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Data sets of measured candidates."""
+    """Data sets of measured candidates, and predictors."""
     yield CommandRecord(
         name="dataset",
         summary="Collect measurements of many tasks, or import, merge and check them.",
         factory="chameleon_one_shot.commands.dataset:command",
+    )
+    yield CommandRecord(
+        name="pretrain",
+        summary="Train a predictor of kernels' speed on a data set.",
+        factory="chameleon_one_shot.commands.pretrain:command",
+    )
+    yield CommandRecord(
+        name="evaluate-predictor",
+        summary="Judge a predictor by tasks that it has not seen.",
+        factory="chameleon_one_shot.commands.evaluate_predictor:command",
     )

@@ -67,7 +67,7 @@ class Allowance:
         return cls(
             budget=attrs.evolve(
                 budget,
-                measurements=None if count is None else max(1, math.floor(share * count)),
+                measurements=None if count is None else _share_of(count, share),
                 wall_time=None if limit is None else share * limit,
             )
         )
@@ -154,10 +154,19 @@ class Allowances:
         own = [run for run in runs if not run.task.alternative_of]
         others = [run for run in runs if run.task.alternative_of]
         self._own = own
-        self._groups = [(Allowance(budget=budget, seconds_before=seconds_before), own)]
-        if others:
-            each = len(others) / max(1, len(own))
-            self._groups.append((Allowance.of_alternatives(budget, each), others))
+        each = len(others) / max(1, len(own))
+        first: list[tuple[Allowance, list[TaskRun]]] = []
+        second: list[tuple[Allowance, list[TaskRun]]] = []
+        for given, predicted in _budgets(budget):
+            wanted, alternatives = (
+                [run for run in group if predicted is None or run.tuner.predicted == predicted]
+                for group in (own, others)
+            )
+            if wanted or not first:
+                first.append((Allowance(budget=given, seconds_before=seconds_before), wanted))
+            if alternatives:
+                second.append((Allowance.of_alternatives(given, each), alternatives))
+        self._groups = first + second
 
     @property
     def shared(self) -> bool:
@@ -203,10 +212,23 @@ class Allowances:
         return self._group(run)[0].out_of_patience(run.tuner.measurements)
 
     def _group(self, run: TaskRun) -> tuple[Allowance, list[TaskRun]]:
-        return self._groups[-1 if run.task.alternative_of else 0]
+        return next(group for group in self._groups if run in group[1])
 
     def _all(self, runs: Sequence[TaskRun]) -> list[Spent]:
         return [self._spent(run) for run in runs]
+
+
+def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
+    """The budgets of tasks that are predicted beforehand and of others; None for all tasks."""
+    if budget.unpredicted is None:
+        return [(budget, None)]
+    other = attrs.evolve(budget, measurements=budget.unpredicted)
+    return [(budget, True), (other, False)]
+
+
+def _share_of(count: int, share: float) -> int:
+    """A share of some measurements; one at least, unless there are none."""
+    return min(count, max(1, math.floor(share * count)))
 
 
 def convincing(wanted: SameFailure | None, *, batch_size: int) -> int | None:

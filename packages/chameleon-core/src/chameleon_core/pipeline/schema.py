@@ -50,7 +50,10 @@ class Budget:
     Attributes:
         wall_time: wall-clock in seconds, or None for no limit.
         measurements: configurations measured at most, or None for no limit; 256 unless there is
-            a limit on the wall-clock.
+            a limit on the wall-clock. With 0 each task gets what its cost model, trained
+            beforehand, or else its space recommends.
+        unpredicted: ``measurements`` of tasks about which the cost model knows nothing before the
+            first of them, or None for as many as of the others.
         batch_size: configurations measured per round, or None for what suits the runner.
         plan_size: candidates asked of the explorer per round, from which the sampler keeps a
             batch, or None for eight batches.
@@ -75,8 +78,16 @@ class Budget:
         default=attrs.Factory(
             lambda self: _MEASUREMENTS if self.wall_time is None else None, takes_self=True
         ),
-        validator=attrs.validators.optional(attrs.validators.ge(1)),
+        validator=attrs.validators.optional(attrs.validators.ge(0)),
         metadata={"help": "configurations measured at most; null for no limit"},
+    )
+    unpredicted: int | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(attrs.validators.ge(0)),
+        metadata={
+            "help": "the same for tasks about which the cost model knows nothing beforehand; as "
+            "many as for the others by default"
+        },
     )
     batch_size: int | None = attrs.field(
         default=None,
@@ -119,6 +130,10 @@ class Budget:
         if self.measurements is None and self.wall_time is None and self.patience is None:
             raise ValueError(
                 "a budget without an end; name 'measurements', 'wall_time' or 'patience'"
+            )
+        if self.unpredicted is not None and self.scope is Scope.NETWORK:
+            raise ValueError(
+                "'unpredicted' holds for each task, and 'scope' is network; make 'unpredicted' null"
             )
 
 

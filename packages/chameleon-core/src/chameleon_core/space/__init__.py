@@ -3,7 +3,7 @@
 from chameleon_core.space.design import DesignSpace, Keys
 from chameleon_core.space.knobs import Choice, Factorization, Knob, Values, flag
 from chameleon_core.space.predicates import Configs, Constraint, FeatureBlock
-from chameleon_core.space.recorded import recorded_features
+from chameleon_core.space.recorded import recorded_features, recorded_names
 
 __all__ = [
     "Choice",
@@ -17,4 +17,5 @@ __all__ = [
     "Values",
     "flag",
     "recorded_features",
+    "recorded_names",
 ]

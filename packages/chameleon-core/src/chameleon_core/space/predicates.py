@@ -36,10 +36,30 @@ class FeatureBlock:
     Attributes:
         names: one per column.
         compute: knob values of n configurations to an array of shape (n, len(names)).
+        groups: which columns tell of one loop or buffer: its name and theirs, each in one group at
+            most. What learns of a program part by part reads them; no fingerprint depends on them.
+            One group of all columns where nothing is said.
+
+    Raises:
+        ValueError: a group names a column that is not there, or that another one has.
     """
 
     names: tuple[str, ...]
     compute: Callable[[Values], NDArray[np.floating[Any]]]
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = attrs.field()
+
+    @groups.default
+    def _one_group(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return (("structure", self.names),)
+
+    @groups.validator
+    def _check(self, _attribute: object, groups: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+        grouped = [column for _, columns in groups for column in columns]
+        unknown = sorted(set(grouped) - set(self.names))
+        if unknown:
+            raise ValueError(f"groups of features name {unknown}, which are no columns")
+        if len(set(grouped)) != len(grouped):
+            raise ValueError("groups of features name a column twice")
 
 
 class ChosenValues(Mapping[str, NDArray[Any]]):

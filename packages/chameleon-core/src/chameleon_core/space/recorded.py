@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,19 @@ def recorded_features(
             elif name.startswith(symbols):
                 out[row, column] = 0.0
     return out
+
+
+def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Names of all features that ``recorded_features`` can tell of configurations.
+
+    Args:
+        choices: as there.
+
+    Returns:
+        Distinct names, in the order in which they are met.
+    """
+    met = (name for decoded in choices for knob in decoded.items() for name, _ in _features(*knob))
+    return tuple(dict.fromkeys(met))
 
 
 def _features(knob: str, value: Any) -> Iterator[tuple[str, float]]:

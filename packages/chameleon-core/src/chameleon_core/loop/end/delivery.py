@@ -107,7 +107,7 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
     missed = [operator.name for operator in operators if not operator.measurements]
     if missed:
         log.info(
-            "operators that the budget did not reach get their first guesses, unmeasured",
+            "operators that the budget did not reach get what is recommended for them, unmeasured",
             count=len(missed),
             of=len(operators),
             operators=missed,

@@ -6,16 +6,16 @@ import attrs
 
 from chameleon_core.loop.end.choice import best_of
 from chameleon_core.loop.end.comparison import Baselines, alternatives, variants, winner
-from chameleon_core.loop.end.delivery import guesses_of
 from chameleon_core.loop.end.kept_records import shares_records
 from chameleon_core.loop.end.result import OperatorResult
-from chameleon_core.loop.round.batch import Config
+from chameleon_core.loop.round.batch import Config, tuples
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.store import RecordStore, StoredComparison, StoredTask
 
 FURTHER = 3
-"""Records that may take the place of one that turns out wrong; after them the space's guesses."""
+"""Records that may take the place of one that turns out wrong; after them what is recommended where
+nothing is measured."""
 
 
 def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
@@ -75,7 +75,7 @@ def final_result(
 def _instead(run: TaskRun, chosen: Config | None) -> tuple[Config, ...]:
     """What may take the place of a winner that nobody has checked here, or of none."""
     valid = sorted((m for m in run.records.measured.values() if m.ok), key=lambda m: m.cost)
-    further = (*(m.config for m in valid[: 1 + FURTHER]), *guesses_of(run.space))
+    further = (*(m.config for m in valid[: 1 + FURTHER]), *tuples(run.tuner.recommended()))
     return tuple(dict.fromkeys(config for config in further if config != chosen))
 
 

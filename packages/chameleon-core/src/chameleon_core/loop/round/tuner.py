@@ -39,6 +39,7 @@ class TaskTuner:
         rounds: batches told, guesses among them.
         origins: where each configuration of the last batch, or guess, came from.
         search: how the last batch was searched for.
+        predicted: whether the cost model knew something before the first measurement.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class TaskTuner:
         self._batches = 0
         self._guessing = False
         self._unlearnt = False
+        self.predicted = stages.score is not None
 
     def suggest(self, config: Config) -> None:
         """Measure a configuration with the next batch, which gets no longer by it.
@@ -100,6 +102,17 @@ class TaskTuner:
         """What ``guess`` has left to return, in its order, shape (n, knobs)."""
         suggested = np.array(self._suggested, np.int32).reshape(-1, len(self.space.knobs))
         return self._joined(self._joined(suggested[:0], suggested), self.space.first_guesses)
+
+    def recommended(self) -> Configs:
+        """What to take where nothing is measured, the most promising first, shape (n, knobs).
+
+        The explorer's candidates, where the cost model knows something; then the first guesses.
+        """
+        found = self.space.first_guesses
+        if self.predicted and not self.measurements:
+            candidates = self.stages.explore(self.visited, self._batch_size, together=1)
+            found = np.concatenate([candidates.configs, found]).astype(np.int32)
+        return self.space.distinct(found)
 
     def _expect_nothing(self) -> None:
         if self._asked is not None:

@@ -80,6 +80,14 @@ LOGARITHMIC = ("threads", "blocks", "virtual_threads", "sums", "shared_bytes", "
 """Estimates whose features are logarithms."""
 NAMES = tuple(field.name for field in attrs.fields(Estimates))
 
+GROUPS = (
+    ("launch", ("threads", "blocks", "virtual_threads", "resident_warps")),
+    ("sums of a thread", ("sums", "registers", "shared_per_product", "unrolled")),
+    ("shared memory", ("shared_bytes", "steps", "per_step")),
+    ("memory", ("bytes_per_flop", "sector_use", "fetch_use")),
+)
+"""Which loop or buffer each feature tells of."""
+
 
 def estimate(nest: Nest, info: GpuInfo, values: Values) -> Estimates:
     """The estimates of n configurations."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.gpus import MAX_REGISTERS_PER_THREAD, MAX_VECTOR_BYTES, GpuInfo
 from chameleon_tvm.spaces.cuda.estimates import (
     FLOAT_BYTES,
+    GROUPS,
     NAMES,
     features,
     guessed_cost,
@@ -38,7 +39,9 @@ _TILE_PARTS = 4
 def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
     """The design space of a nest on a GPU, with its first guesses."""
     knobs, constraints = _knobs(nest), _constraints(nest, info)
-    block = FeatureBlock(names=NAMES, compute=lambda values: features(nest, info, values))
+    block = FeatureBlock(
+        names=NAMES, compute=lambda values: features(nest, info, values), groups=GROUPS
+    )
     bare = DesignSpace(knobs, constraints=constraints)
     guesses = first_guesses(
         bare,

@@ -99,7 +99,12 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
     return DesignSpace(
         [Choice(name=KNOB, options=names), *kinds[0].knobs],
         constraints=[where(c, place) for place, kind in enumerate(kinds) for c in kind.constraints],
-        features=shared and FeatureBlock(names=(*shared.names, names[0]), compute=compute),
+        features=shared
+        and FeatureBlock(
+            names=(*shared.names, names[0]),
+            compute=compute,
+            groups=(*shared.groups, ("stored weights", names[:1])),
+        ),
         first_guesses=np.array([[place, *guess] for _, place, guess in guesses], np.int32),
     )
 
@@ -175,7 +180,11 @@ def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None
             axis=1,
         )
 
-    return FeatureBlock(names=(*left.names, *right.names), compute=compute)
+    return FeatureBlock(
+        names=(*left.names, *right.names),
+        compute=compute,
+        groups=(*left.groups, *right.groups),
+    )
 
 
 def _alternating(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32]:

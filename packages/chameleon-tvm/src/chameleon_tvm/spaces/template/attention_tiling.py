@@ -30,6 +30,16 @@ TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_b
 """Configurations that differ in none of these run the same inner loops."""
 
 
+FEATURE_GROUPS = (
+    ("scores", ("score_sums", "score_registers", "score_loads", "waste")),
+    ("values", ("value_sums", "value_registers", "value_loads")),
+    ("parallel loop", ("tasks", "imbalance")),
+    ("scratch", ("scratch_bytes", "scratch_in_l1")),
+    ("block of keys", ("block_bytes", "block_in_l2", "blocks")),
+)
+"""Which loop or buffer each analytical feature tells of."""
+
+
 @attrs.frozen(kw_only=True)
 class AttentionEstimates:
     """What is known of n configurations without building them; every field has shape (n,).
@@ -119,7 +129,9 @@ class AttentionTiling:
         return DesignSpace(
             self.knobs,
             constraints=constraints,
-            features=FeatureBlock(names=self.feature_names(), compute=self.features),
+            features=FeatureBlock(
+                names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
+            ),
             first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=TILE_KNOBS),
         )
 

@@ -30,6 +30,16 @@ FINISH_CYCLES = 8.0
 """Cycles of storing a vector of sums, making it an output and storing that."""
 
 
+FEATURE_GROUPS = (
+    ("tile", ("registers", "loads", "rows_used", "waste")),
+    ("parallel loop", ("tasks", "imbalance")),
+    ("innermost loop", ("steps",)),
+    ("input", ("input_bytes", "copied")),
+    ("weights", ("weight_bytes",)),
+)
+"""Which loop or buffer each analytical feature tells of."""
+
+
 @attrs.frozen(kw_only=True)
 class TileEstimates:
     """What is known of n configurations without building them; every field has shape (n,).
@@ -105,7 +115,7 @@ class TileTiling:
         return DesignSpace(
             self.knobs,
             constraints=self.constraints(),
-            features=FeatureBlock(names=names, compute=self.features),
+            features=FeatureBlock(names=names, compute=self.features, groups=FEATURE_GROUPS),
             first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=BLOCK_KNOBS),
         )
 

@@ -23,6 +23,17 @@ MAX_VERSIONS = 3
 """Pieces of code for borders: left, middle, right. More multiplies the time to compile."""
 
 
+FEATURE_GROUPS = (
+    ("tile", ("accumulators", "registers", "loads_per_fma", "waste")),
+    ("parallel loop", ("tasks", "imbalance")),
+    ("innermost loop", ("versions", "run", "skipped")),
+    ("weights", ("weight_bytes", "weights_in_l2")),
+    ("input", ("input_bytes", "input_in_l1", "copied")),
+    ("outer loops", ("traffic",)),
+)
+"""Which loop or buffer each analytical feature tells of."""
+
+
 def divisors(extent: int) -> tuple[int, ...]:
     """All divisors, ascending."""
     return tuple(d for d in range(1, extent + 1) if extent % d == 0)
@@ -81,7 +92,9 @@ class ConvolutionTiling:
 
     def space(self) -> DesignSpace:
         """The design space with its first guesses."""
-        features = FeatureBlock(names=self.feature_names(), compute=self.features)
+        features = FeatureBlock(
+            names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
+        )
         bare = DesignSpace(self.knobs, constraints=self.constraints())
         return DesignSpace(
             self.knobs,

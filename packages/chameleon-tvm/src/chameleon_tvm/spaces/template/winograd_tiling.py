@@ -63,6 +63,19 @@ def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
     )
 
 
+FEATURE_GROUPS = tuple(
+    (f"winograd {part}", tuple(f"winograd_{field}" for field in fields))
+    for part, fields in (
+        ("tile", ("accumulators", "registers", "loads_per_fma", "products", "waste")),
+        ("parallel loop", ("imbalance",)),
+        ("weights", ("weight_bytes", "panel_bytes")),
+        ("workspace", ("workspace_bytes", "transforms", "traffic")),
+        ("inputs", ("shared_bytes", "staged")),
+    )
+)
+"""Which loop or buffer each analytical feature tells of."""
+
+
 @attrs.frozen(kw_only=True)
 class WinogradEstimates:
     """What is known of n configurations without building them; every field has shape (n,).
@@ -124,7 +137,9 @@ class WinogradTiling:
 
     def space(self) -> DesignSpace:
         """The design space with its first guesses."""
-        features = FeatureBlock(names=self.feature_names(), compute=self.features)
+        features = FeatureBlock(
+            names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
+        )
         bare = DesignSpace(self.knobs, constraints=self.constraints())
         return DesignSpace(
             self.knobs,

@@ -1,0 +1,118 @@
+"""``chameleon pretrain``: a predictor from a data set."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+
+from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
+
+
+@click.command("pretrain")
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The model's file.",
+)
+@click.option(
+    "--hold-out",
+    default=0.15,
+    show_default=True,
+    type=click.FloatRange(0.0, 0.9),
+    help="Share of the candidates, in whole groups of similar tasks, to judge the model by.",
+)
+@click.option(
+    "--stop-by",
+    default=0.15,
+    show_default=True,
+    type=click.FloatRange(0.01, 0.9),
+    help="Share, likewise, that ends the training.",
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Steps of training at most.")
+@click.option("--members", type=click.IntRange(min=1), help="Networks whose mean predicts.")
+@click.option("--width", type=click.IntRange(min=4), help="Width of a token.")
+@click.option("--layers", type=click.IntRange(min=1), help="Layers of attention.")
+@click.option("--ranking", type=click.FloatRange(min=0.0), help="Weight of the ranking loss.")
+@click.option("--seed", default=0, show_default=True, help="Of everything that is drawn.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads that compute.")
+@click.option("--device", default="cpu", show_default=True, help="What torch trains on.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def command(  # noqa: PLR0917 - click passes them by name
+    dataset: Path,
+    file: Path,
+    hold_out: float,
+    stop_by: float,
+    threads: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Train a predictor of kernels' speed on the folder DATASET."""
+    import json  # noqa: PLC0415 - --help is quick
+
+    import torch  # noqa: PLC0415
+    from chameleon_cli.streams import results_alone  # noqa: PLC0415
+
+    from chameleon_one_shot.dataset.format import read_dataset  # noqa: PLC0415
+    from chameleon_one_shot.predictor.model import save  # noqa: PLC0415
+    from chameleon_one_shot.predictor.pretraining import Division, pretrain  # noqa: PLC0415
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    with results_alone():
+        model = pretrain(
+            read_dataset(dataset),
+            _options(given),
+            Division(stopping=stop_by, held_out=hold_out),
+            command=_command(dataset, file, hold_out, stop_by, given),
+            say=lambda sentence: click.echo(sentence, err=True),
+        )
+        save(file, model)
+    provenance = model.provenance
+    if as_json:
+        told = {
+            "model": str(file),
+            "training": len(provenance.training),
+            "candidates": provenance.candidates,
+            **provenance.results,
+        }
+        click.echo(json.dumps(told))
+        return
+    click.echo(
+        f"{file}: trained on {provenance.candidates} candidates of {len(provenance.training)} tasks"
+    )
+    judged = provenance.results.get("held_out")
+    if judged:
+        click.echo(
+            f"{judged['tasks']} tasks held out: Kendall's tau {judged.get('tau', 0.0):.3f}, "
+            f"top-10 regret {judged.get('top10', 0.0):.1%}; {judged['coverage_90']:.0%} of the "
+            "candidates lie in predicted intervals of 90 %"
+        )
+
+
+def _options(given: Mapping[str, Any]) -> TrainingOptions:
+    """Options of training, those that were given in the place of the defaults."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    sizes = {field.name for field in attrs.fields(Architecture)}
+    own = {name: value for name, value in chosen.items() if name in sizes}
+    rest = {name: value for name, value in chosen.items() if name not in sizes}
+    return TrainingOptions(architecture=attrs.evolve(Architecture(), **own), **rest)
+
+
+def _command(
+    dataset: Path, file: Path, hold_out: float, stop_by: float, given: Mapping[str, Any]
+) -> str:
+    """The command that makes the model again, but for what it computes with."""
+    words = ["chameleon", "pretrain", str(dataset), "--to", str(file)]
+    words += ["--hold-out", str(hold_out), "--stop-by", str(stop_by)]
+    for name, value in given.items():
+        if value is not None and name != "device":
+            words += [f"--{name}", str(value)]
+    return shlex.join(words)

@@ -1,0 +1,120 @@
+"""The cost model ``one-shot``: a predictor that knows a task before anything of it is measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import structlog
+from chameleon_core.pipeline.members import create_member
+from chameleon_core.space import Configs
+from chameleon_core.stages import CostModel, Observations, Scores, StageContext
+from numpy.typing import NDArray
+
+from chameleon_one_shot.last_layer import LastLayer
+from chameleon_one_shot.models import model_file
+from chameleon_one_shot.options import OneShotOptions
+from chameleon_one_shot.predictor.header import ModelFileError
+from chameleon_one_shot.predictor.model import Model, load
+from chameleon_one_shot.tokens import task_tokens
+
+log = structlog.get_logger()
+
+_SAMPLE = 256
+"""Configurations that tell how sure a predictor is about a task."""
+
+
+class OneShotModel(CostModel):
+    """A predictor trained on other tasks.
+
+    The score is the predicted relative throughput, so that the model is a prior of others, too; it
+    is trained before anything was measured. With ``finetune`` its last layer is fitted to what is
+    measured of the task, and the score is an upper confidence bound. A task that is unlike those
+    the predictor was trained on is left to another model, and the log says why.
+
+    Args:
+        options: see there.
+        context: the task's.
+
+    Raises:
+        ChameleonError: there is no such model, its file is damaged, or it is for other targets.
+    """
+
+    def __init__(self, options: OneShotOptions, context: StageContext) -> None:
+        self._options = options
+        self._fallback: CostModel | None = None
+        self._layer: LastLayer | None = None
+        file = model_file(options.model, context.device)
+        model = context.archive.shared(f"one-shot/{file}", lambda: load(file))
+        _check_target(model, context, str(file))
+        tokens = task_tokens(context.task, context.device, context.threads, context.space)
+        self._predictor = model.predictor.of(tokens)
+        strange = model.familiarity.strange(tokens, model.predictor.vocabulary)
+        if strange is None:
+            drawn = context.space.sample(_SAMPLE, context.rng)
+            deviation = self._predictor.moments(drawn)[1].mean() if len(drawn) else 0.0
+            strange = model.familiarity.unsure(float(deviation))
+        if strange is not None:
+            log.warning(
+                "a task is unlike those that the predictor was trained on; it is tuned by "
+                "measurement instead",
+                task=context.task.name,
+                because=strange,
+                model=file.name,
+            )
+            self._fallback = create_member("cost_models", options.fallback[0], context)
+
+    @property
+    def trained(self) -> bool:
+        return self._fallback is None or self._fallback.trained
+
+    def fit(self, observations: Observations) -> None:
+        """Fit the last layer, where the options say so; else nothing is learnt."""
+        if self._fallback is not None:
+            self._fallback.fit(observations)
+        elif self._options.finetune:
+            self._layer = self._fitted(observations)
+
+    def predict(self, configs: Configs) -> Scores:
+        """Predicted relative throughput of shape (n,), with ``finetune`` an upper bound of it."""
+        if self._fallback is not None:
+            return self._fallback.predict(configs)
+        if not len(configs):
+            return np.zeros(0)
+        mean, _ = self._predictor.moments(configs)
+        if self._layer is not None:
+            change, deviation = self._layer.moments(self._predictor.representation(configs))
+            mean = mean + change + self._options.kappa * deviation
+        scores: Scores = np.exp(mean)
+        return scores
+
+    def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+        """What the fallback selects; the best scores elsewhere."""
+        return None if self._fallback is None else self._fallback.select_batch(configs, count)
+
+    def _fitted(self, observations: Observations) -> LastLayer | None:
+        quality = observations.relative_throughput
+        timed = quality > 0.0
+        if not timed.any():
+            return None
+        wanted = np.log(quality, out=np.zeros(len(quality)), where=timed)
+        wanted[~timed] = wanted[timed].min()
+        mean, deviation = self._predictor.moments(observations.configs)
+        return LastLayer(
+            self._predictor.representation(observations.configs),
+            wanted - mean,
+            deviation=float(deviation.mean()),
+        )
+
+
+def _check_target(model: Model, context: StageContext, file: str) -> None:
+    kinds = {str(target["kind"]) for target in model.provenance.targets} - {""}
+    kind = str(context.device.get("kind", ""))
+    if kind and kinds and kind not in kinds:
+        raise ModelFileError(
+            f"the model {file} was trained for {' and '.join(sorted(kinds))}, and this target is "
+            f"{kind}",
+            hint="Name another model under 'cost_model', or collect data for this target and "
+            "train one with `chameleon pretrain`.",
+        )
+
+
+__all__ = ["OneShotModel"]

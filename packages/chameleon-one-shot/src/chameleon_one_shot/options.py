@@ -1,0 +1,43 @@
+"""Options of the cost model. Importing them imports no learning library."""
+
+from __future__ import annotations
+
+import attrs
+from attrs import validators
+from chameleon_core.pipeline.schema import StageSpec
+
+AUTO = "auto"
+
+
+@attrs.frozen(kw_only=True)
+class OneShotOptions:
+    """Options of ``one-shot``."""
+
+    model: str = attrs.field(
+        default=AUTO,
+        metadata={
+            "help": "a file that `chameleon pretrain` wrote, the name of a model in the box, or "
+            "auto for the one in the box whose target is most like this one"
+        },
+    )
+    finetune: bool = attrs.field(
+        default=False, metadata={"help": "fit its last layer to what is measured of the task"}
+    )
+    kappa: float = attrs.field(
+        default=1.0,
+        validator=validators.ge(0.0),
+        metadata={
+            "help": "weight of the uncertainty in a score, with finetune; more explores more"
+        },
+    )
+    fallback: tuple[StageSpec | str, ...] = attrs.field(
+        default=("alternating",),
+        validator=[validators.min_len(1), validators.max_len(1)],
+        metadata={
+            "stages": "cost_models",
+            "help": "what tunes tasks unlike those that it was trained on",
+        },
+    )
+
+
+__all__ = ["AUTO", "OneShotOptions"]

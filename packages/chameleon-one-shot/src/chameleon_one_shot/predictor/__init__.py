@@ -1,0 +1,1 @@
+"""Predictors of kernels' speed: training, evaluation, files."""

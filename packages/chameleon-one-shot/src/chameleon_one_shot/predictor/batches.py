@@ -1,0 +1,134 @@
+"""Batches of several tasks and a part of the candidates of each, drawn by the inverse density."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chameleon_one_shot.predictor.encoding import EncodedTask
+
+_BINS = 32
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TrainingTask:
+    """One task as a network is trained on it, n candidates.
+
+    Attributes:
+        encoded: its tokens.
+        values: their numbers, shape (n, tokens, numbers).
+        absent: which tokens do not apply, shape (n, tokens).
+        wanted: standardised targets, shape (n,).
+    """
+
+    encoded: EncodedTask
+    values: NDArray[np.float32]
+    absent: NDArray[np.bool_]
+    wanted: NDArray[np.float32]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Batch:
+    """Candidates of several tasks, all padded to one number of tokens and of numbers.
+
+    Attributes:
+        values: of the tokens of candidates, shape (tasks, candidates, tokens, numbers).
+        columns: ids of these numbers, shape (tasks, tokens, numbers).
+        names: ids of these tokens, shape (tasks, tokens).
+        kinds: of these tokens, shape (tasks, tokens).
+        absent: tokens that do not apply and padding, shape (tasks, candidates, tokens).
+        fixed: values, columns, names and kinds of the tokens that a task's candidates share.
+        wanted: targets, shape (tasks, candidates).
+    """
+
+    values: Tensor
+    columns: Tensor
+    names: Tensor
+    kinds: Tensor
+    absent: Tensor
+    fixed: tuple[Tensor, ...]
+    wanted: Tensor
+
+
+def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of candidates such that all targets are drawn about equally often; shape (n,).
+
+    Most candidates of a space are slow, or, on the trajectory of a search, near the best (Ryu et
+    al. 2022, section 4.3). A target that is hardly met is not drawn more than ten times as often
+    as one of average density.
+    """
+    edges = np.linspace(targets.min(), targets.max() + 1e-9, _BINS + 1)
+    place = np.clip(np.digitize(targets, edges) - 1, 0, _BINS - 1)
+    counts = np.bincount(place, minlength=_BINS).astype(np.float64)
+    # Smoothed, so that the edge of a bin makes no difference between neighbours.
+    smooth = np.convolve(counts, [0.25, 0.5, 0.25], mode="same")
+    floor = 0.1 * len(targets) / _BINS
+    weights: NDArray[np.float64] = 1.0 / np.maximum(smooth[place], floor)
+    return weights
+
+
+def batch_of(
+    tasks: Sequence[TrainingTask],
+    rows: Sequence[NDArray[np.intp]],
+    *,
+    unknown: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> Batch:
+    """A batch of candidates, equally many of each task.
+
+    Args:
+        tasks: the tasks.
+        rows: candidates of each.
+        unknown: share of the names of tokens that are made unknown, so that a network learns what
+            to make of those it never meets in training.
+        rng: draws these.
+    """
+    count = max(task.values.shape[1] for task in tasks)
+    width = max(task.values.shape[2] for task in tasks)
+    shape = (len(tasks), len(rows[0]), count)
+    values = np.zeros((*shape, width), np.float32)
+    absent = np.ones(shape, np.bool_)
+    columns = np.zeros((len(tasks), count, width), np.int64)
+    names, kinds = (np.zeros((len(tasks), count), np.int64) for _ in range(2))
+    for at, (task, chosen) in enumerate(zip(tasks, rows, strict=True)):
+        tokens, numbers = task.values.shape[1:]
+        values[at, :, :tokens, :numbers] = task.values[chosen]
+        absent[at, :, :tokens] = task.absent[chosen]
+        layout = task.encoded.rows
+        columns[at, :tokens, :numbers] = layout.columns
+        names[at, :tokens], kinds[at, :tokens] = layout.names, layout.kinds
+    if rng is not None and unknown:
+        names[rng.random(names.shape) < unknown] = 0
+    wanted = np.stack([task.wanted[chosen] for task, chosen in zip(tasks, rows, strict=True)])
+    return Batch(
+        values=torch.from_numpy(values),
+        columns=torch.from_numpy(columns),
+        names=torch.from_numpy(names),
+        kinds=torch.from_numpy(kinds),
+        absent=torch.from_numpy(absent),
+        fixed=_fixed(tasks),
+        wanted=torch.from_numpy(wanted),
+    )
+
+
+def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, ...]:
+    """Values, columns, names and kinds of the tokens that a task's candidates share."""
+    layouts = [task.encoded.fixed for task in tasks]
+    width = max(layout.columns.shape[1] for layout in layouts)
+    values = np.zeros((len(tasks), 1, len(layouts[0].names), width), np.float32)
+    columns = np.zeros((len(tasks), len(layouts[0].names), width), np.int64)
+    for at, (task, layout) in enumerate(zip(tasks, layouts, strict=True)):
+        numbers = layout.columns.shape[1]
+        values[at, 0, :, :numbers] = task.encoded.fixed_values
+        columns[at, :, :numbers] = layout.columns
+    names = np.stack([layout.names for layout in layouts])
+    kinds = np.stack([layout.kinds for layout in layouts])
+    return tuple(torch.from_numpy(one) for one in (values, columns, names, kinds))
+
+
+__all__ = ["Batch", "TrainingTask", "batch_of", "inverse_density"]

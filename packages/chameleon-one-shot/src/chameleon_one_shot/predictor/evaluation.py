@@ -1,0 +1,213 @@
+"""How good predictors are on tasks that none of them has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+
+from chameleon_one_shot.dataset.records import DatasetError
+from chameleon_one_shot.predictor.examples import Example
+from chameleon_one_shot.predictor.groups import divided, folds, task_groups
+from chameleon_one_shot.predictor.metrics import Quality
+from chameleon_one_shot.predictor.model import Model
+from chameleon_one_shot.predictor.options import TrainingOptions
+from chameleon_one_shot.predictor.pretraining import Divided, trained_model
+from chameleon_one_shot.predictor.rivals import RIVALS, Scores
+
+log = structlog.get_logger()
+
+ONE_SHOT = "one-shot"
+"""What the predictor itself is called in comparisons."""
+
+
+@attrs.frozen(kw_only=True)
+class TaskResult:
+    """What one model makes of one task.
+
+    Attributes:
+        model: its name.
+        task: identity of the task and its device.
+        operator: the task's.
+        candidates: of the task.
+        quality: of the order.
+    """
+
+    model: str
+    task: str
+    operator: str
+    candidates: int
+    quality: Quality
+
+
+@attrs.frozen(kw_only=True)
+class Evaluation:
+    """What several models make of the same tasks.
+
+    Attributes:
+        results: of every model and task.
+    """
+
+    results: tuple[TaskResult, ...]
+
+    @property
+    def means(self) -> dict[str, Quality]:
+        """The mean over tasks, by model, the best Kendall's tau first."""
+        names = dict.fromkeys(one.model for one in self.results)
+        found = {
+            name: Quality.mean(one.quality for one in self.results if one.model == name)
+            for name in names
+        }
+        return dict(sorted(found.items(), key=lambda item: -item[1].tau))
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "models": {name: attrs.asdict(quality) for name, quality in self.means.items()},
+            "tasks": [attrs.asdict(one) for one in self.results],
+        }
+
+
+def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+    """Examples that a model may be judged by, and those that it was trained on.
+
+    Those similar to a task of its training, and those that ended it, are neither.
+    """
+    provenance = model.provenance
+    trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
+    labels = task_groups([one.source for one in examples])
+    met = {int(label) for label, one in zip(labels, examples, strict=True) if one.identity in known}
+    return (
+        [one for label, one in zip(labels, examples, strict=True) if int(label) not in met],
+        [one for one in examples if one.identity in trained],
+    )
+
+
+def evaluate(
+    model: Model,
+    examples: Sequence[Example],
+    *,
+    rivals: Sequence[str] = tuple(RIVALS),
+    seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> Evaluation:
+    """Judge a model by the tasks that it has not seen, beside rivals trained on those it has.
+
+    Args:
+        model: the model.
+        examples: of a data set. Rivals are trained on the part of it that the model was trained on.
+        rivals: keys of ``RIVALS``.
+        seed: of the rivals.
+        say: told how it goes on.
+
+    Raises:
+        DatasetError: the model has seen all tasks, or ones like them.
+    """
+    judged, trained = unseen(model, examples)
+    if not judged:
+        raise DatasetError(
+            "the model was trained on all tasks of the data set, or on tasks like them",
+            hint="Leave some out with `chameleon pretrain --hold-out`, or name another data set.",
+        )
+    stopping = [one for one in examples if one.identity in set(model.provenance.stopping)]
+    results = _results(ONE_SHOT, _predicted(model), judged)
+    for name in rivals:
+        rival = RIVALS[name]()
+        if name != "first-guesses":
+            if not trained or not stopping:
+                log.warning(
+                    "the data set lacks the tasks that the model was trained on, so that nothing "
+                    "can be trained to compare it with",
+                    model=name,
+                )
+                continue
+            say(f"training {name} on {len(trained)} tasks")
+            rival.fit(trained, stopping, seed)
+        results += _results(name, rival.scores, judged)
+    return Evaluation(results=tuple(results))
+
+
+def cross_validate(
+    examples: Sequence[Example],
+    options: TrainingOptions,
+    *,
+    count: int,
+    labels: Sequence[int] | None = None,
+    stopping: float = 0.15,
+    rivals: Sequence[str] = tuple(RIVALS),
+    say: Callable[[str], None] = lambda _: None,
+) -> Evaluation:
+    """Hold out each part of the tasks once, and train every model on the others.
+
+    Args:
+        examples: of a data set.
+        options: of the predictor's training; rivals get its seed.
+        count: folds.
+        labels: what is held out together; groups of similar tasks where None.
+        stopping: share of the training part, in whole groups, that ends the training.
+        rivals: keys of ``RIVALS``.
+        say: told how it goes on.
+
+    Raises:
+        DatasetError: there are too few groups.
+    """
+    groups = task_groups([one.source for one in examples]) if labels is None else np.asarray(labels)
+    results: list[TaskResult] = []
+    for number, fold in enumerate(folds(groups, count, options.seed), 1):
+        rest = np.setdiff1d(np.arange(len(examples)), fold)
+        weights = np.array([len(examples[at]) for at in rest], np.float64)
+        inner = groups[rest]
+        if len(np.unique(inner)) == 1:
+            # One device is left, say: tasks of it that are not alike end the training.
+            inner = task_groups([examples[at].source for at in rest])
+        first, second = (rest[part] for part in divided(inner, weights, [stopping], options.seed))
+        parts = Divided(
+            training=[examples[at] for at in first],
+            stopping=[examples[at] for at in second],
+            held_out=[examples[at] for at in fold],
+        )
+        say(f"fold {number} of {count}: {len(first)} tasks to train on, {len(fold)} held out")
+        own = _results(ONE_SHOT, _predicted(trained_model(parts, options)), parts.held_out)
+        for name in rivals:
+            rival = RIVALS[name]()
+            rival.fit(parts.training, parts.stopping, options.seed)
+            own += _results(name, rival.scores, parts.held_out)
+        say(table(Evaluation(results=tuple(own)).means))
+        results += own
+    return Evaluation(results=tuple(results))
+
+
+def _predicted(model: Model) -> Callable[[Example], Scores]:
+    return lambda one: model.predictor.of(one.tokens).moments(one.configs)[0]
+
+
+def _results(
+    name: str, scores: Callable[[Example], Scores], examples: Sequence[Example]
+) -> list[TaskResult]:
+    return [
+        TaskResult(
+            model=name,
+            task=one.identity,
+            operator=one.source.task.operator,
+            candidates=len(one),
+            quality=Quality.of(scores(one), one.quality),
+        )
+        for one in examples
+        if np.ptp(one.quality) > 0.0
+    ]
+
+
+def table(means: Mapping[str, Quality]) -> str:
+    """Means of models as lines of text."""
+    lines = [f"{'model':<14} {'tau':>6} {'pairs':>6} {'top-1':>7} {'top-10':>7}"]
+    lines += [
+        f"{name:<14} {one.tau:6.3f} {one.pairwise:6.3f} {one.top1:7.1%} {one.top10:7.1%}"
+        for name, one in means.items()
+    ]
+    return "\n".join(lines)
+
+
+__all__ = ["ONE_SHOT", "Evaluation", "TaskResult", "cross_validate", "evaluate", "table", "unseen"]

@@ -1,0 +1,224 @@
+"""Whether a task is like those that a predictor was trained on: limits learnt from held-out tasks.
+
+A task is strange where it is farther from every trained one, or predicted with less certainty, than
+99 of 100 such tasks are as those that were held out of the training and predicted all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any, Self
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_one_shot.tokens import TaskTokens, Vocabulary
+
+_SAME_DEVICE = float(np.log2(1.25))
+"""Rates that are measured differ by so much between two runs of one machine (as a logarithm)."""
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """How far from the trained tasks further ones may be, as those held out tell.
+
+    Attributes:
+        distance: of a task to the nearest trained one of its operator.
+        device: of a device to the nearest trained one.
+        deviation: mean predicted standard deviation over a task's configurations.
+    """
+
+    distance: float
+    device: float
+    deviation: float
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Familiarity:
+    """What a predictor was trained on.
+
+    Attributes:
+        tasks: standardised numbers of the trained tasks, shape (tasks, numbers).
+        task_columns: names of these numbers.
+        devices: numbers of the devices, shape (devices, numbers), as logarithms.
+        device_columns: names of these.
+        limits: beyond which a task is strange.
+    """
+
+    tasks: NDArray[np.float64]
+    task_columns: tuple[str, ...]
+    devices: NDArray[np.float64]
+    device_columns: tuple[str, ...]
+    limits: Limits
+
+    @classmethod
+    def learnt(
+        cls,
+        trained: Sequence[TaskTokens],
+        held_out: Sequence[TaskTokens],
+        deviations: Sequence[float],
+        vocabulary: Vocabulary,
+    ) -> Self:
+        """Learn it.
+
+        Args:
+            trained: the tasks that networks were trained on.
+            held_out: the tasks that they were not.
+            deviations: mean predicted standard deviation of each of these.
+            vocabulary: of the networks.
+        """
+        tasks, task_columns = _table([_standardised(one, vocabulary) for one in trained])
+        devices, device_columns = _table([_device(one) for one in trained])
+        devices = np.unique(devices, axis=0)
+        found = cls(
+            tasks=np.unique(tasks, axis=0),
+            task_columns=task_columns,
+            devices=devices,
+            device_columns=device_columns,
+            limits=Limits(distance=np.inf, device=np.inf, deviation=np.inf),
+        )
+        near = [found._distance(one, vocabulary) for one in held_out]
+        known = [one for one in near if np.isfinite(one)]
+        between = [
+            np.abs(np.delete(devices, row, axis=0) - devices[row]).max(axis=1).min()
+            for row in range(len(devices))
+            if len(devices) > 1
+        ]
+        return attrs.evolve(
+            found,
+            limits=Limits(
+                distance=_upper_bound(known),
+                device=max([_SAME_DEVICE, *between]),
+                deviation=_upper_bound(deviations),
+            ),
+        )
+
+    def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
+        """Why a task is unlike the trained ones, as half a sentence; None where it is not.
+
+        Args:
+            tokens: the task's.
+            vocabulary: of the predictor.
+        """
+        task = tokens.fixed[0]
+        operator = next(name for name in task.columns if name.startswith("operator="))
+        if operator not in self.task_columns:
+            return f"no task of the training data has {operator.replace('=', ' ')}"
+        gap = self._device_gap(_device(tokens))
+        if gap is not None:
+            return gap
+        shared = {name for part in tokens.fixed for name in part.columns}
+        names = (tokens.names | tokens.columns) - shared
+        unknown = sorted(names & set(vocabulary.unknown(tokens)))
+        if unknown:
+            return f"its design space has {_some(unknown)}, which the training data lacks"
+        distance = self._distance(tokens, vocabulary)
+        if distance > self.limits.distance:
+            return (
+                f"its sizes are {distance:.2f} from those of the nearest trained task, and tasks "
+                f"held out tell that up to {self.limits.distance:.2f} is no matter"
+            )
+        return None
+
+    def unsure(self, deviation: float) -> str | None:
+        """Why a predictor's certainty about a task is too little, as ``strange`` says it.
+
+        Args:
+            deviation: mean predicted standard deviation over configurations of the task.
+        """
+        limit = self.limits.deviation
+        if deviation <= limit:
+            return None
+        return (
+            f"its predicted standard deviation is {deviation:.2f} on average, and tasks held out "
+            f"tell that up to {limit:.2f} is usual"
+        )
+
+    def _distance(self, tokens: TaskTokens, vocabulary: Vocabulary) -> float:
+        """Root mean square of the differences to the nearest trained task of the operator."""
+        own = _standardised(tokens, vocabulary)
+        row = np.array([own.get(name, 0.0) for name in self.task_columns])
+        words = [at for at, name in enumerate(self.task_columns) if name.startswith("operator=")]
+        same = (self.tasks[:, words] == row[words]).all(axis=1)
+        if not same.any():
+            return float("inf")
+        apart = (self.tasks[same] - row) ** 2
+        return float(np.sqrt(apart.mean(axis=1)).min())
+
+    def _device_gap(self, device: Mapping[str, float]) -> str | None:
+        new = sorted(set(device) - set(self.device_columns))
+        row = np.array([device.get(name, 0.0) for name in self.device_columns])
+        apart = np.abs(self.devices - row)
+        nearest = int(apart.max(axis=1, initial=0.0).argmin())
+        gap = float(apart[nearest].max(initial=0.0))
+        if not new and gap <= self.limits.device:
+            return None
+        what = new or [self.device_columns[int(apart[nearest].argmax())]]
+        return f"the device differs from every one in the training data: {_some(what)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; ``of_json`` is the inverse."""
+        return {
+            "tasks": np.round(self.tasks, 4).tolist(),
+            "task_columns": list(self.task_columns),
+            "devices": np.round(self.devices, 4).tolist(),
+            "device_columns": list(self.device_columns),
+            "limits": attrs.asdict(self.limits),
+        }
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Self:
+        """The inverse of ``to_json``."""
+        return cls(
+            tasks=np.array(value["tasks"], np.float64),
+            task_columns=tuple(value["task_columns"]),
+            devices=np.array(value["devices"], np.float64),
+            device_columns=tuple(value["device_columns"]),
+            limits=Limits(**value["limits"]),
+        )
+
+
+def _upper_bound(values: Sequence[float]) -> float:
+    """What 99 of 100 further values are below, as far as few normal ones tell; none below these.
+
+    The upper end of a prediction interval. Infinity for fewer than two values, which tell nothing.
+    """
+    count = len(values)
+    if count < 2:  # noqa: PLR2004
+        return float("inf")
+    spread = float(np.std(values, ddof=1)) * float(np.sqrt(1.0 + 1.0 / count))
+    return max(float(np.mean(values)) + _students_t(count - 1) * spread, *values)
+
+
+def _students_t(freedom: int) -> float:
+    """The 0.99 quantile of Student's t (Abramowitz and Stegun 1964, formula 26.7.5)."""
+    z = NormalDist().inv_cdf(0.99)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def _standardised(tokens: TaskTokens, vocabulary: Vocabulary) -> dict[str, float]:
+    task = tokens.fixed[0]
+    values = vocabulary.standardised(task.columns, task.values)
+    return dict(zip(task.columns, values.tolist(), strict=True))
+
+
+def _device(tokens: TaskTokens) -> dict[str, float]:
+    device = tokens.fixed[1]
+    return dict(zip(device.columns, device.values.tolist(), strict=True))
+
+
+def _table(rows: Sequence[Mapping[str, float]]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    names = tuple(sorted({name for row in rows for name in row}))
+    return np.array([[row.get(name, 0.0) for name in names] for row in rows]), names
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more
+
+
+__all__ = ["Familiarity", "Limits"]

@@ -1,0 +1,123 @@
+"""Groups of similar tasks, which are held out together, and how they are divided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_one_shot.dataset.records import DatasetError, DatasetTask, canonical
+from chameleon_one_shot.tokens import sizes
+
+SIMILAR = 1.1
+"""Tasks of one operator are similar where no size is more than so many times that of the other."""
+
+Labels = NDArray[np.int64]
+
+
+def similar(one: DatasetTask, others: Sequence[DatasetTask]) -> NDArray[np.bool_]:
+    """Which tasks are of the same operator and have about the same sizes, whatever the device."""
+    return _alike([one, *others])[0, 1:]
+
+
+def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
+    """The group of each task; similar ones are in one group, and so is what is similar to these.
+
+    What comes after an operator's sums (its epilogue), layouts and devices make no difference:
+    that of two such tasks one is known tells nearly all about the other.
+
+    Returns:
+        Shape (tasks,), from 0.
+    """
+    labels = np.arange(len(tasks))
+    alike = _alike(tasks)
+    while True:
+        joined = np.where(alike, labels[None, :], len(tasks)).min(axis=1, initial=len(tasks))
+        if (joined == labels).all():
+            return np.unique(labels, return_inverse=True)[1]
+        labels = joined
+
+
+def device_groups(tasks: Sequence[DatasetTask]) -> Labels:
+    """The device of each task, as a number from 0; shape (tasks,)."""
+    names = [canonical(dict(task.device)) for task in tasks]
+    return np.unique(names, return_inverse=True)[1]
+
+
+def divided(
+    labels: Labels, weights: NDArray[np.float64], shares: Sequence[float], seed: int
+) -> list[NDArray[np.intp]]:
+    """Divide groups at random.
+
+    Args:
+        labels: the group of each item.
+        weights: how much each item counts, such as its candidates.
+        shares: of the weight for each part but the first, which gets the rest.
+        seed: of the draw.
+
+    Returns:
+        The items of each part; each but the first has one group at least.
+
+    Raises:
+        DatasetError: there are fewer groups than parts.
+    """
+    groups = np.unique(labels)
+    if len(groups) <= len(shares):
+        raise DatasetError(
+            f"{len(groups)} group{'s' * (len(groups) != 1)} of similar tasks cannot be divided "
+            f"into {len(shares) + 1} parts",
+            hint="A predictor is judged by tasks that it has not seen: collect tasks of more "
+            "operators and shapes.",
+        )
+    order = np.random.default_rng(seed).permutation(groups)
+    mass = np.bincount(np.searchsorted(groups, labels), weights)[np.searchsorted(groups, order)]
+    parts: list[list[int]] = [[] for _ in range(len(shares) + 1)]
+    place, left = 0, len(order)
+    for part, share in enumerate(shares, 1):
+        wanted, taken = share * mass.sum(), 0.0
+        after = len(shares) - part + 1  # groups that the parts after this one, and the first, need
+        while not parts[part] or (taken + mass[place] / 2 <= wanted and left > after):
+            parts[part].append(int(order[place]))
+            taken += float(mass[place])
+            place, left = place + 1, left - 1
+    parts[0] = [int(group) for group in order[place:]]
+    return [np.flatnonzero(np.isin(labels, part)) for part in parts]
+
+
+def folds(labels: Labels, count: int, seed: int) -> list[NDArray[np.intp]]:
+    """Divide groups into parts of about equally many groups, each held out once.
+
+    Raises:
+        DatasetError: there are fewer groups than folds.
+    """
+    groups = np.unique(labels)
+    if len(groups) < count:
+        raise DatasetError(
+            f"{len(groups)} groups of similar tasks cannot be divided into {count} folds",
+            hint="Ask for fewer folds, or collect tasks of more operators and shapes.",
+        )
+    order = np.random.default_rng(seed).permutation(groups)
+    return [np.flatnonzero(np.isin(labels, part)) for part in np.array_split(order, count)]
+
+
+def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
+    """Which tasks are similar to which, shape (tasks, tasks)."""
+    described = [sizes("", dict(task.task.arguments)) for task in tasks]
+    names = sorted({name for one in described for name in one})
+    table = np.array([[one.get(name, np.nan) for name in names] for one in described], np.float64)
+    table = np.log1p(np.abs(table)).reshape(len(tasks), len(names))
+    operators = np.array([task.task.operator for task in tasks])
+    keys = np.array([task.task.key for task in tasks])
+    alike = np.zeros((len(tasks), len(tasks)), np.bool_)
+    for row in range(len(tasks)):
+        apart = np.abs(table - table[row])
+        # A size that only one of them has is no difference: epilogues bring some.
+        near = (np.nan_to_num(apart, nan=0.0) <= np.log(SIMILAR)).all(axis=1)
+        # Without any size in common nothing is known: only the very same task is similar.
+        known = np.isfinite(apart).any(axis=1)
+        alike[row] = (keys == keys[row]) | (near & known & (operators == operators[row]))
+    return alike
+
+
+__all__ = ["Labels", "device_groups", "divided", "folds", "similar", "task_groups"]

@@ -1,0 +1,71 @@
+"""The header of a model's file, which is read without a learning library.
+
+The file is in the safetensors format: eight bytes with the length of a JSON text, this text, which
+tells where each array is, and the arrays. Nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+
+FORMAT = 1
+"""Raised when readers of an earlier version would misread what is written."""
+
+KEY = "chameleon_one_shot"
+_LONGEST_HEADER = 100_000_000
+"""Bytes; safetensors itself reads no longer one."""
+
+
+class ModelFileError(ConfigError):
+    """A model's file cannot be used; says what is wrong with it."""
+
+
+def read_header(file: Path) -> dict[str, Any]:
+    """The header of a model's file, without its arrays.
+
+    Raises:
+        ModelFileError: there is no such file, it is no model, cut off, or of a newer version.
+    """
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0  # noqa: PLR2004
+            text = stream.read(length) if length <= _LONGEST_HEADER else b""
+            size = file.stat().st_size
+    except OSError as error:
+        raise ModelFileError(
+            f"the model {file} cannot be read: {error.strerror or error}",
+            hint="Name a file that `chameleon pretrain` wrote.",
+        ) from error
+    try:
+        entries = json.loads(text)
+        header = json.loads(entries.pop("__metadata__")[KEY])
+        ends = [entry["data_offsets"][1] for entry in entries.values()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelFileError(
+            f"{file} is no predictor of Chameleon, or its beginning is damaged",
+            hint="Name a file that `chameleon pretrain` wrote. Files of other tools, pickles among "
+            "them, are never read.",
+        ) from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        found = header.get("format") if isinstance(header, dict) else None
+        newer = isinstance(found, int) and found > FORMAT
+        raise ModelFileError(
+            f"{file} is a predictor of format {found}, and this version reads {FORMAT}",
+            hint="Upgrade chameleon." if newer else "Train it anew with `chameleon pretrain`.",
+        )
+    if size != 8 + length + max(ends, default=0):
+        raise ModelFileError(
+            f"{file} is cut off or has something after its end: it has {size} bytes, and its "
+            f"header tells of {8 + length + max(ends, default=0)}",
+            hint="Copy it again, or train it anew with `chameleon pretrain`.",
+        )
+    return header
+
+
+__all__ = ["FORMAT", "KEY", "ModelFileError", "read_header"]

@@ -1,0 +1,171 @@
+"""A predictor with all that has to be known of it, and its file.
+
+The file is in the safetensors format: arrays, and a header of JSON. Nothing in it is code, and it
+is read whole and checked before an array of it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+from chameleon_system.files import replacing
+
+from chameleon_one_shot.predictor.familiarity import Familiarity
+from chameleon_one_shot.predictor.header import FORMAT, KEY, ModelFileError, read_header
+from chameleon_one_shot.predictor.network import TokenNetwork
+from chameleon_one_shot.predictor.options import Architecture
+from chameleon_one_shot.predictor.predictor import Predictor
+from chameleon_one_shot.predictor.training import Scale
+from chameleon_one_shot.tokens import Vocabulary
+
+
+@attrs.frozen(kw_only=True)
+class Provenance:
+    """What a model was made of; JSON values.
+
+    Attributes:
+        command: that made it.
+        versions: of the distributions that took part, by name.
+        targets: kinds of targets and their features in the training data.
+        schemas: by operator the digests of the design spaces (``examples.schema_of``).
+        samples: one task for each of them: ``task``, ``space``, ``space_options``, ``schema``.
+        training: identities of the tasks that networks were trained on.
+        stopping: of those that ended the training.
+        held_out: of those that took no part in it.
+        candidates: measured candidates of the tasks that it was trained on.
+        results: what its training and its evaluation gave.
+    """
+
+    command: str
+    versions: Mapping[str, str]
+    targets: tuple[Mapping[str, Any], ...]
+    schemas: Mapping[str, tuple[str, ...]]
+    samples: tuple[Mapping[str, Any], ...]
+    training: tuple[str, ...]
+    stopping: tuple[str, ...]
+    held_out: tuple[str, ...]
+    candidates: int
+    results: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Model:
+    """A predictor that can be stored.
+
+    Attributes:
+        predictor: the networks.
+        architecture: their sizes.
+        familiarity: what they were trained on, and what is too far from it.
+        provenance: how they were made.
+    """
+
+    predictor: Predictor
+    architecture: Architecture
+    familiarity: Familiarity
+    provenance: Provenance
+
+
+def save(file: Path, model: Model) -> None:
+    """Write a model; the file is there whole or not at all.
+
+    Raises:
+        ModelFileError: it cannot be written.
+    """
+    from safetensors.torch import save as to_bytes  # noqa: PLC0415
+
+    predictor = model.predictor
+    header = {
+        "format": FORMAT,
+        "architecture": attrs.asdict(model.architecture),
+        "members": len(predictor.networks),
+        "vocabulary": predictor.vocabulary.to_json(),
+        "scale": attrs.asdict(predictor.scale),
+        "temperature": predictor.temperature,
+        "familiarity": model.familiarity.to_json(),
+        "provenance": attrs.asdict(model.provenance),
+    }
+    tensors = {
+        f"{member}.{name}": tensor.contiguous()
+        for member, network in enumerate(predictor.networks)
+        for name, tensor in network.state_dict().items()
+    }
+    data = to_bytes(tensors, metadata={KEY: json.dumps(header)})
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as stream:
+            stream.write(data)
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot write the model {file}: {error.strerror or error}",
+            hint="Restore access or free space, and give the same command again.",
+        ) from error
+
+
+def load(file: Path) -> Model:
+    """A model from its file.
+
+    Raises:
+        ModelFileError: as for ``read_header``, or its arrays do not fit its header.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.torch import load as of_bytes  # noqa: PLC0415
+
+    header = read_header(file)
+    try:
+        architecture = Architecture(**header["architecture"])
+        vocabulary = Vocabulary.of_json(header["vocabulary"])
+        tensors = of_bytes(file.read_bytes())
+        networks = [
+            _network(member, tensors, vocabulary, architecture)
+            for member in range(header["members"])
+        ]
+        return Model(
+            predictor=Predictor(
+                networks=networks,
+                vocabulary=vocabulary,
+                scale=Scale(**header["scale"]),
+                temperature=float(header["temperature"]),
+            ),
+            architecture=architecture,
+            familiarity=Familiarity.of_json(header["familiarity"]),
+            provenance=_provenance(header["provenance"]),
+        )
+    except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError, OSError) as error:
+        raise ModelFileError(
+            f"{file} is damaged: {str(error).splitlines()[0]}",
+            hint="Copy it again, or train it anew with `chameleon pretrain`.",
+        ) from error
+
+
+def _provenance(value: Mapping[str, Any]) -> Provenance:
+    made: dict[str, Any] = {
+        name: tuple(one) if isinstance(one, list) else one for name, one in value.items()
+    }
+    made["schemas"] = {operator: tuple(one) for operator, one in value["schemas"].items()}
+    return Provenance(**made)
+
+
+def _network(
+    member: int,
+    tensors: Mapping[str, torch.Tensor],
+    vocabulary: Vocabulary,
+    architecture: Architecture,
+) -> TokenNetwork:
+    network = TokenNetwork(1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), architecture)
+    prefix = f"{member}."
+    own = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+    network.load_state_dict(own)
+    network.eval()
+    return network
+
+
+__all__ = ["Model", "Provenance", "load", "save"]

@@ -1,0 +1,211 @@
+"""From a data set to a model: division, training, temperature, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.plugins.first_party import FIRST_PARTY
+from chameleon_core.versions import installed
+
+from chameleon_one_shot.dataset.records import Dataset, DatasetError
+from chameleon_one_shot.predictor.examples import Example, examples_of
+from chameleon_one_shot.predictor.familiarity import Familiarity
+from chameleon_one_shot.predictor.groups import divided, task_groups
+from chameleon_one_shot.predictor.metrics import Quality
+from chameleon_one_shot.predictor.model import Model, Provenance
+from chameleon_one_shot.predictor.options import TrainingOptions
+from chameleon_one_shot.predictor.predictor import Predictor
+from chameleon_one_shot.predictor.training import Scale, train
+from chameleon_one_shot.tokens import Vocabulary
+
+log = structlog.get_logger()
+
+_NORMAL_90 = 1.6449
+"""Standard deviations on either side of the mean that hold 90 % of a normal distribution."""
+
+
+@attrs.frozen(kw_only=True)
+class Division:
+    """How a data set is divided.
+
+    Attributes:
+        stopping: share of the candidates, in whole groups of similar tasks, that ends training.
+        held_out: share that takes no part in it, by which a model is judged.
+    """
+
+    stopping: float = 0.15
+    held_out: float = 0.15
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Divided:
+    """Examples for each purpose."""
+
+    training: Sequence[Example]
+    stopping: Sequence[Example]
+    held_out: Sequence[Example]
+
+
+def divide(examples: Sequence[Example], division: Division, seed: int) -> Divided:
+    """Divide examples, groups of similar tasks together.
+
+    Raises:
+        DatasetError: there are too few groups.
+    """
+    if len(examples) < 2:  # noqa: PLR2004
+        raise DatasetError(
+            "the data set has one task only, and a predictor is judged by tasks that it has not "
+            "seen",
+            hint="Collect more tasks with `chameleon dataset collect`, or merge data sets.",
+        )
+    labels = task_groups([example.source for example in examples])
+    weights = np.array([len(example) for example in examples], np.float64)
+    shares = [division.stopping, division.held_out]
+    parts = divided(labels, weights, [share for share in shares if share > 0.0], seed)
+    of = [[examples[at] for at in part] for part in parts]
+    # Without a part of its own the training ends by what it is judged by, or not at all.
+    held_out = of[-1] if division.held_out > 0.0 else []
+    stopping = of[1] if division.stopping > 0.0 else of[0]
+    return Divided(training=of[0], stopping=stopping, held_out=held_out)
+
+
+def pretrain(
+    dataset: Dataset,
+    options: TrainingOptions,
+    division: Division,
+    *,
+    command: str,
+    say: Callable[[str], None] = lambda _: None,
+) -> Model:
+    """Train a model on a data set.
+
+    Args:
+        dataset: what it learns from.
+        options: of the training.
+        division: which part of it ends the training, and which judges the model.
+        command: that makes it, for its header.
+        say: told how the training goes on, one sentence at a time.
+
+    Raises:
+        DatasetError: there is too little in it.
+    """
+    parts = divide(examples_of(dataset), division, options.seed)
+    return trained_model(parts, options, command=command, say=say)
+
+
+def trained_model(
+    parts: Divided,
+    options: TrainingOptions,
+    *,
+    command: str = "",
+    say: Callable[[str], None] = lambda _: None,
+) -> Model:
+    """Train a model on divided examples."""
+    training = parts.training
+    vocabulary = Vocabulary.learnt((one.tokens, one.configs) for one in training)
+    scale = Scale.of(training)
+    networks, runs = [], []
+    for member in range(options.members):
+        trained = train(
+            training,
+            parts.stopping,
+            vocabulary=vocabulary,
+            scale=scale,
+            options=options,
+            seed=options.seed + member,
+        )
+        networks.append(trained.network)
+        runs.append({"step": trained.step, "tau": trained.tau, "seconds": trained.seconds})
+        say(
+            f"network {member + 1} of {options.members}: Kendall's tau {trained.tau:.3f} on tasks "
+            f"that end the training, at step {trained.step}, after {trained.seconds:.0f} s"
+        )
+    predictor = Predictor(networks=networks, vocabulary=vocabulary, scale=scale)
+    predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
+    deviations = [_deviation(predictor, one) for one in parts.stopping]
+    familiarity = Familiarity.learnt(
+        [one.tokens for one in training],
+        [one.tokens for one in parts.stopping],
+        deviations,
+        vocabulary,
+    )
+    results: dict[str, Any] = {"members": runs, "temperature": predictor.temperature}
+    if parts.held_out:
+        results["held_out"] = _judged(predictor, parts.held_out)
+    return Model(
+        predictor=predictor,
+        architecture=options.architecture,
+        familiarity=familiarity,
+        provenance=_provenance(parts, command, results),
+    )
+
+
+def _temperature(predictor: Predictor, examples: Sequence[Example]) -> float:
+    """What makes the standard deviations right on average, each task counting alike."""
+    ratios = []
+    for one in examples:
+        mean, deviation = predictor.of(one.tokens).moments(one.configs)
+        ratios.append((((one.quality - mean) / deviation) ** 2).mean())
+    return float(np.sqrt(np.mean(ratios)))
+
+
+def _deviation(predictor: Predictor, example: Example) -> float:
+    return float(predictor.of(example.tokens).moments(example.configs)[1].mean())
+
+
+def _judged(predictor: Predictor, examples: Sequence[Example]) -> dict[str, Any]:
+    """How good the order is on tasks held out, and how honest the uncertainty."""
+    qualities, inside = [], []
+    for one in examples:
+        mean, deviation = predictor.of(one.tokens).moments(one.configs)
+        if np.ptp(one.quality) > 0.0:
+            qualities.append(Quality.of(mean, one.quality))
+        inside.append((np.abs(one.quality - mean) <= _NORMAL_90 * deviation).mean())
+    found = {"tasks": len(examples), "coverage_90": float(np.mean(inside))}
+    return found | (attrs.asdict(Quality.mean(qualities)) if qualities else {})
+
+
+def _provenance(parts: Divided, command: str, results: dict[str, Any]) -> Provenance:
+    schemas: dict[str, dict[str, None]] = {}
+    samples: dict[str, dict[str, Any]] = {}
+    for one in parts.training:
+        if one.schema:
+            schemas.setdefault(one.source.task.operator, {})[one.schema] = None
+            samples.setdefault(
+                one.schema,
+                {
+                    "task": one.source.task.to_json(),
+                    "space": one.source.space,
+                    "space_options": dict(one.source.space_options),
+                    "schema": one.schema,
+                },
+            )
+    devices = {_target(one): None for one in parts.training}
+    return Provenance(
+        command=command,
+        versions=installed(sorted({*FIRST_PARTY, "apache-tvm", "torch"})),
+        targets=tuple({"kind": kind, "features": list(words)} for kind, words in devices),
+        schemas={operator: tuple(found) for operator, found in schemas.items()},
+        samples=tuple(samples.values()),
+        training=_identities(parts.training),
+        stopping=_identities(parts.stopping),
+        held_out=_identities(parts.held_out),
+        candidates=sum(len(one) for one in parts.training),
+        results=results,
+    )
+
+
+def _target(example: Example) -> tuple[str, tuple[str, ...]]:
+    device = example.source.device
+    return str(device.get("kind", "")), tuple(sorted(map(str, device.get("features", ()))))
+
+
+def _identities(examples: Sequence[Example]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(example.identity for example in examples))
+
+
+__all__ = ["Divided", "Division", "divide", "pretrain", "trained_model"]

@@ -1,0 +1,248 @@
+"""Training of networks, with early stopping on tasks that they are not trained on."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import structlog
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chameleon_one_shot.predictor import losses
+from chameleon_one_shot.predictor.batches import Batch, TrainingTask, batch_of, inverse_density
+from chameleon_one_shot.predictor.encoding import EncodedTask
+from chameleon_one_shot.predictor.examples import Example
+from chameleon_one_shot.predictor.metrics import tau
+from chameleon_one_shot.predictor.network import TokenNetwork
+from chameleon_one_shot.predictor.options import TrainingOptions
+from chameleon_one_shot.tokens import Vocabulary
+
+log = structlog.get_logger()
+
+_WARM_UP = 0.05
+"""Share of the steps over which the learning rate rises to its full size."""
+
+_KEPT = 0.98
+"""Share of the averaged weights that a step leaves as it is (Polyak and Juditsky 1992)."""
+
+_ROWS = 2048
+"""Candidates predicted at once."""
+
+
+@attrs.frozen(kw_only=True)
+class Scale:
+    """How targets are standardised.
+
+    Attributes:
+        mean: of the logarithms of relative throughput of the training data.
+        deviation: their standard deviation.
+    """
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> Scale:
+        """The scale of some examples, in which each task counts alike."""
+        mean = np.mean([example.quality.mean() for example in examples])
+        variance = np.mean([((example.quality - mean) ** 2).mean() for example in examples])
+        return cls(mean=float(mean), deviation=max(float(np.sqrt(variance)), 1e-6))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Trained:
+    """A trained network.
+
+    Attributes:
+        network: with the weights of the best evaluation.
+        step: of this evaluation.
+        tau: mean of Kendall's tau over the tasks held out, there.
+        seconds: wall-clock of the training.
+    """
+
+    network: TokenNetwork
+    step: int
+    tau: float
+    seconds: float
+
+
+def train(
+    examples: Sequence[Example],
+    held_out: Sequence[Example],
+    *,
+    vocabulary: Vocabulary,
+    scale: Scale,
+    options: TrainingOptions,
+    seed: int,
+) -> Trained:
+    """Train one network until the order of the tasks held out gets no better.
+
+    Args:
+        examples: what it learns from.
+        held_out: what ends the training.
+        vocabulary: of the examples.
+        scale: of their targets.
+        options: see there.
+        seed: of weights, batches and dropout.
+    """
+    began = time.perf_counter()
+    device = torch.device(options.device)
+    rng = np.random.default_rng(seed)
+    tasks = [training_task(one, vocabulary, scale) for one in examples]
+    unseen = [training_task(one, vocabulary, scale) for one in held_out]
+    weights = _weights(tasks) if options.inverse_density else [None] * len(tasks)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = new_network(vocabulary, options).to(device)
+        averaged = copy.deepcopy(network).eval()
+        optimizer = torch.optim.AdamW(
+            network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: _rate(step, options.steps)
+        )
+        best = Trained(network=copy.deepcopy(averaged), step=0, tau=-np.inf, seconds=0.0)
+        for step in range(1, options.steps + 1):
+            batch = _draw(tasks, weights, options, rng)
+            loss = _loss(network, _moved(batch, device), options)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            _average(averaged, network, min(_KEPT, 1.0 - 1.0 / step))
+            if step % options.evaluate_every and step != options.steps:
+                continue
+            found = _mean_tau(averaged, unseen, device)
+            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=found)
+            if found > best.tau:
+                best = Trained(network=copy.deepcopy(averaged), step=step, tau=found, seconds=0.0)
+            elif step - best.step >= options.patience * options.evaluate_every:
+                break
+    best.network.cpu()
+    return attrs.evolve(best, seconds=time.perf_counter() - began)
+
+
+def new_network(vocabulary: Vocabulary, options: TrainingOptions) -> TokenNetwork:
+    """A network with weights drawn from torch's own generator."""
+    return TokenNetwork(
+        1 + len(vocabulary.columns), 1 + len(vocabulary.tokens), options.architecture
+    )
+
+
+def training_task(example: Example, vocabulary: Vocabulary, scale: Scale) -> TrainingTask:
+    """An example in the terms of a vocabulary and a scale."""
+    encoded = EncodedTask.of(example.tokens, vocabulary)
+    values, absent = encoded.values(example.configs)
+    return TrainingTask(
+        encoded=encoded,
+        values=values,
+        absent=absent,
+        wanted=((example.quality - scale.mean) / scale.deviation).astype(np.float32),
+    )
+
+
+def forward(network: TokenNetwork, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Means and logarithms of variances, shape (tasks * candidates,) each."""
+    tasks, count, _ = batch.absent.shape
+    own = network.embedding(batch.values, batch.columns, batch.names, batch.kinds)
+    shared = network.embedding(*batch.fixed).expand(-1, count, -1, -1)
+    every = torch.cat([shared, own], dim=2).flatten(0, 1)
+    missing = torch.cat([batch.absent.new_zeros(tasks, count, shared.shape[2]), batch.absent], 2)
+    return network.moments(network.representation(every, missing.flatten(0, 1)))
+
+
+def _loss(network: TokenNetwork, batch: Batch, options: TrainingOptions) -> Tensor:
+    network.train()
+    mean, log_variance = forward(network, batch)
+    wanted = batch.wanted.flatten()
+    task = torch.arange(len(batch.wanted), device=mean.device)
+    task = task.repeat_interleave(batch.wanted.shape[1])
+    loss = losses.regression(mean, wanted) + 0.2 * losses.uncertainty(mean, log_variance, wanted)
+    if options.ranking:
+        loss = loss + options.ranking * losses.ranking(mean, wanted, task)
+    return loss
+
+
+def _draw(
+    tasks: Sequence[TrainingTask],
+    weights: Sequence[NDArray[np.float64] | None],
+    options: TrainingOptions,
+    rng: np.random.Generator,
+) -> Batch:
+    """Tasks at random, large ones more often, and candidates of each by their weights."""
+    sizes = np.sqrt([len(task.wanted) for task in tasks])
+    count = min(options.tasks, len(tasks))
+    chosen = rng.choice(len(tasks), count, replace=False, p=sizes / sizes.sum())
+    rows = [
+        rng.choice(len(tasks[at].wanted), options.candidates, replace=True, p=weights[at])
+        for at in chosen
+    ]
+    return batch_of([tasks[at] for at in chosen], rows, unknown=options.unknown, rng=rng)
+
+
+def _weights(tasks: Sequence[TrainingTask]) -> list[NDArray[np.float64]]:
+    """Of each task's candidates the chance to be drawn."""
+    every = inverse_density(np.concatenate([task.wanted for task in tasks]).astype(np.float64))
+    ends = np.cumsum([len(task.wanted) for task in tasks])
+    return [one / one.sum() for one in np.split(every, ends[:-1])]
+
+
+def _rate(step: int, steps: int) -> float:
+    """Rises linearly, then falls as a cosine does to a hundredth."""
+    rise = max(1.0, _WARM_UP * steps)
+    if step < rise:
+        return (step + 1) / rise
+    return 0.01 + 0.99 * 0.5 * (1.0 + float(np.cos(np.pi * (step - rise) / max(1.0, steps - rise))))
+
+
+def _average(averaged: TokenNetwork, network: TokenNetwork, kept: float) -> None:
+    with torch.no_grad():
+        for mean, latest in zip(averaged.parameters(), network.parameters(), strict=True):
+            mean.lerp_(latest, 1.0 - kept)
+
+
+def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torch.device) -> float:
+    return float(
+        np.mean(
+            [tau(means(network, task, device), task.wanted.astype(np.float64)) for task in tasks]
+        )
+    )
+
+
+def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> NDArray[np.float64]:
+    """What a network predicts of a task's candidates, standardised, shape (n,)."""
+    network.eval()
+    found = []
+    with torch.inference_mode():
+        for rows in _chunks(len(task.wanted)):
+            mean, _ = forward(network, _moved(batch_of([task], [rows]), device))
+            found.append(mean.cpu().numpy().astype(np.float64))
+    return np.concatenate(found)
+
+
+def _chunks(count: int) -> Iterator[NDArray[np.intp]]:
+    for first in range(0, count, _ROWS):
+        yield np.arange(first, min(count, first + _ROWS))
+
+
+def _moved(batch: Batch, device: torch.device) -> Batch:
+    if device.type == "cpu":
+        return batch
+    return Batch(
+        values=batch.values.to(device),
+        columns=batch.columns.to(device),
+        names=batch.names.to(device),
+        kinds=batch.kinds.to(device),
+        absent=batch.absent.to(device),
+        fixed=tuple(one.to(device) for one in batch.fixed),
+        wanted=batch.wanted.to(device),
+    )
+
+
+__all__ = ["Scale", "Trained", "forward", "means", "new_network", "train", "training_task"]

@@ -1,0 +1,163 @@
+"""Names of tokens and of their numbers, with an entry for the unknown, and how numbers spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import attrs
+import numpy as np
+from chameleon_core.space import Configs
+from numpy.typing import NDArray
+
+from chameleon_one_shot.tokens.configuration import Numbers, TaskTokens
+from chameleon_one_shot.tokens.numbers import is_symbol
+
+Ids = NDArray[np.int64]
+
+UNKNOWN = 0
+"""The entry of all names that were not met in training."""
+
+_FARTHEST = 4.0
+"""Numbers farther from the mean, in standard deviations, are taken to be so far: beyond what was
+met in training nothing is known of what they do."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Vocabulary:
+    """What was met in training.
+
+    Attributes:
+        columns: names of numbers; the first one has id 1.
+        means: of each of them over the training data, 0 for words; shape (len(columns),).
+        deviations: their standard deviations, 1 for words and for what never varied.
+        tokens: names of tokens; the first one has id 1.
+    """
+
+    columns: tuple[str, ...]
+    means: Numbers
+    deviations: Numbers
+    tokens: tuple[str, ...]
+
+    @classmethod
+    def learnt(cls, examples: Iterable[tuple[TaskTokens, Configs]]) -> Self:
+        """The vocabulary of training data, each task with its configurations, shape (n, knobs)."""
+        met: dict[str, _Spread] = {}
+        tokens: dict[str, None] = {}
+        for task, configs in examples:
+            tokens |= dict.fromkeys(part.name for part in task.parts)
+            for name, values in _values(task, configs):
+                met.setdefault(name, _Spread()).add(values)
+        return cls(
+            columns=tuple(met),
+            means=np.array(
+                [0.0 if is_symbol(name) else one.mean for name, one in met.items()], np.float32
+            ),
+            deviations=np.array(
+                [1.0 if is_symbol(name) else one.deviation for name, one in met.items()],
+                np.float32,
+            ),
+            tokens=tuple(tokens),
+        )
+
+    @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.columns, 1)}
+
+    @cached_property
+    def _tokens(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.tokens, 1)}
+
+    def token_ids(self, names: Iterable[str]) -> Ids:
+        """Ids of tokens, ``UNKNOWN`` for those that were not met; shape (names,)."""
+        return np.array([self._tokens.get(name, UNKNOWN) for name in names], np.int64)
+
+    def column_ids(self, names: Iterable[str]) -> Ids:
+        """Ids of numbers, ``UNKNOWN`` for those that were not met; shape (names,)."""
+        return np.array([self._columns.get(name, UNKNOWN) for name in names], np.int64)
+
+    def standardised(self, names: Sequence[str], values: Numbers) -> Numbers:
+        """Numbers less their means over their deviations, 0 for what is missing or unknown.
+
+        Args:
+            names: of the columns.
+            values: shape (..., len(names)); NaN is missing.
+        """
+        ids = self.column_ids(names)
+        known = ids != UNKNOWN
+        mean = np.where(known, np.append(self.means, 0.0)[ids - 1], 0.0)
+        deviation = np.where(known, np.append(self.deviations, 1.0)[ids - 1], 1.0)
+        scaled = np.clip((values - mean) / deviation, -_FARTHEST, _FARTHEST)
+        scaled = np.where(known & np.isfinite(scaled), scaled, 0.0)
+        return scaled.astype(np.float32)
+
+    def unknown(self, task: TaskTokens) -> tuple[str, ...]:
+        """Names of tokens and numbers of a task that were not met, sorted."""
+        strange = (task.names - self._tokens.keys()) | (task.columns - self._columns.keys())
+        return tuple(sorted(strange))
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; ``of_json`` is the inverse."""
+        return {
+            "columns": list(self.columns),
+            "means": self.means.tolist(),
+            "deviations": self.deviations.tolist(),
+            "tokens": list(self.tokens),
+        }
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Self:
+        """The inverse of ``to_json``."""
+        return cls(
+            columns=tuple(value["columns"]),
+            means=np.array(value["means"], np.float32),
+            deviations=np.array(value["deviations"], np.float32),
+            tokens=tuple(value["tokens"]),
+        )
+
+
+@attrs.define
+class _Spread:
+    """Count, sum and sum of squares of a number."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, values: Numbers) -> None:
+        finite = values[np.isfinite(values)].astype(np.float64)
+        self.count += len(finite)
+        self.total += float(finite.sum())
+        self.squares += float((finite * finite).sum())
+
+    @property
+    def mean(self) -> float:
+        return self.total / max(self.count, 1)
+
+    @property
+    def deviation(self) -> float:
+        variance = self.squares / max(self.count, 1) - self.mean**2
+        # Rounding alone makes a variance of something that never varies.
+        negligible = variance <= 1e-9 * max(1.0, self.mean**2)
+        return 1.0 if negligible else float(np.sqrt(variance))
+
+
+def _values(task: TaskTokens, configs: Configs) -> Iterable[tuple[str, Numbers]]:
+    """Every number of a task's tokens with its values over the configurations."""
+    for part in task.fixed:
+        yield from ((name, part.values[at : at + 1]) for at, name in enumerate(part.columns))
+    choices = task.choices(configs)
+    for column, knob in enumerate(task.knobs):
+        chosen = choices[:, column]
+        rows = knob.table[chosen[chosen < len(knob.table)]]
+        yield from ((name, rows[:, at]) for at, name in enumerate(knob.columns))
+    structure = task.structure(configs)
+    for group in task.groups:
+        yield from (
+            (name, structure[:, place])
+            for name, place in zip(group.columns, group.places, strict=True)
+        )
+
+
+__all__ = ["UNKNOWN", "Ids", "Vocabulary"]

@@ -1,0 +1,64 @@
+"""Tasks that a cost model knows beforehand need few measurements, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_core.loop import run_pipeline
+from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core.stages import CostModel
+
+
+class Beforehand(CostModel):
+    """Likes large indices, and knows of tasks with two knobs alone."""
+
+    trained = False
+
+    def __init__(self, options, context):
+        self.trained = len(context.space.knobs) == 2
+
+    def fit(self, observations):
+        self.trained = True
+
+    def predict(self, configs):
+        return np.asarray(configs, np.float64).sum(axis=1)
+
+
+@pytest.fixture
+def run(pipeline, plugin):
+    def go(model="odd", **budget):
+        return run_pipeline(
+            pipeline(
+                plugins=[plugin("cost_models", Beforehand)],
+                cost_model=model,
+                budget={"batch_size": 4, **budget},
+            )
+        )
+
+    return go
+
+
+def test_without_measurements_a_task_gets_what_its_model_predicts_best(run):
+    known, unknown = run(measurements=0).operators
+    assert known.measurements == unknown.measurements == 0
+    assert known.ended == "the measurement budget is spent"
+    # The synthetic explorer walks a part of the space; no candidate of it is better.
+    sums = [sum(config) for config in known.guesses]
+    assert sums[0] == max(sums)
+    assert len(set(known.guesses)) == len(known.guesses)
+    assert known.config is None
+
+
+def test_tasks_that_nothing_is_known_of_have_a_budget_of_their_own(run):
+    known, unknown = run(measurements=3, unpredicted=9).operators
+    assert (known.measurements, unknown.measurements) == (3, 9)
+
+
+def test_a_model_that_knows_nothing_beforehand_changes_nothing(run):
+    found = run(model="synthetic", measurements=5)
+    assert [operator.measurements for operator in found.operators] == [5, 5]
+
+
+def test_a_budget_of_each_task_is_none_of_the_network(run):
+    with pytest.raises(PipelineError, match="'unpredicted' holds for each task"):
+        run(measurements=8, unpredicted=9, scope="network")

@@ -1,0 +1,132 @@
+"""A prior known beforehand guides a model, and does no harm where it is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_core.pipeline.schema import StageSpec
+from chameleon_core.plugins import PluginRecord
+from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.stages import CostModel, Observations
+from chameleon_cost_models.ensemble import Ensemble
+from chameleon_cost_models.gaussian_options import GaussianProcessOptions
+from chameleon_cost_models.gaussian_process import GaussianProcess
+from chameleon_cost_models.lightgbm_model import LightGBMModel
+from chameleon_cost_models.mixed import MixedEnsemble
+from chameleon_cost_models.mixed_options import MixedOptions
+from chameleon_cost_models.options import EnsembleOptions, LightGBMOptions, XGBoostOptions
+from chameleon_cost_models.xgboost_model import XGBoostModel
+from chameleon_testing.conformance_cases import context_of
+from scipy import stats
+
+SPACE = DesignSpace([Choice(name=f"k{i}", options=tuple(range(1, 13))) for i in range(3)])
+MODELS = (
+    (XGBoostModel, XGBoostOptions),
+    (LightGBMModel, LightGBMOptions),
+    (Ensemble, EnsembleOptions),
+    (MixedEnsemble, MixedOptions),
+    (GaussianProcess, GaussianProcessOptions),
+)
+
+
+def seconds(configs):
+    configs = np.asarray(configs, np.float64)
+    return 1e-3 * np.exp(0.2 * np.abs(configs - [3, 8, 5]).sum(axis=1) + 0.05 * configs[:, 0])
+
+
+class Knowing(CostModel):
+    """Knows nearly everything beforehand."""
+
+    trained = True
+    sign = 1.0
+
+    def __init__(self, options, context):
+        pass
+
+    def fit(self, observations):
+        pass
+
+    def predict(self, configs):
+        offset = 0.3 * np.sin(np.asarray(configs).sum(axis=1))
+        return np.exp(self.sign * 0.5 * (offset - np.log(seconds(configs))) - 5.0)
+
+
+class Wrong(Knowing):
+    """Takes the slowest for the best."""
+
+    sign = -1.0
+
+
+class Ignorant(Knowing):
+    """Knows nothing of this task."""
+
+    trained = False
+
+
+def prior(model):
+    record = PluginRecord(
+        name="known", summary="", options=dict, factory=f"{model.__module__}:{model.__qualname__}"
+    )
+    spec = StageSpec(kind="cost_models", name="known", record=record, options={})
+    return (spec,)
+
+
+def made(kind, options, *priors):
+    return kind(options(prior=priors), context_of(SPACE))
+
+
+def observed(count):
+    configs = SPACE.sample(count, np.random.default_rng(3))
+    return Observations(
+        configs=configs,
+        costs=seconds(configs),
+        failures=(None,) * count,
+        build_seconds=np.zeros(count),
+    )
+
+
+def order(model):
+    rows = SPACE.everything
+    return stats.kendalltau(model.predict(rows), -seconds(rows)).statistic
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.setattr(
+        "chameleon_core.plugins.factory.load_factory",
+        lambda factory: {"Knowing": Knowing, "Wrong": Wrong, "Ignorant": Ignorant}.get(
+            factory.rpartition(":")[2], CostModel
+        ),
+    )
+
+
+@pytest.mark.parametrize(("kind", "options"), MODELS)
+def test_with_a_prior_a_model_is_trained_at_once_and_better_with_few(kind, options):
+    model, alone = made(kind, options, *prior(Knowing)), made(kind, options)
+    assert model.trained
+    assert not alone.trained
+    assert order(model) > 0.6
+    few = observed(12)
+    model.fit(few)
+    alone.fit(few)
+    assert order(model) > order(alone)
+
+
+@pytest.mark.parametrize(("kind", "options"), MODELS)
+def test_a_wrong_prior_is_found_out(kind, options):
+    model, alone = made(kind, options, *prior(Wrong)), made(kind, options)
+    many = observed(160)
+    model.fit(many)
+    alone.fit(many)
+    assert order(model) > order(alone) - 0.1
+
+
+@pytest.mark.parametrize(("kind", "options"), MODELS)
+def test_a_prior_that_knows_nothing_changes_nothing(kind, options):
+    model, alone = made(kind, options, *prior(Ignorant)), made(kind, options)
+    assert not model.trained
+    few = observed(30)
+    model.fit(few)
+    alone.fit(few)
+    rows = SPACE.everything[::7]
+    np.testing.assert_allclose(model.predict(rows), alone.predict(rows))

@@ -1,0 +1,62 @@
+"""``chameleon pretrain`` and ``chameleon evaluate-predictor``, from a folder to a table."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chameleon_one_shot.commands.evaluate_predictor import command as evaluate
+from chameleon_one_shot.commands.pretrain import command as pretrain
+from chameleon_one_shot.dataset.format import create, write_part
+from chameleon_one_shot.predictor.header import ModelFileError
+from chameleon_one_shot.predictor.model import load
+from click.testing import CliRunner
+
+
+@pytest.fixture(scope="module")
+def dataset(made, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    create(folder)
+    write_part(folder, [made.measured(*sizes, count=16) for sizes in made.sizes], name="all")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(dataset, tmp_path_factory):
+    file = tmp_path_factory.mktemp("model") / "m.safetensors"
+    words = [dataset, "--to", file, "--steps", 10, "--width", 8, "--threads", 1, "--json"]
+    found = CliRunner().invoke(pretrain, list(map(str, words)), catch_exceptions=False)
+    return file, json.loads(found.stdout)
+
+
+def test_a_model_is_trained_and_says_what_of(dataset, trained):
+    file, told = trained
+    model = load(file)
+    assert told["training"] == len(model.provenance.training)
+    assert told["held_out"]["tasks"] == len(model.provenance.held_out) > 0
+    parts = (model.provenance.training, model.provenance.stopping, model.provenance.held_out)
+    assert sum(map(len, parts)) == len(set().union(*parts)) == 8
+    assert model.provenance.command.startswith(f"chameleon pretrain {dataset} --to {file}")
+    assert "--width 8" in model.provenance.command
+
+
+def test_all_models_are_judged_by_the_same_tasks(dataset, trained):
+    words = [trained[0], dataset, "--json", "--threads", 1]
+    words += ["--against", "xgboost", "--against", "lightgbm", "--against", "first-guesses"]
+    found = CliRunner().invoke(evaluate, list(map(str, words)), catch_exceptions=False)
+    told = json.loads(found.stdout)
+    assert set(told["models"]) == {"one-shot", "xgboost", "lightgbm", "first-guesses"}
+    judged = {
+        name: {one["task"] for one in told["tasks"] if one["model"] == name}
+        for name in told["models"]
+    }
+    assert judged["one-shot"] == set(load(trained[0]).provenance.held_out)
+    assert len(set(map(frozenset, judged.values()))) == 1
+    assert told["models"]["first-guesses"]["tau"] == 0.0  # choices alone tell of no guesses
+
+
+def test_a_file_of_something_else_is_refused(dataset, tmp_path):
+    file = tmp_path / "m.safetensors"
+    file.write_bytes(b"\x80\x04nothing")
+    with pytest.raises(ModelFileError, match="no predictor of Chameleon"):
+        CliRunner().invoke(evaluate, [str(file), str(dataset)], catch_exceptions=False)

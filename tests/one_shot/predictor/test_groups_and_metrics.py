@@ -1,0 +1,82 @@
+"""Similar tasks are held out together; orders are judged by tau, pairs and regret."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_one_shot.dataset.records import Dataset, DatasetError
+from chameleon_one_shot.predictor.batches import inverse_density
+from chameleon_one_shot.predictor.groups import device_groups, divided, folds, similar, task_groups
+from chameleon_one_shot.predictor.metrics import Quality, regret, tau
+from chameleon_one_shot.predictor.pretraining import Division, pretrain
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+
+def test_sizes_within_ten_percent_are_one_group(made):
+    tasks = [
+        made.measured(*sizes, count=3) for sizes in ((100, 50), (109, 50), (118, 50), (200, 50))
+    ]
+    assert task_groups(tasks).tolist() == [0, 0, 0, 1]  # the third is like the second
+    assert similar(tasks[0], tasks[1:]).tolist() == [True, False, False]
+
+
+def test_operators_and_devices_are_told_apart(made):
+    one = made.measured(100, 50, count=3)
+    other = made.measured(100, 50, count=3, operator="other")
+    elsewhere = made.measured(100, 50, count=3, device={"kind": "cuda"})
+    assert task_groups([one, other, elsewhere]).tolist() == [0, 1, 0]
+    assert len(set(device_groups([one, other, elsewhere]).tolist())) == 2
+
+
+@given(st.integers(3, 20), st.integers(0, 1000))
+def test_groups_are_divided_whole(count, seed):
+    labels = np.arange(2 * count) // 2
+    parts = divided(labels, np.ones(2 * count), [0.2, 0.2], seed)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(2 * count))
+    sets = [set(labels[part].tolist()) for part in parts]
+    assert all(sets)
+    assert not sets[0] & sets[1] | sets[1] & sets[2] | sets[0] & sets[2]
+
+
+def test_each_group_is_in_one_fold():
+    parts = folds(np.array([0, 0, 1, 2, 2, 3]), 2, seed=0)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(6))
+
+
+def test_one_task_cannot_be_divided(made, options):
+    dataset = Dataset(tasks=(made.measured(64, 32),))
+    with pytest.raises(DatasetError, match="one task only"):
+        pretrain(dataset, options, Division(), command="")
+
+
+def test_too_few_groups_cannot_be_divided(made, options):
+    tasks = (made.measured(64, 32), made.measured(65, 32))
+    with pytest.raises(DatasetError, match="cannot be divided"):
+        pretrain(Dataset(tasks=tasks), options, Division(), command="")
+
+
+NUMBERS = st.integers(-3, 3).map(float)
+
+
+@given(arrays(np.float64, 12, elements=NUMBERS), arrays(np.float64, 12, elements=NUMBERS))
+def test_tau_is_kendalls(scores, quality):
+    wanted = stats.kendalltau(scores, quality).statistic
+    assert tau(scores, quality) == pytest.approx(0.0 if np.isnan(wanted) else wanted, abs=1e-9)
+
+
+def test_regret_is_what_the_best_of_the_first_takes_longer():
+    quality = np.log([1.0, 0.5, 0.8])
+    assert regret(np.array([0.0, 2.0, 1.0]), quality, 1) == pytest.approx(1.0)
+    assert regret(np.array([0.0, 2.0, 1.0]), quality, 2) == pytest.approx(0.25)
+    assert regret(np.zeros(3), quality, 1) == pytest.approx(1.0)  # nothing is won by chance
+    assert Quality.of(np.array([3.0, 1.0, 2.0]), quality).pairwise == 1.0
+
+
+def test_rare_targets_are_drawn_more_often():
+    targets = np.concatenate([np.zeros(90), np.full(10, -3.0)])
+    weights = inverse_density(targets)
+    assert weights[-1] > 3 * weights[0]
+    assert weights.max() / weights.mean() < 50

@@ -1,0 +1,187 @@
+"""A predictor learns an order that holds for unseen tasks, says how sure it is, and is kept."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+
+import attrs
+import numpy as np
+import pytest
+import torch
+from chameleon_one_shot.predictor.encoding import EncodedTask
+from chameleon_one_shot.predictor.familiarity import _upper_bound
+from chameleon_one_shot.predictor.header import ModelFileError, read_header
+from chameleon_one_shot.predictor.metrics import Quality
+from chameleon_one_shot.predictor.model import load, save
+from chameleon_one_shot.predictor.training import means, train, training_task
+from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens
+
+
+def test_an_unseen_task_is_ordered_far_better_than_by_chance(model, examples):
+    unseen = examples[7]
+    mean, deviation = model.predictor.of(unseen.tokens).moments(unseen.configs)
+    assert Quality.of(mean, unseen.quality).tau > 0.4
+    assert (deviation > 0).all()
+
+
+def test_looked_up_tokens_predict_what_computed_ones_do(model, examples):
+    one = examples[0]
+    network = model.predictor.networks[0]
+    task = training_task(one, model.predictor.vocabulary, model.predictor.scale)
+    computed = means(network, task, torch.device("cpu"))
+    scale = model.predictor.scale
+    looked_up, _ = model.predictor.of(one.tokens).moments(one.configs)
+    np.testing.assert_allclose(
+        looked_up, scale.mean + scale.deviation * computed, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_score_does_not_depend_on_the_others(model, examples):
+    one = examples[3]
+    predictor = model.predictor.of(one.tokens)
+    together, _ = predictor.moments(one.configs)
+    alone = [predictor.moments(one.configs[row : row + 1])[0][0] for row in range(5)]
+    np.testing.assert_allclose(alone, together[:5], rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_network(examples, options):
+    short = attrs.evolve(options, steps=4, evaluate_every=2)
+    vocabulary = Vocabulary.learnt((one.tokens, one.configs) for one in examples[:3])
+    from chameleon_one_shot.predictor.training import Scale  # noqa: PLC0415
+
+    made = [
+        train(
+            examples[:3],
+            examples[3:4],
+            vocabulary=vocabulary,
+            scale=Scale.of(examples[:3]),
+            options=short,
+            seed=seed,
+        ).network.head.weight.detach()
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(made[0], made[1])
+    assert not torch.equal(made[0], made[2])
+
+
+def test_choices_alone_have_the_tokens_of_their_knobs(made):
+    task = made.measured(64, 32)
+    tokens, configs = recorded_tokens(task.task, task.device, 2, task.choices)
+    vocabulary = Vocabulary.learnt([(tokens, configs)])
+    values, absent = EncodedTask.of(tokens, vocabulary).values(configs)
+    assert [knob.name for knob in tokens.knobs] == ["tile_rows", "tile_columns", "order", "unroll"]
+    assert values.shape[:2] == absent.shape == (len(task), 4)
+    assert not absent.any()
+
+
+def test_knobs_that_do_not_apply_have_no_token(examples, model):
+    one = examples[0]
+    encoded = EncodedTask.of(one.tokens, model.predictor.vocabulary)
+    _, absent = encoded.values(one.configs)
+    assert (absent[:, 3] == (one.configs[:, 2] == 0)).all()
+    assert not absent[:, :3].any()
+
+
+def test_numbers_of_json_have_names():
+    found = named_numbers(
+        "a", {"n": [1, 3], "w": "relu", "f": ["x", "y"], "id": "0123456789abcdef"}
+    )
+    assert found == {"a.n.0": 1.0, "a.n.1": 2.0, "a.w=relu": 1.0, "a.f=x": 1.0, "a.f=y": 1.0}
+
+
+def test_a_stored_model_predicts_the_same(model, examples, tmp_path):
+    file = tmp_path / "m.safetensors"
+    save(file, model)
+    again, one = load(file), examples[7]
+    for found, wanted in zip(
+        again.predictor.of(one.tokens).moments(one.configs),
+        model.predictor.of(one.tokens).moments(one.configs),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, wanted)
+    assert again.provenance == model.provenance
+    assert again.familiarity.strange(one.tokens, again.predictor.vocabulary) == (
+        model.familiarity.strange(one.tokens, model.predictor.vocabulary)
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda data: data[:-1], "cut off"),
+        (lambda data: data + b"x", "after its end"),
+        (lambda data: data[:40], "no predictor"),
+        (lambda data: b"", "no predictor"),
+        (lambda data: pickle.dumps({"weights": [1.0]}), "no predictor"),
+    ],
+)
+def test_a_damaged_file_is_refused(model, tmp_path, damage, words):
+    file = tmp_path / "m.safetensors"
+    save(file, model)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(ModelFileError, match=words):
+        load(file)
+
+
+@pytest.mark.parametrize(("version", "hint"), [(99, "Upgrade"), (0, "anew")])
+def test_another_format_is_refused(model, tmp_path, version, hint):
+    file = tmp_path / "m.safetensors"
+    save(file, model)
+    data = file.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    entries = json.loads(data[8 : 8 + length])
+    own = json.loads(entries["__metadata__"]["chameleon_one_shot"])
+    entries["__metadata__"]["chameleon_one_shot"] = json.dumps(own | {"format": version})
+    text = json.dumps(entries).encode()
+    file.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+    with pytest.raises(ModelFileError, match=f"format {version}") as caught:
+        read_header(file)
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ModelFileError, match=r"nowhere\.safetensors"):
+        load(tmp_path / "nowhere.safetensors")
+
+
+def test_a_task_like_the_trained_ones_is_familiar(model, examples):
+    familiarity, vocabulary = model.familiarity, model.predictor.vocabulary
+    assert all(familiarity.strange(one.tokens, vocabulary) is None for one in examples[:7])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"operator": "other"}, "operator other"),
+        ({"rows": 1 << 20}, "sizes"),
+        ({"device": {"kind": "cuda"}}, "device"),
+    ],
+)
+def test_an_unlike_task_is_noticed(model, made, given, words):
+    rows = given.pop("rows", 64)
+    one = made.example(rows, 32, **given)
+    # Two tasks held out tell little about how far is too far.
+    limits = attrs.evolve(model.familiarity.limits, distance=1.0)
+    familiarity = attrs.evolve(model.familiarity, limits=limits)
+    reason = familiarity.strange(one.tokens, model.predictor.vocabulary)
+    assert reason is not None
+    assert words in reason
+
+
+def test_less_certainty_than_usual_is_noticed(model):
+    limit = model.familiarity.limits.deviation
+    assert model.familiarity.unsure(limit) is None
+    assert "standard deviation" in (model.familiarity.unsure(1.1 * limit) or "")
+
+
+@pytest.mark.parametrize("count", [5, 10, 100])
+def test_limits_are_upper_ends_of_prediction_intervals(count):
+    from scipy import stats  # noqa: PLC0415
+
+    values = np.random.default_rng(count).normal(size=count)
+    spread = values.std(ddof=1) * np.sqrt(1 + 1 / count)
+    wanted = values.mean() + stats.t.ppf(0.99, count - 1) * spread
+    assert _upper_bound(values.tolist()) == pytest.approx(max(wanted, values.max()), rel=0.05)
+    assert _upper_bound(values.tolist()[:1]) == np.inf

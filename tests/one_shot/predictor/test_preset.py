@@ -1,0 +1,41 @@
+"""``preset: one-shot`` is the default search but for its model and its budget."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.pipeline.load import from_dict
+from chameleon_core.plugins import Registry
+from chameleon_one_shot import hooks
+
+
+@pytest.fixture(scope="module")
+def resolved():
+    registry = Registry.from_plugins([("chameleon-tuner-one-shot", hooks)], with_installed=True)
+
+    def resolve(**document):
+        model = {"operators": [{"dense": {"input": [1, 8], "units": 8}}]}
+        return from_dict({"model": model, "output": "nowhere", **document}, registry=registry)
+
+    return resolve
+
+
+def test_eight_are_measured_in_one_batch(resolved):
+    pipeline, default = resolved(preset="one-shot"), resolved()
+    budget = pipeline.budget
+    assert (budget.measurements, budget.batch_size, budget.unpredicted) == (8, 8, 64)
+    assert budget.unpredicted == default.budget.measurements
+    assert pipeline.cost_model.name == "one-shot"
+    assert pipeline.explorer == default.explorer
+    # What tunes tasks that the predictor does not know is the default's model.
+    (fallback,) = pipeline.cost_model.options.fallback
+    assert fallback.name == default.cost_model.name
+
+
+def test_none_may_be_measured(resolved):
+    budget = resolved(preset="one-shot", budget={"measurements": 0}).budget
+    assert (budget.measurements, budget.unpredicted) == (0, 64)
+
+
+def test_it_is_a_prior_of_other_models(resolved):
+    model = resolved(cost_model={"name": "gaussian-process", "prior": ["one-shot"]}).cost_model
+    assert model.options.prior[0].name == "one-shot"

@@ -1,0 +1,29 @@
+"""Every analytical feature of a template tells of one loop or buffer."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.plugins.registry import default_registry
+
+CPU, GPU = (
+    '{"kind": "llvm", "mcpu": "znver3", "keys": ["cpu"]}',
+    '{"kind": "cuda", "arch": "sm_80"}',
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "arguments"),
+    [
+        ("conv2d", CPU, {"input": (1, 64, 28, 28), "filters": 64, "kernel": 3, "padding": 1}),
+        ("dense", CPU, {"input": (64, 64), "units": 64}),
+        ("dense", GPU, {"input": (64, 64), "units": 64}),
+    ],
+)
+def test_all_features_are_grouped(kind, target, arguments):
+    registry = default_registry()
+    resolved = registry.create("targets", "tvm").resolve(target)
+    (record,) = (one.record for one in registry.entries("operators") if one.record.name == kind)
+    task = record.arguments(**arguments).task("t", resolved)
+    block = registry.create("spaces", "auto").design_space(task).features_block
+    assert len(block.groups) > 1
+    assert sorted(name for _, columns in block.groups for name in columns) == sorted(block.names)
