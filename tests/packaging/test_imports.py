@@ -23,6 +23,7 @@ SIBLINGS = {
     "chameleon_samplers": {"chameleon_core"},
     "chameleon_runners": {*BOTH, "chameleon_tvm"},
     "chameleon_bench": {*BOTH, "chameleon_cli"},
+    "chameleon_transforms": {*BOTH, "chameleon_cli", "chameleon_tvm"},
 }
 HEAVY_ALLOWED = {
     "chameleon_system": set(),
@@ -35,10 +36,13 @@ HEAVY_ALLOWED = {
     "chameleon_samplers": {"sklearn"},
     "chameleon_runners": {"torch", "tvm"},
     "chameleon_bench": {"scipy"},
+    "chameleon_transforms": {"torch", "sklearn"},
 }
 ONLY_IN = {
     ("chameleon_bench", "scipy"): ("statistics/",),
     ("chameleon_bench", "chameleon_cli"): ("commands/",),
+    ("chameleon_transforms", "chameleon_cli"): ("commands/",),
+    ("chameleon_transforms", "sklearn"): ("data.py",),
     ("chameleon_tvm", "chameleon_cli"): ("commands/",),
     ("chameleon_tvm", "chameleon_bench"): ("commands/",),
     ("chameleon_tvm", "chameleon_testing"): ("testing/",),

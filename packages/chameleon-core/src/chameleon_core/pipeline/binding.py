@@ -13,9 +13,9 @@ from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.options import BINDS
 
-_FREE = frozenset({"output", "budget", "require", "preset", "baselines"})
-"""Keys of a pipeline that no measurement depends on: how long it may search, where it writes, and
-what the winners are compared with."""
+_FREE = frozenset({"output", "budget", "require", "preset", "baselines", "transform"})
+"""Keys of a pipeline that no measurement depends on: how long it may search, where it writes, what
+the winners are compared with, and how `chameleon transform` changes the network."""
 
 
 def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int = 4) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 
 from chameleon_core.pipeline.precision import Precision
+from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import STAGE_KINDS
 from chameleon_core.plugins.records import PluginRecord
@@ -226,6 +227,7 @@ class ResolvedPipeline(Subject):
         scheduler: decides which task gets the next batch.
         warm_start: folders of earlier runs, whose best configurations are measured first.
         baselines: what the winners are compared with, in order.
+        transform: how `chameleon transform` changes the network, or None.
         budget: how much may be spent.
         require: a result that must be reached, or None.
         seed: the run's seed.
@@ -245,6 +247,7 @@ class ResolvedPipeline(Subject):
     scheduler: StageSpec
     warm_start: tuple[Path, ...] = ()
     baselines: tuple[StageSpec, ...] = ()
+    transform: Transformation | None = None
     budget: Budget = attrs.field(factory=Budget)
     require: Requirement | None = None
     seed: int = 0
@@ -260,6 +263,6 @@ class ResolvedPipeline(Subject):
         A finished run of the same digest and budget is only read. What a folder is bound to is less
         (``pipeline.binding``).
         """
-        skipped = {"output", "budget", "require", "preset"}
+        skipped = {"output", "budget", "require", "preset", "transform"}
         kept = {key: value for key, value in self.document.items() if key not in skipped}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]
