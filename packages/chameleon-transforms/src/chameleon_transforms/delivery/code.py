@@ -118,6 +118,7 @@ def _forward(network: fx.GraphModule) -> list[str]:
     copied = fx.Graph()
     copied.output(copied.graph_copy(network.graph, {}))
     for node in copied.nodes:
+        node.type = None
         if node.op == "call_module":
             node.target = _word(str(node.target))
         elif node.op == "get_attr":

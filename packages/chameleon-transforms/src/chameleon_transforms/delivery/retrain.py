@@ -112,7 +112,7 @@ def train(  # noqa: PLR0917 - in their order
             nn.utils.clip_grad_norm_(network.parameters(), 5.0)
             optimiser.step()
             schedule.step()
-            total += float(loss)
+            total += float(loss.detach())
         report(f"epoch {epoch + 1} of {options.epochs}: loss {total / len(full):.4f}")
     return True
 
