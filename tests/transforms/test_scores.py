@@ -40,8 +40,8 @@ def test_fisher_potential_is_the_paper_s_sum(judge, space, scores, batch):
             for n in range(len(batch[1]))
         ]
         # Batch normalisation mixes samples: the gradient of the mean is the sum of all of these.
-        gradient = sum(per_sample)
-        delta = (value * gradient).sum((2, 3)) if value.dim() == 4 else value * gradient
+        gradient = sum(per_sample).detach()
+        delta = (value.detach() * gradient).sum((2, 3))
         total += float((delta**2).mean(0).sum() / 2)
     assert len(sites) == len(space.layers)
     found = scores["fisher"].score(network)
@@ -67,12 +67,15 @@ def test_more_varied_patterns_score_higher(judge, space, scores, batch):
     assert scores["naswot"].score(network) < varied
 
 
-def test_weights_of_the_network_count_for_nothing(small, images, space, transforms, batch, scores):
-    before = Judge(space, *batch).score(space.candidate(space.original), scores["fisher"])
+def test_weights_of_the_network_count_for_nothing(small, images, judge, scores):
+    space = judge.space
+    before = judge.score(space.candidate(space.original), scores["fisher"])
     for one in small.parameters():
         one.data.mul_(3.0)
-    other = NetworkSpace(traced(small, images), [transforms["group"]], sequence=1, widths=(1,))
-    after = Judge(other, *batch).score(other.candidate(other.original), scores["fisher"])
+    other = NetworkSpace(traced(small, images), [], sequence=1, widths=(1,))
+    after = Judge(other, judge.images, judge.labels).score(
+        other.candidate(other.original), scores["fisher"]
+    )
     assert after == pytest.approx(before, rel=1e-6)
 
 

@@ -103,7 +103,7 @@ def train(  # noqa: PLR0917 - in their order
             if not torch.isfinite(loss):
                 network.load_state_dict(good)
                 report(
-                    f"epoch {epoch + 1}: the loss is {float(loss)}; the weights are those of the "
+                    f"epoch {epoch + 1}: the loss is {loss.item()}; the weights are those of the "
                     "epoch before. Try a smaller --rate."
                 )
                 return False
