@@ -77,7 +77,8 @@ def judge(given: argparse.Namespace) -> None:
         least = judge.score(space.candidate(space.original), score)
         rows = space.design.sample(given.candidates, np.random.default_rng(0))
         began, used = time.monotonic(), time.process_time()
-        scores = [judge.score(space.candidate(row), score) for row in rows]
+        scored = judge.scored([space.candidate(row) for row in rows], {"fisher": score})
+        scores = [one["fisher"] for one in scored]
         took, used = time.monotonic() - began, time.process_time() - used
         accepted = float(np.mean(np.array(scores) >= least))
         print(
@@ -100,9 +101,10 @@ def latency(given: argparse.Namespace) -> None:
         result = found.run()
         before = result["original"]["seconds"]
         best = result["front"][0]
+        how = "measured" if result["measured"] else "predicted"
         print(
             f"{name}: original {1e3 * before:.3f} ms, fastest accepted {1e3 * best['seconds']:.3f} "
-            f"ms, {before / best['seconds']:.2f} times as fast, sums of convolutions measured "
+            f"ms, {before / best['seconds']:.2f} times as fast, sums of convolutions {how} "
             f"alone; {result['judged']} judged, {result['seconds']:.0f} s",
             flush=True,
         )

@@ -77,8 +77,7 @@ def _resolved(pipeline: Path, overrides: tuple[str, ...]) -> ResolvedPipeline:
 
 
 def _told(judged: int, total: int) -> None:
-    if judged % 100 == 0 or judged == total:
-        click.echo(f"{judged} of {total} networks judged", err=True)
+    click.echo(f"{judged} of {total} networks judged", err=True)
 
 
 def _delivered(
@@ -114,11 +113,11 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
     for name in delivered["initial_weights"]:
         click.echo(f"{name} begins with new weights: nothing is known that would carry them over")
     network = delivered["network"]
-    if network is not None and network.get("latency_seconds"):
-        click.echo(
-            f"compiled: {network['folder']}, {1e3 * network['latency_seconds']:.3g} ms, not yet "
-            "trained again"
-        )
+    if network is not None:
+        seconds = network.get("latency_seconds")
+        timed = "" if seconds is None else f", {1e3 * seconds:.3g} ms"
+        place = network.get("folder") or f"not there: {network.get('failure')}"
+        click.echo(f"compiled, with weights from before training: {place}{timed}")
 
 
 def _cells(one: dict[str, Any], original: dict[str, Any], score: str) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
 from chameleon_transforms.network.traced import NORMALISATIONS
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+
+_PIECE = 1 << 12
+"""Random numbers that are drawn at a time."""
 
 
 class Judge:
@@ -61,14 +65,47 @@ class Judge:
                 "have the shape of its example inputs.",
             ) from error
 
+    def scored(
+        self, candidates: Sequence[Candidate], scores: Mapping[str, NetworkScore]
+    ) -> list[dict[str, float]]:
+        """Several scores of several candidates, as many candidates at a time as torch has threads.
+
+        A network of small maps gives two threads little to share, and two networks enough.
+
+        Args:
+            candidates: which.
+            scores: by name.
+
+        Returns:
+            For each candidate its scores by name.
+
+        Raises:
+            ConfigError: as ``score`` does.
+        """
+
+        def all_of(candidate: Candidate) -> dict[str, float]:
+            return {name: self.score(candidate, score) for name, score in scores.items()}
+
+        threads = torch.get_num_threads()
+        try:
+            with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:
+                return list(pool.map(all_of, candidates))
+        finally:
+            torch.set_num_threads(threads)
+
     def numbers(self, name: str, count: int) -> Tensor:
         """So many normal numbers, always the same ones for a module of the network."""
         known = self._numbers.get(name)
         if known is None or len(known) < count:
-            digest = hashlib.sha256(f"{self._seed} {name}".encode()).digest()
-            generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-            known = self._numbers[name] = torch.randn(count, generator=generator)
+            # In pieces, so that the first numbers are the same however many there are.
+            pieces = [self._piece(name, place) for place in range(-(-count // _PIECE))]
+            known = self._numbers[name] = torch.cat(pieces)
         return known[:count]
+
+    def _piece(self, name: str, place: int) -> Tensor:
+        digest = hashlib.sha256(f"{self._seed} {name} {place}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        return torch.randn(_PIECE, generator=generator)
 
     def filled(self, name: str, module: nn.Module) -> nn.Module:
         """A module on the device ``meta`` with initial weights (He et al. 2015), no gradients."""

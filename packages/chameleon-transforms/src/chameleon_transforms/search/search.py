@@ -62,9 +62,11 @@ class TransformSearch:
         self._evolution = Evolution(space.design, np.random.default_rng([seed, 17]))
         self._predictor = OperatorPredictor()
         self._specs: set[Spec] = set()
-        self.original = self._judged(space.original)
+        self._least = -np.inf
+        (self.original,) = self._judged([space.original])
         self._points: dict[tuple[int, ...], Point] = {self.original.config: self.original}
         bound = self.original.scores[self._decides]
+        self._least = bound - options.tolerance * abs(bound)
         if not np.isfinite(bound):
             raise ConfigError(
                 f"the original's score {self._decides!r} is {bound}",
@@ -92,10 +94,9 @@ class TransformSearch:
                 if not len(fresh):
                     log.info("space_is_exhausted", judged=len(self._points) - 1)
                     break
-                for row in fresh:
-                    point = self._judged(tuple(int(index) for index in row))
+                for point in self._judged([tuple(row) for row in fresh.tolist()]):
                     self._points[point.config] = point
-                    progress(len(self._points) - 1, total)
+                progress(len(self._points) - 1, total)
             self._measure(self._promising())
         return self.front()
 
@@ -105,16 +106,20 @@ class TransformSearch:
 
     # -- judging ------------------------------------------------------------------------------
 
-    def _judged(self, config: tuple[int, ...]) -> Point:
-        candidate = self._space.candidate(config)
-        scores = {name: self._judge.score(candidate, score) for name, score in self._scores.items()}
+    def _judged(self, configs: Sequence[tuple[int, ...]]) -> list[Point]:
+        """Networks with their scores, and their times as far as they are known."""
+        candidates = [self._space.candidate(config) for config in configs]
+        scored = self._judge.scored(candidates, self._scores)
+        return [
+            self._point(config, candidate, scores)
+            for config, candidate, scores in zip(configs, candidates, scored, strict=True)
+        ]
+
+    def _point(
+        self, config: tuple[int, ...], candidate: Candidate, scores: Mapping[str, float]
+    ) -> Point:
         programs = candidate.programs.values()
         self._specs.update(spec for one in programs for spec in self._operators(one))
-        original = getattr(self, "original", None)
-        least = -np.inf
-        if original is not None:
-            bound = original.scores[self._decides]
-            least = bound - self._options.tolerance * abs(bound)
         point = Point(
             config=config,
             seconds=None,
@@ -122,7 +127,7 @@ class TransformSearch:
             scores=scores,
             parameters=sum(one.parameters for one in programs),
             multiply_adds=candidate.multiply_adds,
-            accepted=bool(scores[self._decides] >= least),
+            accepted=bool(scores[self._decides] >= self._least),
             transforms={n: label for n, label in candidate.labels.items() if label != AS_IS},
             channels=self._fewer(candidate),
         )
