@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import structlog
 import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop import Interruption, RunResult, run_pipeline
@@ -28,6 +29,8 @@ from chameleon_transforms.search.figure import page, table
 from chameleon_transforms.search.front import Point
 from chameleon_transforms.search.latency import OperatorTimes
 from chameleon_transforms.search.search import TransformSearch
+
+log = structlog.get_logger()
 
 FOLDER = "transform"
 """Where all of it goes, in the folder that the pipeline names."""
@@ -73,6 +76,7 @@ class Session:
     @cached_property
     def classes(self) -> int:
         """Outputs of the network."""
+        _ = self.network  # which says in words what is wrong with it
         with torch.no_grad():
             outputs = self.source.module.eval()(self.source.images)
         if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
@@ -183,6 +187,8 @@ class Session:
                 f"the front has no point {place}",
                 hint=f"There are points 0 to {len(points) - 1}." if points else "It is empty.",
             )
+        if not self.source.trained:
+            log.warning("the_original_is_not_trained", network=self.pipeline.model.name)
         folder = self.folder / f"point_{place}"
         point = Point.from_json(points[place])
         fresh = write_point(self.space, point, self.source.images, self.data(), folder)

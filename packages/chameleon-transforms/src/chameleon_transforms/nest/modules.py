@@ -15,10 +15,11 @@ class TransformedConvolution(nn.Module):
     """Convolutions in place of one: stages, each of parts that compute disjoint outputs.
 
     Args:
-        stages: for each stage its parts. A part has ``inputs``, ``rows``, ``outputs`` and
+        stages: for each stage its parts. A part has ``inputs``, ``rows`` and
             ``places``, each as (first, last + 1): the channels and rows that it reads, and the
-            channels and rows of the stage's output that it computes; ``pads``: left, right, top,
-            bottom; and ``convolution``: arguments of ``nn.Conv2d``.
+            rows of the stage's output that it computes; ``pads``: left, right, top, bottom; and
+            ``convolution``: arguments of ``nn.Conv2d``. Parts of the same rows follow each other
+            in the order of their output channels.
         bias: channels of a bias of the last stage, 0 for none.
     """
 
@@ -67,7 +68,6 @@ def _part(nest: Nest) -> dict[str, Any]:
     return {
         "inputs": (nest.inputs.start, nest.inputs.stop),
         "rows": (read.start, read.stop),
-        "outputs": (nest.outputs.start, nest.outputs.stop),
         "places": (nest.rows.start, nest.rows.stop),
         "pads": (0, 0, 0, 0) if even else (left, right, top, bottom),
         "convolution": {

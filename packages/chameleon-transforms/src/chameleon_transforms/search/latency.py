@@ -17,8 +17,7 @@ from chameleon_core.run_folder import read_store
 from chameleon_tvm.frontends.options import OperatorsOptions
 from chameleon_tvm.operators.convolution_specs import CONVOLUTIONS
 
-from chameleon_transforms.nest.program import Program
-from chameleon_transforms.nest.tasks import Spec, specs_of
+from chameleon_transforms.nest.tasks import Spec
 
 log = structlog.get_logger()
 
@@ -73,9 +72,6 @@ class OperatorTimes:
         found = self._folder.glob("*/records.sqlite")
         return sorted(path.parent for path in found)
 
-    def __len__(self) -> int:
-        return len(self._seconds)
-
     def key(self, spec: Spec) -> str:
         """Identity of an operator."""
         if spec not in self._keys:
@@ -86,17 +82,6 @@ class OperatorTimes:
     def seconds(self, spec: Spec) -> float | None:
         """The best time of an operator, infinite where it has failed, None where it is unknown."""
         return self._seconds.get(self.key(spec))
-
-    def latency(self, programs: Iterable[Program], batch: int) -> float | None:
-        """What all convolutions of a network take together, or None where one is unknown.
-
-        Args:
-            programs: of its layers.
-            batch: samples of an inference.
-        """
-        found = [self.seconds(spec) for one in programs for spec in specs_of(one, batch=batch)]
-        known = [one for one in found if one is not None]
-        return sum(known) if len(known) == len(found) else None
 
     def measure(self, specs: Iterable[Spec]) -> int:
         """Tune the operators that are not known yet, each by itself; returns how many those were.
