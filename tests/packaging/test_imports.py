@@ -28,6 +28,7 @@ SIBLINGS = {
     "chameleon_bench": {*BOTH, "chameleon_cli"},
     "chameleon_records": {*BOTH, "chameleon_cli"},
     "chameleon_one_shot": {*BOTH, "chameleon_cli"},
+    "chameleon_transforms": {*BOTH, "chameleon_cli", "chameleon_tvm"},
 }
 HEAVY_ALLOWED = {
     "chameleon_system": set(),
@@ -42,12 +43,15 @@ HEAVY_ALLOWED = {
     "chameleon_bench": {"scipy"},
     "chameleon_records": set(),
     "chameleon_one_shot": {"torch", "xgboost", "lightgbm", "pyarrow", "safetensors"},
+    "chameleon_transforms": {"torch", "sklearn"},
 }
 ONLY_IN = {
     ("chameleon_bench", "scipy"): ("statistics/",),
     ("chameleon_bench", "chameleon_cli"): ("commands/",),
     ("chameleon_records", "chameleon_cli"): ("commands/",),
     ("chameleon_one_shot", "chameleon_cli"): ("commands/",),
+    ("chameleon_transforms", "chameleon_cli"): ("commands/",),
+    ("chameleon_transforms", "sklearn"): ("data.py",),
     ("chameleon_tvm", "chameleon_cli"): ("commands/",),
     ("chameleon_tvm", "chameleon_bench"): ("commands/",),
     ("chameleon_tvm", "chameleon_testing"): ("testing/",),

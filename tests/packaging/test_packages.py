@@ -22,7 +22,7 @@ def requirements(package):
 def test_the_packages_of_the_design_are_there(packages):
     plugins = (
         *("bench", "core", "cost-models", "explorers", "one-shot", "records", "runners"),
-        *("samplers", "tvm"),
+        *("samplers", "transforms", "tvm"),
     )
     wanted = {SIBLING, *WITHOUT_PLUGINS, *(f"{SIBLING}-{kind}" for kind in plugins)}
     assert wanted <= {package.name for package in packages}

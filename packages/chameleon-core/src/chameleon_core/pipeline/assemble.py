@@ -25,6 +25,7 @@ from chameleon_core.pipeline.record_databases import databases_of
 from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
 from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
 from chameleon_core.pipeline.stage_reader import StageReader
+from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import Registry
 from chameleon_core.words import did_you_mean
@@ -76,6 +77,7 @@ class Assembler:
             self._root, self._stages, self._registry, self._problems, by_default=self._sharing
         )
         baselines = self._baselines()
+        transform = self._transform()
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
         seed = self._seed()
@@ -87,6 +89,7 @@ class Assembler:
             "target": choice if len(self._registry.names("targets")) > 1 else target,
             # Left out where there is none: folders of runs that knew no such key stay theirs.
             "precision": precision.to_json(),
+            "transform": to_json(transform, classes=self._registry.classes),
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
             "records": records.written,
@@ -105,6 +108,7 @@ class Assembler:
             warm_start=warm_start,
             records=records.specs,
             baselines=tuple(baselines),
+            transform=transform,
             budget=budget,
             require=require,
             seed=seed,
@@ -204,6 +208,17 @@ class Assembler:
             known = (FLOAT32, *model.record.precisions)
             self._problems += unknown_types(section, known, model.name)
         return made or Precision()
+
+    def _transform(self) -> Transformation | None:
+        node = self._root.get("transform")
+        if node is None or node.value is None:
+            return None
+        with Collecting(self._problems):
+            section = first_field(node, Transformation)
+            made = self._stages.structurer.make(section, Transformation, "'transform'")
+            transformation: Transformation = self._stages.completed(made, node.mark, CORE)
+            return transformation
+        return None
 
     def _stage(self, key: str, kind: str) -> Any:
         item = self._root.value.get(key)

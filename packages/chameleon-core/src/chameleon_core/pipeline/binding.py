@@ -13,9 +13,10 @@ from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.options import BINDS
 
-_FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records"})
+_FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records", "transform"})
 """Keys of a pipeline that no measurement depends on: how long it may search, where it writes, what
-the winners are compared with, and where else there are records, which a run copies as it begins."""
+the winners are compared with, where else there are records, which a run copies as it begins, and
+how `chameleon transform` changes the network."""
 
 
 def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int = 4) -> str | None:

@@ -27,7 +27,7 @@ STAGES: dict[str, str] = {
 """The keys that choose one implementation, and the kind each chooses from."""
 
 KEYS = (
-    *("preset", "model", "target", "precision", *STAGES, "warm_start", "records"),
+    *("preset", "model", "target", "precision", "transform", *STAGES, "warm_start", "records"),
     *("baselines", "budget", "require", "seed", "output"),
 )
 """Every key of a pipeline file, in the order it is written."""

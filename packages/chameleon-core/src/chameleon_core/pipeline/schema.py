@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 
 from chameleon_core.pipeline.precision import Precision
+from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import STAGE_KINDS
 from chameleon_core.plugins.records import PluginRecord
@@ -243,6 +244,7 @@ class ResolvedPipeline(Subject):
         records: databases of what was measured before, the first of which is added to; empty for
             none, and None where nobody says.
         baselines: what the winners are compared with, in order.
+        transform: how `chameleon transform` changes the network, or None.
         budget: how much may be spent.
         require: a result that must be reached, or None.
         seed: the run's seed.
@@ -263,6 +265,7 @@ class ResolvedPipeline(Subject):
     warm_start: tuple[Path, ...] = ()
     records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
+    transform: Transformation | None = None
     budget: Budget = attrs.field(factory=Budget)
     require: Requirement | None = None
     seed: int = 0
@@ -278,6 +281,6 @@ class ResolvedPipeline(Subject):
         A finished run of the same digest and budget is only read. What a folder is bound to is less
         (``pipeline.binding``).
         """
-        skipped = {"output", "budget", "require", "preset", "records"}
+        skipped = {"output", "budget", "require", "preset", "records", "transform"}
         kept = {key: value for key, value in self.document.items() if key not in skipped}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:24]

@@ -78,9 +78,7 @@ class StageReader:
             record = entry.record
             owner = f"{KINDS[kind].noun} '{name.value}'"
             options = self.structurer.make(section(record.options), record.options, owner)
-            # A default that an option names was written by the stage's own distribution.
-            member = partial(self._member, attrs.evolve(name.mark, author=entry.distribution))
-            options = with_members(options, member)
+            options = self.completed(options, name.mark, entry.distribution)
             return StageSpec(
                 kind=kind,
                 name=self._registry.full_name(entry),
@@ -90,6 +88,16 @@ class StageReader:
                 distribution=entry.distribution,
             )
         return None
+
+    def completed(self, options: Any, mark: Mark, author: str) -> Any:
+        """Options, or a section, in which the stages that its defaults name are stages.
+
+        Args:
+            options: an attrs instance.
+            mark: where it was written.
+            author: the distribution that wrote the defaults.
+        """
+        return with_members(options, partial(self._member, attrs.evolve(mark, author=author)))
 
     def _member(self, mark: Mark, kind: str, name: str) -> Any:
         """A stage with its defaults, which the default of another one's option names."""

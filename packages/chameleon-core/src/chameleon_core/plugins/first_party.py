@@ -18,6 +18,7 @@ FIRST_PARTY = frozenset(
         "chameleon-tuner-samplers",
         "chameleon-tuner-system",
         "chameleon-tuner-testing",
+        "chameleon-tuner-transforms",
         "chameleon-tuner-tvm",
     }
 )

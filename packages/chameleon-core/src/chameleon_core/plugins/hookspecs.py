@@ -12,6 +12,7 @@ from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.program_hooks import ProgramHooks
 from chameleon_core.plugins.records import CommandRecord, PluginRecord, PresetRecord
 from chameleon_core.plugins.registration import PROJECT, hookimpl, hookspec, registers
+from chameleon_core.plugins.transform_hooks import TransformHooks
 
 _STAGES = "chameleon_core.stages"
 _WHOLE = "chameleon-tuner"
@@ -21,7 +22,7 @@ _SAMPLERS = "chameleon-tuner-samplers"
 _RECORDS = "chameleon-tuner-records"
 
 
-class RegistrationHooks(ProgramHooks):
+class RegistrationHooks(TransformHooks, ProgramHooks):
     """Hooks that name implementations. Each returns records; none does any work."""
 
     @registers(

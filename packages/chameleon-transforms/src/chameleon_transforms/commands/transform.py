@@ -1,0 +1,134 @@
+"""``chameleon transform``: a faster network that should still learn as well."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from chameleon_cli.options import output_option, set_option
+
+if TYPE_CHECKING:
+    from chameleon_core.pipeline.schema import ResolvedPipeline
+
+    from chameleon_transforms.session import Session
+
+
+@click.command("transform")
+@click.argument("pipeline", type=click.Path(path_type=Path))
+@set_option("transform.candidates=200")
+@click.option("--point", type=int, help="Deliver this point of the front, searching where needed.")
+@click.option("--again", is_flag=True, help="Search again, though the front is known.")
+@click.option("--no-compile", is_flag=True, help="Of a point write code and weights alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@output_option("The run folder")
+def command(  # noqa: PLR0917 - click passes them by name
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    point: int | None,
+    again: bool,
+    no_compile: bool,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Search transformed networks of PIPELINE for latency, score and number of weights.
+
+    Writes the front (front.json, front.csv, front.html) into the folder `transform` of the output.
+    With --point N it also writes that network's code, weights and a script that trains it again,
+    and tunes and compiles it. What was measured is kept, and never measured again.
+    """
+    from chameleon_cli.options import given_again  # noqa: PLC0415 - --help is quick
+    from chameleon_cli.progress import progress_for  # noqa: PLC0415
+    from chameleon_cli.streams import results_alone  # noqa: PLC0415
+    from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+
+    repeat, overrides = given_again("transform", pipeline, overrides, output)
+    interruption = Interruption()
+    progress = progress_for(sys.stderr)
+    try:
+        with results_alone(), interruption.signals():
+            from chameleon_transforms.session import Session  # noqa: PLC0415 - imports torch
+
+            session = Session(_resolved(pipeline, overrides), [progress], interruption)
+            known = None if again or point is None else session.known()
+            result = session.run(_told) if known is None else known
+            delivered = None if point is None else _delivered(session, result, point, no_compile)
+    except RunInterrupted as error:
+        raise RunInterrupted(str(error), hint=f"continue with: {repeat}") from error
+    finally:
+        progress.close()
+    if as_json:
+        click.echo(json.dumps({"folder": str(session.folder), **result, "delivered": delivered}))
+    else:
+        _print(session.folder, result, delivered)
+    # The original is not among the accepted that have to be measured: it always is.
+    sys.exit(0 if result["front"] else 1)
+
+
+def _resolved(pipeline: Path, overrides: tuple[str, ...]) -> ResolvedPipeline:
+    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
+
+    resolved = load_pipeline(pipeline, overrides)
+    if resolved.transform is not None:
+        return resolved
+    return load_pipeline(pipeline, (*overrides, "transform={}"))
+
+
+def _told(judged: int, total: int) -> None:
+    click.echo(f"{judged} of {total} networks judged", err=True)
+
+
+def _delivered(
+    session: Session, result: dict[str, Any], point: int, no_compile: bool
+) -> dict[str, Any]:
+    folder, fresh = session.deliver(result, point)
+    told: dict[str, Any] = {"folder": str(folder), "initial_weights": fresh, "network": None}
+    if not no_compile:
+        told["network"] = session.compile(folder).network.to_json()
+    return told
+
+
+def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | None) -> None:
+    from chameleon_cli.results_table import print_table  # noqa: PLC0415
+
+    original, score = result["original"], result["score"]
+    how = "measured" if result["measured"] else "predicted"
+    header = ("point", f"ms, {how}", "faster", score, "weights", "layers changed")
+    rows = [("original", *_cells(original, original, score))]
+    rows += [
+        (str(place), *_cells(one, original, score)) for place, one in enumerate(result["front"])
+    ]
+    click.echo(
+        f"{result['judged']} networks judged in {result['seconds']:.0f} s, {result['accepted']} "
+        f"accepted; times are sums of convolutions"
+    )
+    print_table(header, rows)
+    click.echo(f"front: {folder / 'front.html'}")
+    if delivered is None:
+        return
+    where = delivered["folder"]
+    click.echo(f"network: {where}; train it again: python {Path(where) / 'retrain.py'}")
+    for name in delivered["initial_weights"]:
+        click.echo(f"{name} begins with new weights: nothing is known that would carry them over")
+    network = delivered["network"]
+    if network is not None:
+        seconds = network.get("latency_seconds")
+        timed = "" if seconds is None else f", {1e3 * seconds:.3g} ms"
+        place = network.get("folder") or f"not there: {network.get('failure')}"
+        click.echo(f"compiled, with weights from before training: {place}{timed}")
+
+
+def _cells(one: dict[str, Any], original: dict[str, Any], score: str) -> tuple[str, ...]:
+    seconds, before = (
+        each["predicted_seconds"] if each["seconds"] is None else each["seconds"]
+        for each in (one, original)
+    )
+    return (
+        f"{1e3 * seconds:.3g}",
+        f"{before / seconds:.2f}",
+        f"{one['scores'][score]:.4g}",
+        f"{one['parameters']:,}",
+        str(len(one["transforms"])),
+    )

@@ -1,0 +1,64 @@
+"""What plugins of the kinds ``transforms`` and ``network_scores`` implement."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from chameleon_transforms.nest.program import Program
+
+
+class Transform(ABC):
+    """A transformation of one convolution's loop nests; made as ``Class(options)``."""
+
+    @abstractmethod
+    def variants(self, program: Program) -> Iterable[tuple[str, Program]]:
+        """What it can make of a program.
+
+        Args:
+            program: a convolution, perhaps transformed before.
+
+        Yields:
+            Pairs of a label, unique for the transform's options, such as ``group(4)``, and a
+            program with input and output of the same shapes. Nothing where it is illegal.
+        """
+
+
+class Judged(ABC):
+    """A network at its initialisation, on one minibatch."""
+
+    images: Tensor
+    """Shape (n, channels, rows, columns)."""
+    labels: Tensor
+    """Classes, shape (n,)."""
+
+    @abstractmethod
+    def run(
+        self, images: Tensor, *, normalised: bool = True
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Run the network with statistics of the batch.
+
+        Args:
+            images: of the shape of ``images``, of any number of samples.
+            normalised: whether batch normalisation is there; else it is left out.
+
+        Returns:
+            Its outputs, shape (n, classes), and what each convolution of the original is replaced
+            by computes, after normalisation and activation: by layer, shape (n, channels, ...).
+        """
+
+    @abstractmethod
+    def parameters(self) -> list[Tensor]:
+        """The weights of convolutions and products that the network uses."""
+
+
+class NetworkScore(ABC):
+    """Tells without training how well a network may learn; made as ``Class(options)``."""
+
+    @abstractmethod
+    def score(self, network: Judged) -> float:
+        """The larger, the better; not finite where it cannot be told."""

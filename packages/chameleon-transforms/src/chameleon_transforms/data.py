@@ -1,0 +1,172 @@
+"""Batches of images and classes: built in, or from a DataLoader of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.sources import named_object
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+Shape = tuple[int, ...]
+"""Channels, rows and columns."""
+
+_SAMPLES = 512
+_IMAGE = 4
+
+
+def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) -> Iterable[Any]:
+    """Batches of data, each a pair of images and classes.
+
+    Args:
+        source: ``synthetic``, ``digits``, or ``file.py:function``, a function that takes no
+            argument and returns a DataLoader.
+        shape: of one image.
+        classes: outputs of the network.
+        batch: samples of a batch, for the built-in ones.
+        seed: of the order.
+
+    Raises:
+        ConfigError: there is no such source, or it fails.
+    """
+    made = BUILT_IN.get(source)
+    if made is not None:
+        images, labels = made(shape, classes, seed)
+        generator = torch.Generator().manual_seed(seed)
+        loader: Iterable[Any] = DataLoader(
+            TensorDataset(images, labels), batch_size=batch, shuffle=True, generator=generator
+        )
+        return loader
+    if ":" not in source:
+        raise ConfigError(
+            f"there is no data {source!r}",
+            hint=f"Write {' or '.join(BUILT_IN)}, or 'file.py:function' for a DataLoader.",
+        )
+    factory = named_object(source, "transform.data")
+    try:
+        found: Iterable[Any] = factory()
+    except Exception as error:
+        raise ConfigError(
+            f"{source} failed: {type(error).__name__}: {error}",
+            hint="The function takes no argument and returns a DataLoader.",
+        ) from error
+    if not hasattr(found, "__iter__"):
+        raise ConfigError(
+            f"{source} returned a {type(found).__name__}, which has no batches",
+            hint="Return a torch DataLoader of pairs of images and classes.",
+        )
+    return found
+
+
+def minibatch(
+    loader: Iterable[Any], shape: Shape, classes: int, batch: int
+) -> tuple[Tensor, Tensor]:
+    """The first samples of a loader.
+
+    Args:
+        loader: batches.
+        shape: of one image, as the network takes it.
+        classes: outputs of the network.
+        batch: samples that are wanted.
+
+    Returns:
+        Images, shape (batch, channels, rows, columns), and classes, shape (batch,). Fewer where
+        the loader has fewer.
+
+    Raises:
+        ConfigError: shapes or classes are not the network's, numbers are not finite, or there is
+            but one sample.
+    """
+    images: list[Tensor] = []
+    labels: list[Tensor] = []
+    for pair in loader:
+        found, classed = checked(pair, shape, classes)
+        images.append(found)
+        labels.append(classed)
+        if sum(map(len, labels)) >= batch:
+            break
+    count = sum(map(len, labels))
+    if count < 2:  # noqa: PLR2004
+        raise ConfigError(
+            f"the data has {count} sample{'s' if not count else ''}, and one has no statistics of "
+            "a batch",
+            hint="Give at least two samples.",
+        )
+    return torch.cat(images)[:batch], torch.cat(labels)[:batch]
+
+
+def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
+    """Images and classes of one batch.
+
+    Raises:
+        ConfigError: they are not what the network takes.
+    """
+    if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
+        raise ConfigError(
+            f"the data yields a {type(pair).__name__} where a pair of images and classes is due",
+            hint="Let the DataLoader yield (images, classes).",
+        )
+    images, labels = (torch.as_tensor(one) for one in pair)
+    if images.dim() != _IMAGE or tuple(images.shape[1:]) != tuple(shape):
+        raise ConfigError(
+            f"the data yields images of shape {tuple(images.shape)}, and the network takes "
+            f"(n, {', '.join(map(str, shape))})",
+            hint="Resize them in the data set, or change the network's example inputs.",
+        )
+    whole = not labels.dtype.is_floating_point and labels.dtype != torch.bool
+    if labels.dim() != 1 or len(labels) != len(images) or not whole:
+        raise ConfigError(
+            f"the data yields classes of shape {tuple(labels.shape)} and type {labels.dtype} for "
+            f"{len(images)} images",
+            hint="Yield one whole number for each image.",
+        )
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise ConfigError(
+            f"the data has classes from {int(labels.min())} to {int(labels.max())}, and the "
+            f"network has {classes} outputs",
+            hint="Count classes from 0 on, or give the network as many outputs.",
+        )
+    images = images.float()
+    if not bool(torch.isfinite(images).all()):
+        raise ConfigError(
+            "the data has images with numbers that are not finite", hint="Clean the data set."
+        )
+    return images, labels.long()
+
+
+def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Images of one smooth pattern a class, and noise."""
+    generator = torch.Generator().manual_seed(seed)
+    kinds = min(classes, 10)
+    coarse = torch.randn((kinds, shape[0], 4, 4), generator=generator)
+    patterns = torch.nn.functional.interpolate(coarse, size=shape[1:], mode="bilinear")
+    labels = torch.randint(kinds, (min(_SAMPLES, 64 * kinds),), generator=generator)
+    noise = torch.randn((len(labels), *shape), generator=generator)
+    return patterns[labels] + noise, labels
+
+
+def digits(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
+    """scikit-learn's handwritten digits, 1797 of them, in the network's shape."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - only where it is asked for
+
+    if classes < 10:  # noqa: PLR2004
+        raise ConfigError(
+            f"there are ten digits, and the network has {classes} outputs",
+            hint="Give the network ten outputs, or other data.",
+        )
+    found = load_digits()
+    images = torch.tensor(found.images, dtype=torch.float32)[:, None] / 8.0 - 1.0
+    if tuple(shape[1:]) != tuple(images.shape[2:]):
+        images = torch.nn.functional.interpolate(images, size=shape[1:], mode="bilinear")
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
+    return images[order].expand(-1, shape[0], -1, -1), torch.tensor(found.target)[order]
+
+
+BUILT_IN: dict[str, Callable[[Shape, int, int], tuple[Tensor, Tensor]]] = {
+    "synthetic": synthetic,
+    "digits": digits,
+}
+"""Data without a download, by name."""

@@ -1,0 +1,206 @@
+"""Weights of the original, carried over to what replaces its layers.
+
+What is left of a domain is what has the largest weights; products of smaller matrices are truncated
+singular value decompositions, the nearest ones there are (Eckart and Young 1936).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from chameleon_transforms.nest.domain import Nest
+from chameleon_transforms.nest.modules import TransformedConvolution
+from chameleon_transforms.nest.program import Program, Stage
+from chameleon_transforms.network.changed import replacements
+from chameleon_transforms.network.space import Candidate, NetworkSpace
+
+_TINY = 1e-12
+
+
+def dense(weight: Tensor, groups: int) -> Tensor:
+    """The weight of a grouped convolution with the zeros written out, shape (O, I, kh, kw)."""
+    if groups == 1:
+        return weight
+    outputs, inputs, *taps = weight.shape
+    whole = weight.new_zeros((outputs, inputs * groups, *taps))
+    for group in range(groups):
+        rows = slice(group * outputs // groups, (group + 1) * outputs // groups)
+        whole[rows, group * inputs : (group + 1) * inputs] = weight[rows]
+    return whole
+
+
+def factors(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
+    """Dense weights of stages that together come near one convolution's.
+
+    Args:
+        weight: shape (O, I, kh, kw).
+        stages: what replaces it.
+
+    Returns:
+        A weight for each stage, or None where nothing is known of such stages.
+    """
+    if len(stages) == 1:
+        return [weight]
+    outputs, inputs, *taps = weight.shape
+    if _is_pointwise(stages[-1]):
+        left, right = _truncated(weight.reshape(outputs, -1), stages[-1].input[0])
+        rest = factors(right.reshape(-1, inputs, *taps), stages[:-1])
+        return None if rest is None else [*rest, left[:, :, None, None]]
+    if _is_pointwise(stages[0]):
+        matrix = weight.transpose(0, 1).reshape(inputs, -1)
+        left, right = _truncated(matrix, stages[0].output[0])
+        rest = factors(right.reshape(-1, outputs, *taps).transpose(0, 1), stages[1:])
+        return None if rest is None else [left.T[:, :, None, None], *rest]
+    kernels = [stage.nests[0].kernel for stage in stages]
+    if len(stages) == 2 and kernels == [(taps[0], 1), (1, taps[1])]:  # noqa: PLR2004
+        # (inputs, rows of taps) against (outputs, columns of taps).
+        matrix = weight.permute(1, 2, 0, 3).reshape(inputs * taps[0], outputs * taps[1])
+        left, right = _truncated(matrix, stages[0].output[0])
+        vertical = left.T.reshape(-1, inputs, taps[0], 1)
+        horizontal = right.reshape(-1, outputs, 1, taps[1]).transpose(0, 1)
+        return [vertical, horizontal]
+    return None
+
+
+def _is_pointwise(stage: Stage) -> bool:
+    return all(nest.kernel == (1, 1) and nest.stride == (1, 1) for nest in stage.nests)
+
+
+def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """Two factors of so many columns and rows; zeros where the matrix has a smaller rank."""
+    u, s, v = torch.linalg.svd(matrix, full_matrices=False)
+    kept = min(rank, len(s))
+    root = s[:kept].sqrt()
+    left = matrix.new_zeros((len(matrix), rank))
+    right = matrix.new_zeros((rank, matrix.shape[1]))
+    left[:, :kept] = u[:, :kept] * root
+    right[:kept] = root[:, None] * v[:kept]
+    return left, right
+
+
+def of_nest(weight: Tensor, nest: Nest) -> Tensor:
+    """The weight of one nest, from a dense one of its stage.
+
+    Where input channels are left out, each filter is scaled to the magnitude that it had.
+
+    Args:
+        weight: shape (O, I, kh, kw), with at least the taps of the nest.
+        nest: whose.
+    """
+    part = weight[nest.outputs.start : nest.outputs.stop, nest.inputs.start : nest.inputs.stop]
+    rows, columns = (
+        (have - want) // 2 for have, want in zip(part.shape[2:], nest.kernel, strict=True)
+    )
+    whole = part
+    part = part[:, :, rows : rows + nest.kernel[0], columns : columns + nest.kernel[1]]
+    per_output, per_input = nest.outputs.length // nest.tied, nest.inputs.length // nest.tied
+    tiles = [
+        part[tile * per_output : (tile + 1) * per_output, tile * per_input : (tile + 1) * per_input]
+        for tile in range(nest.tied)
+    ]
+    kept = torch.cat(tiles)
+    before, after = (one.flatten(1).norm(dim=1) for one in (whole, kept))
+    scale = torch.where(after > _TINY, before / after.clamp_min(_TINY), torch.ones_like(after))
+    return kept * scale[:, None, None, None]
+
+
+def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | None) -> bool:
+    """Fill a module with a convolution's weights.
+
+    Args:
+        module: of the program; changed in place.
+        program: what it computes.
+        weight: dense, shape (O, I, kh, kw), with the channels that the program has.
+        bias: shape (O,), or None.
+
+    Returns:
+        Whether all of it was filled; else it keeps its initial weights.
+    """
+    found = factors(weight, program.stages)
+    if found is None:
+        return False
+    with torch.no_grad():
+        if isinstance(module, TransformedConvolution):
+            for stage, convolutions, whole in zip(
+                program.stages, module.convolutions, found, strict=True
+            ):
+                nests = sorted(stage.nests, key=lambda one: (one.rows.start, one.outputs.start))
+                for nest, convolution in zip(nests, convolutions, strict=True):
+                    convolution.weight.copy_(of_nest(whole, nest))
+        else:
+            module.weight.copy_(of_nest(found[0], program.stages[0].nests[0]))
+        if bias is not None:
+            module.bias.copy_(bias)
+    return True
+
+
+class Carrier:
+    """Makes the modules of a candidate with the weights of the original.
+
+    Args:
+        space: of which it is; its network has the weights.
+        candidate: which.
+    """
+
+    def __init__(self, space: NetworkSpace, candidate: Candidate) -> None:
+        self._space = space
+        self._candidate = candidate
+        self._original = space.network.module
+        self._kept = {group.name: self._largest(group.name) for group in space.groups}
+
+    def _largest(self, name: str) -> Tensor:
+        """Which channels of a group stay, in their order: those that are written with most."""
+        (group,) = (one for one in self._space.groups if one.name == name)
+        left = self._candidate.channels[name]
+        total = torch.zeros(group.channels)
+        for writer in group.writers:
+            weight = self._original.get_submodule(writer).weight.detach()
+            norms = weight.flatten(1).norm(dim=1).cpu().float()
+            total += norms / norms.mean().clamp_min(_TINY)
+        return total.topk(left).indices.sort().values
+
+    def modules(self) -> tuple[Mapping[str, nn.Module], list[str]]:
+        """The modules by name, and the layers that keep initial weights."""
+        made = replacements(self._space, self._candidate)
+        fresh: list[str] = []
+        for name, module in made.items():
+            original = self._original.get_submodule(name)
+            program = self._candidate.programs.get(name)
+            if program is not None:
+                weight, bias = self._of_convolution(name, original)
+                if not carried(module, program, weight, bias):
+                    fresh.append(name)
+            else:
+                self._narrow(name, original, module)
+        return made, fresh
+
+    def _of_convolution(self, name: str, original: nn.Module) -> tuple[Tensor, Tensor | None]:
+        weight = dense(original.weight.detach(), original.groups)
+        bias = None if original.bias is None else original.bias.detach()
+        for group in self._space.groups:
+            kept = self._kept[group.name]
+            if name in group.writers:
+                weight, bias = weight[kept], None if bias is None else bias[kept]
+            if name in group.readers:
+                weight = weight[:, kept]
+        return weight, bias
+
+    def _narrow(self, name: str, original: nn.Module, module: nn.Module) -> None:
+        """Fill a normalisation, or a product, of fewer channels."""
+        group = next(
+            one for one in self._space.groups if name in (*one.normalisations, *one.products)
+        )
+        kept = self._kept[group.name]
+        with torch.no_grad():
+            if isinstance(module, nn.Linear):
+                module.weight.copy_(original.weight[:, kept])
+                if module.bias is not None:
+                    module.bias.copy_(original.bias)
+                return
+            for part in ("weight", "bias", "running_mean", "running_var"):
+                value = getattr(original, part, None)
+                if value is not None:
+                    getattr(module, part).copy_(value[kept])

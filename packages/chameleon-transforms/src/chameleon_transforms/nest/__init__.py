@@ -1,0 +1,1 @@
+"""A convolution as loop nests, which transforms change."""

@@ -1,0 +1,158 @@
+"""The loop nest of one convolution, and the primitive transformations of its domain.
+
+Turner et al. (ASPLOS 2021, section 4) write a convolution as the nest
+
+    for co, oh, ow, ci, kh, kw:
+        O[co, oh, ow] += W[co, ci, kh, kw] * I[ci, oh * s + kh, ow * s + kw]
+
+and neural transformations as transformations of its domain that do not keep what it computes:
+a shorter domain of co (bottleneck), and tiles of co and ci that are tied (group).
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class Extent:
+    """A part of a loop's domain: from ``start`` on, ``length`` iterations."""
+
+    start: int
+    length: int
+
+    @property
+    def stop(self) -> int:
+        """Where it ends."""
+        return self.start + self.length
+
+
+@attrs.frozen(kw_only=True)
+class Nest:
+    """One nest: which part of a stage's output it computes, of which part of its input.
+
+    Attributes:
+        outputs: domain of co, among the stage's output channels.
+        inputs: domain of ci over all tiles, among the stage's input channels.
+        rows: domain of oh, among the stage's output rows.
+        kernel: domains of kh and kw.
+        stride: of rows and columns.
+        dilation: of rows and columns.
+        padding: zeros around the stage's whole input: top, left, bottom, right.
+        size: rows and columns of the stage's input.
+        tied: tiles of co and of ci that are tied to one iterator; 1 where all are combined.
+    """
+
+    outputs: Extent
+    inputs: Extent
+    rows: Extent
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    size: tuple[int, int]
+    tied: int = 1
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns that a dilated filter covers."""
+        return (
+            (self.kernel[0] - 1) * self.dilation[0] + 1,
+            (self.kernel[1] - 1) * self.dilation[1] + 1,
+        )
+
+    @property
+    def columns(self) -> int:
+        """Extent of ow."""
+        _, left, _, right = self.padding
+        return (self.size[1] + left + right - self.reach[1]) // self.stride[1] + 1
+
+    @property
+    def all_rows(self) -> int:
+        """Output rows of the whole stage."""
+        top, _, bottom, _ = self.padding
+        return (self.size[0] + top + bottom - self.reach[0]) // self.stride[0] + 1
+
+    @property
+    def read_rows(self) -> Extent:
+        """Input rows that its part of oh reads, those of the padding left out."""
+        first = self.rows.start * self.stride[0] - self.padding[0]
+        last = (self.rows.stop - 1) * self.stride[0] + self.reach[0] - self.padding[0]
+        start, stop = max(0, first), min(self.size[0], last)
+        return Extent(start=start, length=stop - start)
+
+    @property
+    def pads(self) -> tuple[int, int, int, int]:
+        """Zeros around the rows that it reads: top, left, bottom, right."""
+        first = self.rows.start * self.stride[0] - self.padding[0]
+        last = (self.rows.stop - 1) * self.stride[0] + self.reach[0] - self.padding[0]
+        _, left, _, right = self.padding
+        return (max(0, -first), left, max(0, last - self.size[0]), right)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Iterations of the whole nest for one sample."""
+        per_output = self.inputs.length // self.tied * self.kernel[0] * self.kernel[1]
+        return self.outputs.length * self.rows.length * self.columns * per_output
+
+    @property
+    def parameters(self) -> int:
+        """Weights that it reads."""
+        taps = self.kernel[0] * self.kernel[1]
+        return self.outputs.length * (self.inputs.length // self.tied) * taps
+
+    def tie(self, tiles: int) -> Nest | None:
+        """Tile co and ci by so many tiles more and tie the two outer iterators: grouping.
+
+        Returns:
+            The nest, or None where the tiles do not divide both domains.
+        """
+        tied = self.tied * tiles
+        if tiles < 2 or self.outputs.length % tied or self.inputs.length % tied:  # noqa: PLR2004
+            return None
+        return attrs.evolve(self, tied=tied)
+
+    @property
+    def most_tiles(self) -> int:
+        """The most tiles that divide both domains of channels."""
+        return gcd(self.outputs.length, self.inputs.length)
+
+    def shrunk(self, by: int) -> Nest | None:
+        """The nest with the domain of co divided, from 0 on: bottlenecking.
+
+        Returns:
+            The nest, or None where it does not divide, or no longer into the tied tiles.
+        """
+        length = self.outputs.length // by
+        if by < 2 or self.outputs.length % by or length % self.tied:  # noqa: PLR2004
+            return None
+        return attrs.evolve(self, outputs=Extent(start=0, length=length))
+
+    def split_outputs(self, parts: int) -> tuple[Nest, ...] | None:
+        """Nests for equal parts of co; None where they do not divide, or tiles are tied."""
+        if parts < 2 or self.tied > 1 or self.outputs.length % parts:  # noqa: PLR2004
+            return None
+        length = self.outputs.length // parts
+        return tuple(self._outputs(part * length, length) for part in range(parts))
+
+    def split_outputs_at(self, first: int) -> tuple[Nest, Nest] | None:
+        """Nests for the first so many of co, and for the rest of them."""
+        if self.tied > 1 or not 0 < first < self.outputs.length:
+            return None
+        return self._outputs(0, first), self._outputs(first, self.outputs.length - first)
+
+    def _outputs(self, at: int, length: int) -> Nest:
+        return attrs.evolve(self, outputs=Extent(start=self.outputs.start + at, length=length))
+
+    def split_rows(self, parts: int) -> tuple[Nest, ...] | None:
+        """Nests for equal parts of oh, each reading the rows that it needs; None as above."""
+        if parts < 2 or self.rows.length % parts:  # noqa: PLR2004
+            return None
+        length = self.rows.length // parts
+        made = tuple(
+            attrs.evolve(self, rows=Extent(start=self.rows.start + part * length, length=length))
+            for part in range(parts)
+        )
+        return made if all(one.read_rows.length > 0 for one in made) else None

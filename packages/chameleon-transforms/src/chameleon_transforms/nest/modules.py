@@ -1,0 +1,88 @@
+"""The torch module of a program; its class is also written into the code of a delivered network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chameleon_transforms.nest.domain import Nest
+from chameleon_transforms.nest.program import Program
+
+
+class TransformedConvolution(nn.Module):
+    """Convolutions in place of one: stages, each of parts that compute disjoint outputs.
+
+    Args:
+        stages: for each stage its parts. A part has ``inputs``, ``rows`` and
+            ``places``, each as (first, last + 1): the channels and rows that it reads, and the
+            rows of the stage's output that it computes; ``pads``: left, right, top, bottom; and
+            ``convolution``: arguments of ``nn.Conv2d``. Parts of the same rows follow each other
+            in the order of their output channels.
+        bias: channels of a bias of the last stage, 0 for none.
+    """
+
+    def __init__(self, stages: list[list[dict[str, Any]]], bias: int = 0) -> None:
+        super().__init__()
+        self.plan = stages
+        self.convolutions = nn.ModuleList(
+            nn.ModuleList(nn.Conv2d(**part["convolution"], bias=False) for part in stage)
+            for stage in stages
+        )
+        self.bias = nn.Parameter(torch.zeros(bias)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output of all stages for images of shape (n, channels, rows, columns)."""
+        for stage, convolutions in zip(self.plan, self.convolutions, strict=True):
+            slabs: dict[tuple[int, int], list[Tensor]] = {}
+            for part, convolution in zip(stage, convolutions, strict=True):
+                (c0, c1), (r0, r1) = part["inputs"], part["rows"]
+                read = x if (c0, c1) == (0, x.shape[1]) else x[:, c0:c1]
+                read = read if (r0, r1) == (0, x.shape[2]) else read[:, :, r0:r1]
+                if any(part["pads"]):
+                    read = nn.functional.pad(read, part["pads"])
+                slabs.setdefault(part["places"], []).append(convolution(read))
+            rows = [one[0] if len(one) == 1 else torch.cat(one, 1) for one in slabs.values()]
+            x = rows[0] if len(rows) == 1 else torch.cat(rows, 2)
+        return x if self.bias is None else x + self.bias[None, :, None, None]
+
+
+def plan_of(program: Program) -> list[list[dict[str, Any]]]:
+    """What ``TransformedConvolution`` is made of, as plain values.
+
+    Parts are in the order of their rows, then of their output channels, as they are concatenated.
+    """
+    return [[_part(nest) for nest in sorted(stage.nests, key=_place)] for stage in program.stages]
+
+
+def _place(nest: Nest) -> tuple[int, int]:
+    return nest.rows.start, nest.outputs.start
+
+
+def _part(nest: Nest) -> dict[str, Any]:
+    top, left, bottom, right = nest.pads
+    read = nest.read_rows
+    # Equal padding on both sides is the convolution's own, which need not copy its input.
+    even = top == bottom and left == right
+    return {
+        "inputs": (nest.inputs.start, nest.inputs.stop),
+        "rows": (read.start, read.stop),
+        "places": (nest.rows.start, nest.rows.stop),
+        "pads": (0, 0, 0, 0) if even else (left, right, top, bottom),
+        "convolution": {
+            "in_channels": nest.inputs.length,
+            "out_channels": nest.outputs.length,
+            "kernel_size": nest.kernel,
+            "stride": nest.stride,
+            "padding": (top, left) if even else 0,
+            "dilation": nest.dilation,
+            "groups": nest.tied,
+        },
+    }
+
+
+def module_of(program: Program) -> TransformedConvolution:
+    """The trainable module of a program, with torch's own initial weights."""
+    bias = program.stages[-1].output[0] if program.bias else 0
+    return TransformedConvolution(plan_of(program), bias)

@@ -1,0 +1,135 @@
+"""What replaces one convolution: stages of loop nests, one stage after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from chameleon_transforms.nest.domain import Extent, Nest
+
+Shape = tuple[int, int, int]
+"""Channels, rows and columns."""
+
+
+@attrs.frozen(kw_only=True)
+class Stage:
+    """Nests that read one tensor and write disjoint parts of another.
+
+    Attributes:
+        input: shape of what they read, without the batch.
+        output: shape of what they write.
+        nests: they cover the output, each element once.
+    """
+
+    input: Shape
+    output: Shape
+    nests: tuple[Nest, ...]
+
+    @property
+    def multiply_adds(self) -> int:
+        """For one sample."""
+        return sum(nest.multiply_adds for nest in self.nests)
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """A convolution after any number of transformations.
+
+    Attributes:
+        stages: each reads what the one before wrote; the first reads the convolution's input, the
+            last writes an output of the convolution's shape.
+        bias: whether a bias is added to the last stage's output.
+    """
+
+    stages: tuple[Stage, ...]
+    bias: bool = False
+
+    @property
+    def multiply_adds(self) -> int:
+        """For one sample."""
+        return sum(stage.multiply_adds for stage in self.stages)
+
+    @property
+    def parameters(self) -> int:
+        """Weights, and the bias."""
+        weights = sum(nest.parameters for stage in self.stages for nest in stage.nests)
+        return weights + (self.stages[-1].output[0] if self.bias else 0)
+
+    @property
+    def main(self) -> int:
+        """The stage with the most work, which transformations change."""
+        return max(range(len(self.stages)), key=lambda place: self.stages[place].multiply_adds)
+
+    def map_main(self, change: Callable[[Nest], Sequence[Nest] | None]) -> Program | None:
+        """The program with each nest of its main stage replaced by others of the same domain.
+
+        Args:
+            change: gives the nests in place of one, or None where the transformation is illegal.
+
+        Returns:
+            The program, or None where the transformation is illegal for one of the nests.
+        """
+        at = self.main
+        made: list[Nest] = []
+        for nest in self.stages[at].nests:
+            changed = change(nest)
+            if changed is None:
+                return None
+            made += changed
+        return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(made)),))
+
+    def with_stages(self, at: int, stages: Sequence[Stage]) -> Program:
+        """The program with others in the place of one stage."""
+        return attrs.evolve(self, stages=(*self.stages[:at], *stages, *self.stages[at + 1 :]))
+
+
+def whole(  # noqa: PLR0917 - in the order of torch's own arguments
+    channels: int,
+    outputs: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    *,
+    size: tuple[int, int],
+    tied: int = 1,
+    bias: bool = False,
+) -> Program:
+    """A convolution as it is: one stage of one nest.
+
+    Args:
+        channels: of the input.
+        outputs: channels of the output.
+        kernel: filter size.
+        stride: of rows and columns.
+        padding: top, left, bottom, right.
+        dilation: of rows and columns.
+        size: rows and columns of the input.
+        tied: groups.
+        bias: whether there is one.
+    """
+    nest = Nest(
+        outputs=Extent(start=0, length=outputs),
+        inputs=Extent(start=0, length=channels),
+        rows=Extent(start=0, length=1),
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        padding=padding,
+        size=size,
+        tied=tied,
+    )
+    nest = attrs.evolve(nest, rows=Extent(start=0, length=nest.all_rows))
+    stage = Stage(
+        input=(channels, *size), output=(outputs, nest.all_rows, nest.columns), nests=(nest,)
+    )
+    return Program(stages=(stage,), bias=bias)
+
+
+def pointwise(input_shape: Shape, outputs: int) -> Stage:
+    """A stage that combines the channels of each position: a convolution of 1x1."""
+    channels, *size = input_shape
+    return whole(
+        channels, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(size[0], size[1])
+    ).stages[0]

@@ -1,0 +1,43 @@
+"""The operators of ``chameleon_tvm`` that a program consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from chameleon_tvm.operators.convolution_specs import Conv2dSpec, DepthwiseConv2dSpec
+
+from chameleon_transforms.nest.domain import Nest
+from chameleon_transforms.nest.program import Program
+
+Spec = Conv2dSpec | DepthwiseConv2dSpec
+
+
+def spec_of(nest: Nest, *, batch: int = 1, layout: str = "NHWC") -> Spec:
+    """The operator of one nest.
+
+    Args:
+        nest: of which the input's part is read as an input of its own.
+        batch: samples.
+        layout: of its input and output.
+    """
+    common: dict[str, Any] = {
+        "input": (batch, nest.inputs.length, nest.read_rows.length, nest.size[1]),
+        "kernel": nest.kernel,
+        "stride": nest.stride,
+        "padding": nest.pads,
+        "dilation": nest.dilation,
+        "layout": layout,
+    }
+    if nest.tied == nest.inputs.length and nest.tied > 1:
+        return DepthwiseConv2dSpec(**common, multiplier=nest.outputs.length // nest.tied)
+    return Conv2dSpec(**common, filters=nest.outputs.length, groups=nest.tied)
+
+
+def specs_of(program: Program, *, batch: int = 1, layout: str = "NHWC") -> Sequence[Spec]:
+    """The operators of all nests, stage by stage."""
+    return [
+        spec_of(nest, batch=batch, layout=layout)
+        for stage in program.stages
+        for nest in stage.nests
+    ]

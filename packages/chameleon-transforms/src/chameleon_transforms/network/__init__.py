@@ -1,0 +1,1 @@
+"""A network whose convolutions can be changed: layers, channels that agree, its space."""

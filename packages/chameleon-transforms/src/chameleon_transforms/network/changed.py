@@ -1,0 +1,87 @@
+"""A candidate as a trainable torch network: other convolutions, and fewer channels between them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+from torch import fx, nn
+
+from chameleon_transforms.nest.modules import module_of
+from chameleon_transforms.nest.program import Program
+from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
+
+
+def convolution_of(program: Program, *, plain: bool) -> nn.Module:
+    """The module in place of a convolution: torch's own where one of those does.
+
+    Args:
+        program: what it computes.
+        plain: whether it was not transformed.
+    """
+    (first, *others) = program.stages
+    if not plain or others or len(first.nests) > 1:
+        return module_of(program)
+    (nest,) = first.nests
+    top, left, bottom, right = nest.padding
+    if (top, left) != (bottom, right):
+        return module_of(program)
+    return nn.Conv2d(
+        nest.inputs.length,
+        nest.outputs.length,
+        nest.kernel,
+        stride=nest.stride,
+        padding=(top, left),
+        dilation=nest.dilation,
+        groups=nest.tied,
+        bias=program.bias,
+    )
+
+
+def replacements(space: NetworkSpace, candidate: Candidate) -> dict[str, nn.Module]:
+    """The modules of a candidate that are not the original's, by name.
+
+    Args:
+        space: of which it is.
+        candidate: which.
+    """
+    found: dict[str, nn.Module] = {}
+    for name, program in candidate.programs.items():
+        if program != space.layers[name].program:
+            plain = candidate.labels[name] == AS_IS
+            found[name] = convolution_of(program, plain=plain)
+    original = space.network.module
+    for group in space.groups:
+        channels = candidate.channels[group.name]
+        if channels == group.channels:
+            continue
+        for name in group.normalisations:
+            found[name] = narrow_normalisation(original.get_submodule(name), channels)
+        for name in group.products:
+            part = original.get_submodule(name)
+            found[name] = nn.Linear(channels, part.out_features, bias=part.bias is not None)
+    return found
+
+
+def narrow_normalisation(part: nn.Module, channels: int) -> nn.Module:
+    """A normalisation of fewer channels, as at its initialisation."""
+    return nn.BatchNorm2d(
+        channels,
+        eps=part.eps,
+        momentum=part.momentum,
+        affine=part.affine,
+        track_running_stats=part.track_running_stats,
+    )
+
+
+def changed_network(network: fx.GraphModule, modules: Mapping[str, nn.Module]) -> fx.GraphModule:
+    """A copy of a network with other modules in the place of some; the graph is the same.
+
+    Args:
+        network: the original.
+        modules: by the name that they have in it.
+    """
+    made = copy.deepcopy(network)
+    for name, module in modules.items():
+        made.set_submodule(name, module)
+    return made

@@ -1,0 +1,199 @@
+"""The space of transformed networks: a knob for each layer and one for channels that agree.
+
+A network is a row of indices. What is illegal is in no knob: a layer's choices are those that are
+legal for every number of channels that its neighbours may leave it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+from chameleon_core.space import Choice, DesignSpace
+
+from chameleon_transforms.contract import Transform
+from chameleon_transforms.nest.domain import Extent
+from chameleon_transforms.nest.program import Program
+from chameleon_transforms.network.channels import ChannelGroup, channel_groups
+from chameleon_transforms.network.traced import Layer, TracedNetwork
+
+AS_IS = "as it is"
+"""The choice that leaves a layer alone."""
+
+_LEAST_CHANNELS = 8
+"""Channels are not divided below this: vectors of fewer are not filled."""
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """One network of the space.
+
+    Attributes:
+        labels: the transforms of each layer, in words, by its name.
+        programs: what each layer becomes, by its name.
+        channels: numbers of channels that are left, by the name of their group.
+    """
+
+    labels: Mapping[str, str]
+    programs: Mapping[str, Program]
+    channels: Mapping[str, int]
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of all layers, for one sample."""
+        return sum(program.multiply_adds for program in self.programs.values())
+
+
+class NetworkSpace:
+    """All networks that transforms make of one.
+
+    Args:
+        network: which.
+        transforms: what may be done to a convolution.
+        sequence: transforms of one convolution, at most.
+        widths: by which channels between convolutions may be divided; 1 among them.
+
+    Attributes:
+        network: the same.
+        groups: channels that may be fewer.
+        design: the space as knobs, ``layer:NAME`` and ``width:NAME``; explorers walk it.
+        original: the network as it is, a row of indices.
+    """
+
+    def __init__(
+        self,
+        network: TracedNetwork,
+        transforms: Sequence[Transform],
+        *,
+        sequence: int,
+        widths: Sequence[int],
+    ) -> None:
+        self.network = network
+        self._transforms = transforms
+        self._sequence = sequence
+        self._made: dict[Program, dict[str, Program]] = {}
+        groups = channel_groups(network) if max(widths) > 1 else ()
+        self._widths = {group.name: _divisors(group, widths) for group in groups}
+        self.groups = tuple(group for group in groups if len(self._widths[group.name]) > 1)
+        self._writes = {name: one.name for one in self.groups for name in one.writers}
+        self._reads = {name: one.name for one in self.groups for name in one.readers}
+        labels = {layer.name: self._labels(layer) for layer in network.layers}
+        self.design = DesignSpace(
+            [
+                *(Choice(name=f"layer:{name}", options=found) for name, found in labels.items()),
+                *(
+                    Choice(name=f"width:{one.name}", options=self._widths[one.name])
+                    for one in self.groups
+                ),
+            ]
+        )
+        self.original = (0,) * len(self.design.knobs)
+
+    @cached_property
+    def layers(self) -> Mapping[str, Layer]:
+        """The layers by name."""
+        return {layer.name: layer for layer in self.network.layers}
+
+    def candidate(self, config: Sequence[int]) -> Candidate:
+        """The network of a row of indices.
+
+        Args:
+            config: one index for each knob of ``design``.
+        """
+        values = self.design.decode(config)
+        channels = {
+            group.name: group.channels // int(values[f"width:{group.name}"])
+            for group in self.groups
+        }
+        labels = {name: str(values[f"layer:{name}"]) for name in self.layers}
+        programs = {
+            name: self._variants(self._narrowed(layer, channels))[labels[name]]
+            for name, layer in self.layers.items()
+        }
+        return Candidate(labels=labels, programs=programs, channels=channels)
+
+    def _narrowed(self, layer: Layer, channels: Mapping[str, int]) -> Program:
+        """A layer as it is, but for the numbers of its channels."""
+        reads, writes = self._reads.get(layer.name, ""), self._writes.get(layer.name, "")
+        return narrowed(layer.program, channels.get(reads), channels.get(writes))
+
+    def _labels(self, layer: Layer) -> list[str]:
+        """The choices of a layer, those with least work last."""
+        known = {group.name: group.channels for group in self.groups}
+        around = [
+            [(name, known[name] // width) for width in self._widths[name]]
+            for name in {self._reads.get(layer.name, ""), self._writes.get(layer.name, "")}
+            if name
+        ]
+        found: list[str] | None = None
+        for given in itertools.product(*around):
+            legal = self._variants(self._narrowed(layer, dict(given)))
+            found = list(legal) if found is None else [one for one in found if one in legal]
+        at_full = self._variants(layer.program)
+        return sorted(found or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
+
+    def _variants(self, program: Program) -> dict[str, Program]:
+        """What a convolution may become, by label; each program once."""
+        if program not in self._made:
+            self._made[program] = variants(program, self._transforms, self._sequence)
+        return self._made[program]
+
+
+def variants(
+    program: Program, transforms: Iterable[Transform], sequence: int
+) -> dict[str, Program]:
+    """All programs that sequences of transforms make of one, by label.
+
+    Args:
+        program: a convolution as it is.
+        transforms: which.
+        sequence: how many are applied one after another, at most.
+
+    Returns:
+        The program itself first; one that several sequences make has the label of the first.
+        Those that would do as much work as the program, or more, are left out.
+    """
+    found = {AS_IS: program}
+    last = {"": program}
+    known = {program}
+    for _ in range(sequence):
+        fresh: dict[str, Program] = {}
+        for label, before in last.items():
+            for transform in transforms:
+                for name, after in transform.variants(before):
+                    if after not in known and after.multiply_adds < program.multiply_adds:
+                        known.add(after)
+                        fresh[f"{label} {name}".strip()] = after
+        found |= fresh
+        last = fresh
+    return found
+
+
+def narrowed(program: Program, inputs: int | None, outputs: int | None) -> Program:
+    """A convolution as it is with other numbers of channels.
+
+    Args:
+        program: of one stage with one nest.
+        inputs: channels, or None for those that it has.
+        outputs: channels, or None likewise.
+    """
+    (stage,) = program.stages
+    (nest,) = stage.nests
+    ci = nest.inputs.length if inputs is None else inputs
+    co = nest.outputs.length if outputs is None else outputs
+    nest = attrs.evolve(nest, inputs=Extent(start=0, length=ci), outputs=Extent(start=0, length=co))
+    stage = attrs.evolve(
+        stage, input=(ci, *stage.input[1:]), output=(co, *stage.output[1:]), nests=(nest,)
+    )
+    return attrs.evolve(program, stages=(stage,))
+
+
+def _divisors(group: ChannelGroup, widths: Sequence[int]) -> tuple[int, ...]:
+    return tuple(
+        width
+        for width in sorted(set(widths))
+        if group.channels % width == 0
+        and (width == 1 or group.channels // width >= _LEAST_CHANNELS)
+    )

@@ -1,0 +1,219 @@
+"""A torch network as a graph, with the convolutions that may be transformed."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+import attrs
+import structlog
+import torch
+from chameleon_core.errors import ConfigError
+from torch import Tensor, fx, nn
+from torch.fx.passes.shape_prop import ShapeProp
+
+from chameleon_transforms.nest.program import Program, whole
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True)
+class Layer:
+    """One convolution that may be transformed.
+
+    Attributes:
+        name: of its module in the network.
+        program: what it computes, as it is.
+        site: node whose value says what the layer contributes: after the normalisation and the
+            activation that follow it alone. Empty where there are several.
+    """
+
+    name: str
+    program: Program
+    site: str
+
+
+@attrs.frozen(kw_only=True)
+class TracedNetwork:
+    """A network, its graph and its layers.
+
+    Attributes:
+        module: the graph with the network's own modules.
+        shapes: shape of the first axis on of each node's value, where that is a tensor.
+        layers: in the order of the graph.
+        kept: convolutions that stay as they are, and why.
+    """
+
+    module: fx.GraphModule
+    shapes: Mapping[str, tuple[int, ...]]
+    layers: tuple[Layer, ...]
+    kept: Mapping[str, str]
+
+
+def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
+    """Trace a network.
+
+    Args:
+        network: its forward takes one batch of images and has no control flow over values.
+        images: an example, shape (n, channels, rows, columns).
+
+    Raises:
+        ConfigError: it cannot be traced or run, or has no convolution.
+    """
+    try:
+        module = fx.symbolic_trace(network)
+    except Exception as error:
+        raise ConfigError(
+            f"the network cannot be traced: {type(error).__name__}: {error}",
+            hint="torch.fx has to trace it: control flow must not depend on values of tensors.",
+        ) from error
+    module = _without_writes(copy.deepcopy(module))
+    try:
+        with torch.no_grad():
+            ShapeProp(module.eval()).propagate(images)
+    except Exception as error:
+        # ShapeProp puts its own words, with the whole graph, in front of the cause.
+        cause = error.__cause__ or error
+        raise ConfigError(
+            f"the network does not take images of shape {tuple(images.shape)}: {cause}",
+            hint="See that the data has the shape of the network's example inputs.",
+        ) from error
+    shapes = {
+        node.name: tuple(meta.shape)
+        for node in module.graph.nodes
+        if hasattr(meta := node.meta.get("tensor_meta"), "shape")
+    }
+    layers, kept = _layers(module, shapes)
+    if not layers:
+        told = "; ".join(f"{name}: {why}" for name, why in kept.items())
+        raise ConfigError(
+            f"the network has no convolution that can be transformed{told and ': ' + told}",
+            hint="Transforms are of two-dimensional convolutions; tune it with `chameleon run`.",
+        )
+    for name, why in kept.items():
+        log.info("convolution_stays_as_it_is", layer=name, because=why)
+    return TracedNetwork(module=module, shapes=shapes, layers=tuple(layers), kept=kept)
+
+
+_IN_PLACE = {
+    operator.iadd: operator.add,
+    operator.imul: operator.mul,
+    operator.isub: operator.sub,
+    "add_": "add",
+    "mul_": "mul",
+    "relu_": "relu",
+}
+
+
+def _without_writes(module: fx.GraphModule) -> fx.GraphModule:
+    """The same without operations in place, which would change what a layer has computed."""
+    for node in module.graph.nodes:
+        node.target = _IN_PLACE.get(node.target, node.target)
+        if "inplace" in node.kwargs:
+            node.update_kwarg("inplace", False)
+        if node.op == "call_module":
+            part = module.get_submodule(node.target)
+            if getattr(part, "inplace", False):
+                part.inplace = False
+    module.recompile()
+    return module
+
+
+def _layers(
+    module: fx.GraphModule, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[list[Layer], dict[str, str]]:
+    calls: dict[str, list[fx.Node]] = defaultdict(list)
+    for node in module.graph.nodes:
+        if node.op == "call_module":
+            calls[str(node.target)].append(node)
+    modules = {name: module.get_submodule(name) for name in calls}
+    # A weight may belong to two modules; a module's own may be used by the graph as well.
+    owners = Counter(id(one) for part in modules.values() for one in part.parameters(recurse=False))
+    direct = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
+    layers, kept = [], {}
+    for name, found in calls.items():
+        part = modules[name]
+        if not isinstance(part, nn.Conv2d):
+            continue
+        sizes = {shapes[str(node.args[0])] for node in found}
+        if any(owners[id(one)] > 1 for one in part.parameters()) or direct & {f"{name}.weight"}:
+            kept[name] = "its weights are shared with another module"
+        elif len(sizes) > 1:
+            kept[name] = "it is used for inputs of different shapes"
+        elif part.padding_mode != "zeros":
+            kept[name] = f"it pads with {part.padding_mode}"
+        elif type(part) is not nn.Conv2d:
+            kept[name] = f"it is a {type(part).__name__}"
+        else:
+            site = _site(found[0], module).name if len(found) == 1 else ""
+            layers.append(Layer(name=name, program=program_of(part, sizes.pop()), site=site))
+    return layers, kept
+
+
+def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
+    """A convolution as loop nests.
+
+    Args:
+        convolution: with zeros as padding.
+        shape: of its input.
+    """
+    kernel, stride, dilation = (
+        (int(one[0]), int(one[1]))
+        for one in (convolution.kernel_size, convolution.stride, convolution.dilation)
+    )
+    padding = convolution.padding
+    if padding == "same":
+        total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        pads = (total[0] // 2, total[1] // 2, total[0] - total[0] // 2, total[1] - total[1] // 2)
+    elif padding == "valid":
+        pads = (0, 0, 0, 0)
+    else:
+        pads = (int(padding[0]), int(padding[1]), int(padding[0]), int(padding[1]))
+    return whole(
+        convolution.in_channels,
+        convolution.out_channels,
+        kernel,
+        stride,
+        pads,
+        dilation,
+        size=(shape[2], shape[3]),
+        tied=convolution.groups,
+        bias=convolution.bias is not None,
+    )
+
+
+NORMALISATIONS = (nn.BatchNorm2d,)
+"""Modules with numbers for each channel."""
+
+ELEMENTWISE = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Hardswish, nn.Sigmoid, nn.Tanh),
+    *(nn.Dropout, nn.Dropout2d, nn.Identity, nn.Hardsigmoid, nn.ELU),
+)
+"""Modules that do the same to every number."""
+
+
+def _site(node: fx.Node, module: fx.GraphModule) -> fx.Node:
+    """The last of the normalisations and activations that read a node and nothing else does."""
+    while len(node.users) == 1:
+        (user,) = node.users
+        if user.op == "call_module":
+            part = module.get_submodule(str(user.target))
+            follows = isinstance(part, (*NORMALISATIONS, *ELEMENTWISE))
+        else:
+            follows = user.target in ELEMENTWISE_FUNCTIONS
+        if not follows:
+            break
+        node = user
+    return node
+
+
+ELEMENTWISE_FUNCTIONS = frozenset(
+    {
+        *(torch.relu, nn.functional.relu, nn.functional.relu6, nn.functional.gelu),
+        *(nn.functional.silu, nn.functional.hardswish, torch.sigmoid, torch.tanh),
+        *("relu", "sigmoid", "tanh"),
+    }
+)
+"""Functions, and methods by name, that do the same to every number."""

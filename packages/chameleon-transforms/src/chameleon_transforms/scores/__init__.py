@@ -1,0 +1,1 @@
+"""Judging a network at its initialisation."""

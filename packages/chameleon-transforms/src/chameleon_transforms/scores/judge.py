@@ -1,0 +1,226 @@
+"""Runs candidates at their initialisation on one minibatch; a thousand share what they can.
+
+The minibatch and the random numbers that weights are made of are drawn once: networks are compared
+on the same draws, and none is copied or initialised anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any
+
+import torch
+from chameleon_core.errors import ConfigError
+from torch import Tensor, fx, nn
+
+from chameleon_transforms.contract import Judged, NetworkScore
+from chameleon_transforms.network.changed import convolution_of
+from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
+from chameleon_transforms.network.traced import NORMALISATIONS
+
+_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+
+_PIECE = 1 << 12
+"""Random numbers that are drawn at a time."""
+
+
+class Judge:
+    """Scores candidates of one space.
+
+    Args:
+        space: whose candidates.
+        images: a minibatch, shape (n, channels, rows, columns), n at least 2.
+        labels: their classes, shape (n,).
+        seed: of the weights.
+    """
+
+    def __init__(self, space: NetworkSpace, images: Tensor, labels: Tensor, seed: int = 0) -> None:
+        self.space = space
+        self.images = images
+        self.labels = labels
+        self._seed = seed
+        self._numbers: dict[str, Tensor] = {}
+        self._channels = {name: group.name for group in space.groups for name in group.products}
+
+    def candidate(self, candidate: Candidate) -> Judged:
+        """A candidate with its initial weights."""
+        return _Initialised(self, candidate)
+
+    def score(self, candidate: Candidate, score: NetworkScore) -> float:
+        """The score of a candidate.
+
+        Raises:
+            ConfigError: the network cannot be run on the minibatch.
+        """
+        try:
+            return score.score(self.candidate(candidate))
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise ConfigError(
+                f"the network cannot be judged on the data: {error}",
+                hint="Labels are classes from 0 on, fewer than the network has outputs; images "
+                "have the shape of its example inputs.",
+            ) from error
+
+    def scored(
+        self, candidates: Sequence[Candidate], scores: Mapping[str, NetworkScore]
+    ) -> list[dict[str, float]]:
+        """Several scores of several candidates, as many candidates at a time as torch has threads.
+
+        A network of small maps gives two threads little to share, and two networks enough.
+
+        Args:
+            candidates: which.
+            scores: by name.
+
+        Returns:
+            For each candidate its scores by name.
+
+        Raises:
+            ConfigError: as ``score`` does.
+        """
+
+        def all_of(candidate: Candidate) -> dict[str, float]:
+            return {name: self.score(candidate, score) for name, score in scores.items()}
+
+        threads = torch.get_num_threads()
+        try:
+            with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:
+                return list(pool.map(all_of, candidates))
+        finally:
+            torch.set_num_threads(threads)
+
+    def numbers(self, name: str, count: int) -> Tensor:
+        """So many normal numbers, always the same ones for a module of the network."""
+        known = self._numbers.get(name)
+        if known is None or len(known) < count:
+            # In pieces, so that the first numbers are the same however many there are.
+            pieces = [self._piece(name, place) for place in range(-(-count // _PIECE))]
+            known = self._numbers[name] = torch.cat(pieces)
+        return known[:count]
+
+    def _piece(self, name: str, place: int) -> Tensor:
+        digest = hashlib.sha256(f"{self._seed} {name} {place}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        return torch.randn(_PIECE, generator=generator)
+
+    def filled(self, name: str, module: nn.Module) -> nn.Module:
+        """A module on the device ``meta`` with initial weights (He et al. 2015), no gradients."""
+        used = 0
+        weights = [one for one in module.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+        numbers = self.numbers(name, sum(one.weight.numel() for one in weights))
+        for one in weights:
+            shape = one.weight.shape
+            scale = math.sqrt(2.0 / one.weight[0].numel())
+            drawn = numbers[used : used + shape.numel()].view(shape) * scale
+            used += shape.numel()
+            one.weight = nn.Parameter(drawn, requires_grad=False)
+        for one in module.modules():
+            if getattr(one, "bias", None) is not None:
+                one.bias = nn.Parameter(torch.zeros(one.bias.shape), requires_grad=False)
+        return module
+
+    @property
+    def features(self) -> Mapping[str, str]:
+        """Linear modules whose inputs may be fewer, and the group of channels that they read."""
+        return self._channels
+
+
+class _Initialised(Judged):
+    """One candidate.
+
+    Args:
+        judge: whose data and random numbers.
+        candidate: which.
+    """
+
+    def __init__(self, judge: Judge, candidate: Candidate) -> None:
+        self.images, self.labels = judge.images, judge.labels
+        self._judge = judge
+        self._candidate = candidate
+        self._graph = judge.space.network.module
+        self._modules: dict[str, nn.Module] = {}
+
+    def module(self, name: str) -> nn.Module:
+        """The module of that name in the candidate."""
+        found = self._modules.get(name)
+        if found is None:
+            found = self._modules[name] = self._made(name)
+        return found
+
+    def _made(self, name: str) -> nn.Module:
+        original = self._graph.get_submodule(name)
+        program = self._candidate.programs.get(name)
+        if program is not None:
+            with torch.device("meta"):
+                made = convolution_of(program, plain=self._candidate.labels[name] == AS_IS)
+            return self._judge.filled(name, made)
+        if isinstance(original, nn.Linear):
+            group = self._judge.features.get(name)
+            inputs = original.in_features if group is None else self._candidate.channels[group]
+            with torch.device("meta"):
+                made = nn.Linear(inputs, original.out_features, bias=original.bias is not None)
+            return self._judge.filled(name, made)
+        return original
+
+    def run(
+        self, images: Tensor, *, normalised: bool = True
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        interpreter = _Run(self, self._graph, normalised=normalised)
+        outputs = interpreter.run(images)
+        if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
+            raise ConfigError(
+                "the network does not return one tensor of shape (samples, classes)",
+                hint="Scores are of classifiers; wrap the network so that it returns its scores.",
+            )
+        return outputs, interpreter.sites
+
+    def parameters(self) -> list[Tensor]:
+        calls = [n for n in self._graph.graph.nodes if n.op == "call_module"]
+        parts = {str(n.target): self.module(str(n.target)) for n in calls}
+        return [
+            one.weight
+            for part in parts.values()
+            for one in part.modules()
+            if isinstance(one, nn.Conv2d | nn.Linear)
+        ]
+
+
+class _Run(fx.Interpreter):
+    """Runs a graph with a candidate's modules and remembers what its layers compute."""
+
+    def __init__(self, network: _Initialised, graph: fx.GraphModule, *, normalised: bool) -> None:
+        super().__init__(graph)
+        self.sites: dict[str, Tensor] = {}
+        self._network = network
+        self._normalised = normalised
+        self._names = _site_names(network._judge.space)  # noqa: SLF001 - one module, two halves
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        name = self._names.get(n.name)
+        if name is not None:
+            if torch.is_grad_enabled() and not value.requires_grad:
+                # The first layers: nothing before them has gradients.
+                value = value.detach().requires_grad_()
+            self.sites[name] = value
+        return value
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        part = self._network.module(str(target))
+        if isinstance(part, _DROPOUT):
+            return args[0]
+        if isinstance(part, NORMALISATIONS):
+            if not self._normalised:
+                return args[0]
+            # Of fewer channels where those before are; weights of a normalisation begin as ones.
+            return nn.functional.batch_norm(args[0], None, None, training=True, eps=part.eps)
+        return part(*args, **kwargs)
+
+
+@cache
+def _site_names(space: NetworkSpace) -> dict[str, str]:
+    return {layer.site: layer.name for layer in space.network.layers if layer.site}

@@ -1,0 +1,1 @@
+"""Searching transformed networks for latency and scores."""

@@ -1,0 +1,81 @@
+"""Networks that were judged, and those that no other is better than in everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+
+@attrs.frozen(kw_only=True)
+class Point:
+    """One judged network.
+
+    Attributes:
+        config: row of indices of the space.
+        seconds: of all its convolutions, each measured alone; None where one was not.
+        predicted_seconds: the same, with predictions for those that were not measured.
+        scores: by name of the score.
+        parameters: weights of all layers.
+        multiply_adds: of all layers, for one sample.
+        accepted: whether the deciding score is not below the original's.
+        transforms: of each layer that is transformed, in words.
+        channels: numbers of channels that are fewer than the original's, by group.
+    """
+
+    config: tuple[int, ...]
+    seconds: float | None
+    predicted_seconds: float
+    scores: Mapping[str, float]
+    parameters: int
+    multiply_adds: int
+    accepted: bool
+    transforms: Mapping[str, str]
+    channels: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return attrs.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Point:
+        """The inverse of ``to_json``."""
+        return cls(**{**value, "config": tuple(value["config"])})
+
+
+def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows no other row is at most as large as in every column and smaller in one.
+
+    Args:
+        losses: shape (n, columns). Of equal rows the first is kept.
+    """
+    kept = np.ones(len(losses), np.bool_)
+    for place, row in enumerate(losses):
+        at_most = (losses <= row).all(axis=1)
+        smaller = (losses < row).any(axis=1)
+        equal_before = (losses[:place] == row).all(axis=1).any()
+        kept[place] = not (at_most & smaller).any() and not equal_before
+    return kept
+
+
+def front(points: Sequence[Point], score: str) -> list[Point]:
+    """The accepted and measured points that none dominates, fastest first.
+
+    Args:
+        points: judged networks.
+        score: the one that decides.
+    """
+    usable = [
+        one
+        for one in points
+        if one.accepted and one.seconds is not None and np.isfinite(one.seconds)
+    ]
+    if not usable:
+        return []
+    losses = np.array([[one.seconds, -one.scores[score], one.parameters] for one in usable])
+    kept = not_dominated(losses.astype(np.float64))
+    chosen = [one for one, keep in zip(usable, kept, strict=True) if keep]
+    return sorted(chosen, key=lambda one: one.seconds or 0.0)

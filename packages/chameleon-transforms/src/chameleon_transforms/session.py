@@ -1,0 +1,214 @@
+"""From a pipeline to its front, and from a point of the front to its folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import attrs
+import structlog
+import torch
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop import Interruption, RunResult, run_pipeline
+from chameleon_core.pipeline import ResolvedPipeline, StageSpec, from_dict
+from chameleon_core.pipeline.transform import Transformation
+from chameleon_tvm.frontends.network_options import NetworkOptions
+from torch import Tensor
+
+from chameleon_transforms.data import batches, checked, minibatch
+from chameleon_transforms.delivery.point import write_point
+from chameleon_transforms.network.source import SourceNetwork, network_of
+from chameleon_transforms.network.space import NetworkSpace
+from chameleon_transforms.network.traced import TracedNetwork, traced
+from chameleon_transforms.scores.judge import Judge
+from chameleon_transforms.search.figure import page, table
+from chameleon_transforms.search.front import Point
+from chameleon_transforms.search.latency import OperatorTimes
+from chameleon_transforms.search.search import TransformSearch
+
+log = structlog.get_logger()
+
+FOLDER = "transform"
+"""Where all of it goes, in the folder that the pipeline names."""
+FRONT = "front.json"
+
+
+class Session:
+    """What `chameleon transform` does with a pipeline.
+
+    Args:
+        pipeline: with a section ``transform``.
+        listeners: are told of the runs that measure.
+        interruption: may ask them to stop.
+    """
+
+    def __init__(
+        self,
+        pipeline: ResolvedPipeline,
+        listeners: Sequence[object] = (),
+        interruption: Interruption | None = None,
+    ) -> None:
+        if pipeline.transform is None:
+            raise ConfigError(
+                "the pipeline has no section 'transform'",
+                hint="Add `transform: {}`, or options below it.",
+            )
+        self.pipeline = pipeline
+        self.options: Transformation = pipeline.transform
+        self.folder = pipeline.output / FOLDER
+        self._listeners = listeners
+        self._interruption = interruption
+
+    @cached_property
+    def source(self) -> SourceNetwork:
+        """The network before it is transformed."""
+        return network_of(self.pipeline.model)
+
+    @cached_property
+    def network(self) -> TracedNetwork:
+        """The same as a graph."""
+        return traced(self.source.module.eval(), self.source.images)
+
+    @cached_property
+    def classes(self) -> int:
+        """Outputs of the network."""
+        _ = self.network  # which says in words what is wrong with it
+        with torch.no_grad():
+            outputs = self.source.module.eval()(self.source.images)
+        if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
+            raise ConfigError(
+                "the network does not return one tensor of shape (samples, classes)",
+                hint="Scores are of classifiers; wrap the network so that it returns its scores.",
+            )
+        return int(outputs.shape[1])
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(self.source.images.shape[1:])
+
+    def data(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Checked batches."""
+        shape, classes = self._shape, self.classes
+        for pair in self._loader():
+            yield checked(pair, shape, classes)
+
+    def _loader(self) -> Any:
+        given = self.options
+        return batches(given.data, self._shape, self.classes, given.batch, self.pipeline.seed)
+
+    @cached_property
+    def space(self) -> NetworkSpace:
+        """All networks that may be proposed."""
+        return NetworkSpace(
+            self.network,
+            [stage.create() for stage in self.options.transforms],
+            sequence=self.options.sequence,
+            widths=self.options.widths,
+        )
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Runs candidates on the minibatch."""
+        images, labels = minibatch(self._loader(), self._shape, self.classes, self.options.batch)
+        images = images.contiguous(memory_format=torch.channels_last)
+        return Judge(self.space, images, labels, self.pipeline.seed)
+
+    def search(self) -> TransformSearch:
+        """A search that has judged the original alone."""
+        times = OperatorTimes(
+            self.pipeline,
+            self.folder / "operators",
+            self.options.measurements,
+            records=self.options.records,
+            listeners=self._listeners,
+            interruption=self._interruption,
+        )
+        return TransformSearch(
+            self.space,
+            self.judge,
+            {stage.name: stage.create() for stage in self.options.scores},
+            times,
+            self.options,
+            batch=int(self.source.images.shape[0]),
+            seed=self.pipeline.seed,
+        )
+
+    def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> dict[str, Any]:
+        """Search, and write the front as JSON, CSV and a page; returns what the JSON holds."""
+        began = time.monotonic()
+        search = self.search()
+        found = search.run(progress)
+        score = self.options.scores[0].name
+        result = {
+            "target": self.pipeline.target,
+            "network": self._identity,
+            "score": score,
+            "judged": len(search.points) - 1,
+            "accepted": sum(one.accepted for one in search.points[1:]),
+            "measured": self.options.per_round > 0,
+            "seconds": time.monotonic() - began,
+            "original": search.original.to_json(),
+            "front": [one.to_json() for one in found],
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / FRONT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        text = table(found, search.original)
+        (self.folder / "front.csv").write_text(text, encoding="utf-8")
+        shown = page(search.points, found, score, "Transformed networks")
+        (self.folder / "front.html").write_text(shown, encoding="utf-8")
+        return result
+
+    @property
+    def _identity(self) -> Any:
+        """What a point's row of indices means something for."""
+        return [self.pipeline.document["model"], self.space.design.fingerprint]
+
+    def known(self) -> dict[str, Any] | None:
+        """The front that was written for this very space, or None."""
+        file = self.folder / FRONT
+        if not file.is_file():
+            return None
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found if found["network"] == self._identity else None
+
+    def deliver(self, result: dict[str, Any], place: int) -> tuple[Path, list[str]]:
+        """Write the folder of a point of the front; returns it, and layers with initial weights.
+
+        Raises:
+            ConfigError: the front has no such point, or its code cannot be written.
+        """
+        points = result["front"]
+        if not 0 <= place < len(points):
+            raise ConfigError(
+                f"the front has no point {place}",
+                hint=f"There are points 0 to {len(points) - 1}." if points else "It is empty.",
+            )
+        if not self.source.trained:
+            log.warning("the_original_is_not_trained", network=self.pipeline.model.name)
+        folder = self.folder / f"point_{place}"
+        point = Point.from_json(points[place])
+        fresh = write_point(self.space, point, self.source.images, self.data(), folder)
+        return folder, fresh
+
+    def compile(self, folder: Path) -> RunResult:
+        """Tune and compile the network of a point's folder, into its ``run``."""
+        document = dict(self.pipeline.document)
+        for key in ("transform", "warm_start"):
+            document.pop(key, None)
+        options = _options_of(self.pipeline.model)
+        source = f"{folder / 'network.py'}:make"
+        document |= {"model": {"torch": {**options, "source": source}}}
+        document["output"] = str(folder / "run")
+        return run_pipeline(
+            from_dict(document), listeners=self._listeners, interruption=self._interruption
+        )
+
+
+def _options_of(model: StageSpec) -> dict[str, Any]:
+    """The options of a network's frontend that a torch network has as well, but for its shapes."""
+    names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
+    return {name: value for name, value in model.options_json.items() if name in names}

@@ -1,0 +1,100 @@
+"""Scores of networks at their initialisation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from chameleon_core.errors import ConfigError
+from chameleon_transforms.network.space import NetworkSpace
+from chameleon_transforms.network.traced import traced
+from chameleon_transforms.scores.judge import Judge
+from torch import nn
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(6, 1, 8, 8, generator=generator), torch.arange(6)
+
+
+@pytest.fixture
+def judge(space, batch):
+    return Judge(space, *batch)
+
+
+def test_fisher_potential_is_the_paper_s_sum(judge, space, scores, batch):
+    """Against gradients of one sample's loss at a time, as the equations have it."""
+    network = judge.candidate(space.candidate(space.original))
+    outputs, sites = network.run(batch[0])
+    total = 0.0
+    for value in sites.values():
+        per_sample = [
+            torch.autograd.grad(
+                nn.functional.cross_entropy(outputs[n : n + 1], batch[1][n : n + 1]),
+                value,
+                retain_graph=True,
+            )[0]
+            for n in range(len(batch[1]))
+        ]
+        # Batch normalisation mixes samples: the gradient of the mean is the sum of all of these.
+        gradient = sum(per_sample).detach()
+        delta = (value.detach() * gradient).sum((2, 3))
+        total += float((delta**2).mean(0).sum() / 2)
+    assert len(sites) == len(space.layers)
+    found = scores["fisher"].score(network)
+    assert math.isclose(found, total, rel_tol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["fisher", "synflow", "naswot"])
+def test_a_score_is_the_same_twice_and_differs_between_networks(name, judge, space, scores):
+    rows = [space.original, *space.design.sample(4, np.random.default_rng(0))]
+    candidates = [space.candidate(row) for row in rows]
+    found = [judge.score(one, scores[name]) for one in candidates]
+    assert all(math.isfinite(one) for one in found)
+    assert len(set(found)) > 1
+    # In another order, from the same random numbers, and after the others have run.
+    again = [judge.score(one, scores[name]) for one in reversed(candidates)]
+    assert again[::-1] == pytest.approx(found, rel=1e-5)
+
+
+def test_more_varied_patterns_score_higher(judge, space, scores, batch):
+    network = judge.candidate(space.candidate(space.original))
+    varied = scores["naswot"].score(network)
+    network.images = batch[0] * 1e-3 + batch[0][:1]
+    assert scores["naswot"].score(network) < varied
+
+
+def test_weights_of_the_network_count_for_nothing(small, images, judge, scores):
+    space = judge.space
+    before = judge.score(space.candidate(space.original), scores["fisher"])
+    for one in small.parameters():
+        one.data.mul_(3.0)
+    other = NetworkSpace(traced(small, images), [], sequence=1, widths=(1,))
+    after = Judge(other, judge.images, judge.labels).score(
+        other.candidate(other.original), scores["fisher"]
+    )
+    assert after == pytest.approx(before, rel=1e-6)
+
+
+def test_classes_that_the_network_lacks_are_told(space, batch, scores):
+    judge = Judge(space, batch[0], batch[1] + 20)
+    with pytest.raises(ConfigError, match="cannot be judged"):
+        judge.score(space.candidate(space.original), scores["fisher"])
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(1, 8, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def test_what_is_no_classifier_is_told(batch, transforms, scores, images):
+    space = NetworkSpace(traced(Pair(), images), [transforms["group"]], sequence=1, widths=(1,))
+    with pytest.raises(ConfigError, match="classes"):
+        Judge(space, *batch).score(space.candidate(space.original), scores["fisher"])

@@ -1,0 +1,158 @@
+"""The search: proposals, what is measured, the front, and how it is shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from chameleon_core.pipeline.transform import Transformation
+from chameleon_transforms.nest.tasks import specs_of
+from chameleon_transforms.scores.judge import Judge
+from chameleon_transforms.search.evolution import Evolution
+from chameleon_transforms.search.figure import page, table
+from chameleon_transforms.search.front import Point, front, not_dominated
+from chameleon_transforms.search.predictor import OperatorPredictor, prior
+from chameleon_transforms.search.search import TransformSearch
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12))
+def test_nobody_on_the_front_is_dominated(rows):
+    losses = np.array(rows, float)
+    kept = not_dominated(losses)
+    for place, row in enumerate(losses):
+        better = [(other <= row).all() and (other < row).any() for other in losses]
+        twice = any((other == row).all() for other in losses[:place])
+        assert kept[place] == (not any(better) and not twice)
+
+
+def point(seconds, score, *, accepted=True, parameters=1, config=(0,)):
+    return Point(
+        config=config,
+        seconds=seconds,
+        predicted_seconds=1.0 if seconds is None else seconds,
+        scores={"fisher": score},
+        parameters=parameters,
+        multiply_adds=1,
+        accepted=accepted,
+        transforms={"<layer>": "group(2)"},
+        channels={},
+    )
+
+
+def test_the_front_has_measured_and_accepted_points_alone():
+    slow, fast = point(2.0, 5.0, config=(1,)), point(1.0, 4.0, config=(2,))
+    others = [point(None, 9.0), point(0.1, 1.0, accepted=False), point(float("inf"), 9.0)]
+    worse = point(3.0, 3.0, parameters=2)
+    assert front([slow, *others, worse, fast], "fisher") == [fast, slow]
+    assert front(others, "fisher") == []
+    assert Point.from_json(slow.to_json()) == slow
+
+
+def test_page_and_table_show_the_front():
+    points = [point(2.0, 5.0, config=(1,)), point(1.0, 4.0, config=(2,)), point(None, -1.0)]
+    shown = page(points, points[:2], "fisher", "A title")
+    assert shown.count("<circle") == 3
+    assert "&lt;layer&gt;: group(2)" in shown
+    assert "<script" not in shown
+    assert "src=" not in shown
+    rows = table(points[:2], points[0]).splitlines()
+    assert len(rows) == 3
+    assert rows[2].startswith("1,1.0,2.0,")
+
+
+def test_proposals_are_legal_and_new(space):
+    design = space.design
+    evolution = Evolution(design, np.random.default_rng(0))
+    configs = np.array([space.original], np.int32)
+    seen = {tuple(space.original)}
+    for _ in range(3):
+        losses = np.stack([configs.sum(axis=1), -configs.sum(axis=1)], axis=1).astype(float)
+        fresh = evolution.propose(configs, losses, np.ones(len(configs), bool), 8)
+        assert len(fresh) == 8
+        assert design.legal(fresh).all()
+        rows = {tuple(row) for row in fresh.tolist()}
+        assert len(rows) == 8
+        assert not rows & seen
+        seen |= rows
+        configs = np.concatenate([configs, fresh])
+
+
+def test_a_predictor_learns_a_rate(space):
+    rows = space.design.sample(20, np.random.default_rng(0))
+    specs = {
+        spec
+        for row in rows
+        for one in space.candidate(row).programs.values()
+        for spec in specs_of(one)
+    }
+    known = {spec: 3.0 * prior(spec) for spec in list(specs)[::2]}
+    predictor = OperatorPredictor()
+    predictor.fit({**known, next(iter(specs)): float("inf")})
+    for spec in specs:
+        assert predictor.seconds(spec) == pytest.approx(3.0 * prior(spec), rel=0.05)
+
+
+class Times:
+    """Measures as many seconds as there are multiply-adds."""
+
+    def __init__(self):
+        self.known = {}
+        self.asked = []
+
+    def seconds(self, spec):
+        return self.known.get(spec)
+
+    def measure(self, specs):
+        fresh = {spec for spec in specs if spec not in self.known}
+        self.asked += fresh
+        self.known |= {spec: spec.flop * 1e-9 for spec in fresh}
+        return len(fresh)
+
+
+@pytest.fixture
+def search(space, scores):
+    def make(times, **options):
+        generator = torch.Generator().manual_seed(1)
+        judge = Judge(space, torch.randn(4, 1, 8, 8, generator=generator), torch.arange(4))
+        given = Transformation(candidates=20, rounds=2, per_round=2, **options)
+        return TransformSearch(space, judge, scores, times, given, batch=1, seed=0)
+
+    return make
+
+
+def test_a_search_measures_what_it_recommends(search, space):
+    times = Times()
+    found = search(times)
+    result = found.run()
+    assert len(found.points) == 21
+    assert found.original.seconds > result[0].seconds
+    assert len(times.asked) == len(set(times.asked)), "no operator is measured twice"
+    for one in result:
+        assert one.accepted
+        assert one.scores["fisher"] >= found.original.scores["fisher"]
+        programs = space.candidate(one.config).programs.values()
+        assert one.seconds == pytest.approx(
+            sum(times.known[spec] for program in programs for spec in specs_of(program))
+        )
+    unmeasured = [one for one in found.points if one.seconds is None]
+    assert unmeasured, "most candidates are judged alone"
+
+
+def test_one_seed_gives_one_front(search):
+    one, other = (search(Times()).run() for _ in range(2))
+    assert [p.config for p in one] == [p.config for p in other]
+
+
+def test_tolerance_lets_more_through(search):
+    strict, loose = search(Times()), search(Times(), tolerance=0.9)
+    strict.run()
+    loose.run()
+    counts = [sum(one.accepted for one in found.points) for found in (strict, loose)]
+    assert counts[1] > counts[0]
+
+
+def test_nothing_measures_where_nothing_times(search):
+    found = search(None)
+    assert all(one.predicted_seconds == one.seconds for one in found.run())
