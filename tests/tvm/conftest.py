@@ -1,13 +1,36 @@
-"""A network for tests to which its size does not matter."""
+"""A network for tests to which its size does not matter, and processes that start quickly."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from chameleon_tvm.frontends.network_options import OnnxOptions
 from chameleon_tvm.frontends.sources import OnnxFrontend
+from chameleon_tvm.graph import processes
+
+from .forked_children import ForkedChild, ForkServer
+
+
+@pytest.fixture(scope="session")
+def _fork_server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def forked_networks(_fork_server: ForkServer) -> Iterator[None]:
+    """Processes of networks are forked from one that has imported TVM and torch.
+
+    For modules of tests whose subject is not how such a process is started.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "ChildProcess", partial(ForkedChild, _fork_server))
+        yield
 
 
 @pytest.fixture(scope="session")
