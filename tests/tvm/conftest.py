@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -23,13 +24,17 @@ def _fork_server() -> Iterator[ForkServer]:
 
 
 @pytest.fixture(scope="module")
-def forked_networks(_fork_server: ForkServer) -> Iterator[None]:
-    """Processes of networks are forked from one that has imported TVM and torch.
+def forked_networks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Processes of networks are forked from one that has imported TVM and torch, on Linux.
 
     For modules of tests whose subject is not how such a process is started.
     """
+    if sys.platform != "linux":  # only there can one be a child of who has not forked it
+        yield
+        return
+    server = request.getfixturevalue("_fork_server")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "ChildProcess", partial(ForkedChild, _fork_server))
+        patch.setattr(processes, "ChildProcess", partial(ForkedChild, server))
         yield
 
 

@@ -7,7 +7,6 @@ their own; what they skip is the start of Python and the imports.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import importlib
@@ -152,17 +151,17 @@ def _serve() -> None:
             child = os.fork()
             if not child:
                 _become(request, descriptors)
-            os.write(write, array.array("q", [child]).tobytes())
+            os.write(write, str(child).encode())
             os._exit(0)
         os.waitpid(between, 0)
         for descriptor in (*descriptors, write):
             os.close(descriptor)
-        connection.send(str(array.array("q", os.read(read, 8))[0]).encode())
+        connection.send(os.read(read, 32))
         os.close(read)
 
 
 def _become(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
-    """Do as ``chameleon_system.processes.launcher`` does."""
+    """Do as ``chameleon_system.processes.launcher`` does, as a child of who asked for it."""
     status = 1
     try:
         os.setsid()

@@ -114,7 +114,7 @@ def test_an_onnx_file_is_delivered_without_onnxruntime(
         ir_version=9,
     )
     onnx.save(model, tmp_path / "net.onnx")
-    # Not in the worker either: the module of that name there raises.
+    # Not in the worker either, a process that starts anew: the module of that name there raises.
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
