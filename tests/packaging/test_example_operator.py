@@ -24,20 +24,18 @@ def installed(example, tmp_path_factory):
     """The environment of a process that has the example's wheel installed."""
     folder = tmp_path_factory.mktemp("example")
     # Built from a copy, since setuptools leaves files where it builds.
-    source, wheels, site = (folder / name for name in ("source", "wheels", "site"))
+    source, site = folder / "source", folder / "site"
     files = [file for file in example.rglob("*") if file.suffix in {".py", ".toml"}]
     for file in files:
         copy = source / file.relative_to(example)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(file.read_text())
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps"]
     # The index is asked for the build's own tool only where it is not installed.
     offline = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
-    wheel = ["wheel", "--no-deps", *offline, "--wheel-dir", str(wheels), str(source)]
-    subprocess.run([*pip, *wheel], check=True, capture_output=True)
-    (built,) = wheels.glob("gram_matrix-*.whl")
-    install = ["install", "--no-deps", "--no-index", "--target", str(site), str(built)]
-    subprocess.run([*pip, *install], check=True, capture_output=True)
+    # Makes a wheel and installs that.
+    words = [*pip, *offline, "--target", str(site), str(source)]
+    subprocess.run(words, check=True, capture_output=True)
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *([known] if known else [])])}
 

@@ -1,13 +1,41 @@
-"""A network for tests to which its size does not matter."""
+"""A network for tests to which its size does not matter, and processes that start quickly."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from chameleon_tvm.frontends.network_options import OnnxOptions
 from chameleon_tvm.frontends.sources import OnnxFrontend
+from chameleon_tvm.graph import processes
+
+from .forked_children import ForkedChild, ForkServer
+
+
+@pytest.fixture(scope="session")
+def _fork_server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def forked_networks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Processes of networks are forked from one that has imported TVM and torch, on Linux.
+
+    For modules of tests whose subject is not how such a process is started.
+    """
+    if sys.platform != "linux":  # only there can one be a child of who has not forked it
+        yield
+        return
+    server = request.getfixturevalue("_fork_server")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "ChildProcess", partial(ForkedChild, server))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.padding import check_padding
 from chameleon_tvm.shapes import Buckets
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 NETWORKS = """
 import torch
 

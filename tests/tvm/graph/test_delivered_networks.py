@@ -15,12 +15,15 @@ import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_system.permissions import AMX, refusal
+from chameleon_system.processes.child import ChildProcess
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend
-from chameleon_tvm.graph import delivery_steps, package
+from chameleon_tvm.graph import delivery_steps, package, processes
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.verify import TOLERANCE
 from chameleon_tvm.targets import TVMTargets
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
 
 
 @pytest.mark.parametrize(
@@ -111,9 +114,10 @@ def test_an_onnx_file_is_delivered_without_onnxruntime(
         ir_version=9,
     )
     onnx.save(model, tmp_path / "net.onnx")
-    # Not in the worker either: the module of that name there raises.
+    # Not in the worker either, a process that starts anew: the module of that name there raises.
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
     source = OnnxFrontend(OnnxOptions(file=str(tmp_path / "net.onnx"), compare=False))
     result = source.deliver(delivery_of(source))
     assert result["failure"] is None

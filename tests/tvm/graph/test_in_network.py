@@ -13,6 +13,8 @@ from chameleon_tvm.graph import delivery_steps
 from chameleon_tvm.graph.in_network import NetworkVariant, choices, fastest, seconds_in_network
 from chameleon_tvm.graph.kernels import Kernels
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 
 def _winner(name: str, *alternatives: tuple[int, ...]) -> Winner:
     task = Task(name=name, operator="conv2d", arguments={"of": name}, target="t", flop=1.0)

@@ -25,6 +25,8 @@ from chameleon_tvm.graph.reduced_rivals import (
 )
 from chameleon_tvm.precision.comparing import reduced_request
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 
 def _random(frontend: Any) -> list[Arrays]:
     rng = np.random.default_rng(1)

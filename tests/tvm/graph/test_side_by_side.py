@@ -14,6 +14,8 @@ from chameleon_tvm.graph.package import write_manifest
 from chameleon_tvm.graph.side_by_side import Compared, precision_of, side_by_side
 from chameleon_tvm.precision.comparing import reduced_request
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 
 @pytest.mark.parametrize(
     ("manifest", "quantised", "expected"),

@@ -136,7 +136,9 @@ def ran() -> Callable[..., list[np.ndarray]]:
     """Outputs of a module as TVM compiles it by itself."""
 
     def run(module: Any, *inputs: np.ndarray) -> list[np.ndarray]:
-        machine = relax.VirtualMachine(untuned(module, '{"kind": "llvm"}'), tvm.cpu())
+        # Code that runs once is not worth optimising: that takes longer than all the rest.
+        executable = untuned(module, '{"kind": "llvm", "opt-level": 0}')
+        machine = relax.VirtualMachine(executable, tvm.cpu())
         found = machine["main"](*(tvm.runtime.tensor(one) for one in inputs))
         return [one.numpy() for one in (found if hasattr(found, "__len__") else [found])]
 

@@ -10,6 +10,8 @@ import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.run_folder import read_store
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 BOUND = 0.5
 MEASUREMENTS = 5
 

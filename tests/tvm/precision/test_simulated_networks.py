@@ -20,6 +20,8 @@ from chameleon_tvm.precision.simulated import SimulatedNetwork
 from chameleon_tvm.precision.simulating import Server
 from chameleon_tvm.precision.types import with_types
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 SHAPE = (1, 8, 10, 9)
 
 

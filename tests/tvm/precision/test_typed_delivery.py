@@ -21,6 +21,8 @@ from chameleon_tvm.precision import delivery as delivering
 from chameleon_tvm.precision import settled as settling
 from chameleon_tvm.targets import TVMTargets
 
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
 
 @pytest.fixture(scope="module")
 def settled(tiny: Any, trials: Any) -> dict[str, Any]:
