@@ -202,7 +202,7 @@ def scores(given: argparse.Namespace) -> None:
 
 
 def cheaper(space: NetworkSpace, judge: Judge, times: float) -> Candidate:
-    """The network of most Fisher Potential with so many times fewer multiply-adds, or a bit more."""
+    """The network of most Fisher Potential with about so many times fewer multiply-adds."""
     from chameleon_core.plugins import default_registry  # noqa: PLC0415
 
     score = default_registry().create("network_scores", "fisher")
