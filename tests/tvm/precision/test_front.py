@@ -139,8 +139,8 @@ def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(
         def error_of(self, types: Mapping[int, str]) -> float:
             return math.inf if 1 in types else super().error_of(types)
 
-    kernels = _kernels(networks, target, 2.0)
-    made = Front(networks, ("int8",), kernels, Overflowing(1.0), rate=1e15)
+    known = OperatorSeconds(networks, ("int8",), _kernels(networks, target, 2.0))
+    made = Front(networks, known.kinds, known.found, Overflowing(1.0), rate=1e15)
     assert sorted(made.within(math.inf).types) == [0, 2, 3]
     found = made.uniform(math.inf)
     assert found is not None

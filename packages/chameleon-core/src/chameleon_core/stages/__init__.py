@@ -6,18 +6,9 @@ the build, the run or the device of one candidate raises is a failed measurement
 """
 
 from chameleon_core.stages.archive import Archive, TaskHistory
-from chameleon_core.stages.code import (
-    Arrays,
-    Baseline,
-    Builder,
-    Delivery,
-    Frontend,
-    Kernel,
-    SpaceProvider,
-    TargetResolver,
-    Winner,
-)
+from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core.stages.device import Device
+from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Winner
 from chameleon_core.stages.jobs import Contender, MeasureJob, StageRef
 from chameleon_core.stages.observations import Observations
 from chameleon_core.stages.record_database import Record, RecordDatabase, RecordKey

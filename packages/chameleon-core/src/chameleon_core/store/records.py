@@ -11,9 +11,10 @@ from typing import Any, Self
 
 import attrs
 
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import Contender, StageRef
+from chameleon_core.measurement import Measurement
+from chameleon_core.stages import Contender
 from chameleon_core.store.database import ORIGIN, Database
+from chameleon_core.store.rows import compared_of, contender_of, dumped, measurement_of
 from chameleon_core.store.spending import Spending
 from chameleon_core.task import Task
 
@@ -89,7 +90,7 @@ class RecordStore:
 
     def set_fact(self, name: str, value: Any) -> None:
         """Keep a JSON value under a name."""
-        self._database.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, _dump(value)))
+        self._database.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, dumped(value)))
 
     @property
     def measured(self) -> int:
@@ -112,7 +113,7 @@ class RecordStore:
             "INSERT INTO tasks (key, space, fingerprint, name, task) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (key, space, fingerprint) "
             "DO UPDATE SET name = excluded.name, task = excluded.task",
-            (task.key, space, fingerprint, task.name, _dump(task.to_json())),
+            (task.key, space, fingerprint, task.name, dumped(task.to_json())),
         )
         return next(
             attrs.evolve(stored, task=task)
@@ -180,9 +181,9 @@ class RecordStore:
                 (
                     task_id,
                     str(key),
-                    _dump([int(index) for index in m.config]),
-                    _dump(knobs),
-                    _dump([float(value) for value in m.seconds]),
+                    dumped([int(index) for index in m.config]),
+                    dumped(knobs),
+                    dumped([float(value) for value in m.seconds]),
                     m.failure,
                     m.message,
                     m.max_relative_error,
@@ -194,14 +195,14 @@ class RecordStore:
             )
             execute(
                 "UPDATE tasks SET spending = ? WHERE id = ?",
-                (_dump(attrs.asdict(spending)), task_id),
+                (dumped(attrs.asdict(spending)), task_id),
             )
         return added.lastrowid or 0
 
     def set_spending(self, task_id: int, spending: Spending) -> None:
         """Commit the seconds a task has taken so far."""
         self._database.write(
-            "UPDATE tasks SET spending = ? WHERE id = ?", (_dump(attrs.asdict(spending)), task_id)
+            "UPDATE tasks SET spending = ? WHERE id = ?", (dumped(attrs.asdict(spending)), task_id)
         )
 
     def measurements(self, task_id: int) -> list[Measurement]:
@@ -210,7 +211,7 @@ class RecordStore:
             f"SELECT {_COLUMNS} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - a constant
             (task_id,),
         )
-        return [_measurement(row) for row in rows]
+        return [measurement_of(row) for row in rows]
 
     def origins(self, task_id: int) -> list[str | None]:
         """What put each of a task's measurements into its batch, in the order of ``measurements``.
@@ -256,7 +257,7 @@ class RecordStore:
         """A measured configuration decoded, or None where it was not measured."""
         rows = self._database.read(
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
-            (task_id, _dump([int(index) for index in config])),
+            (task_id, dumped([int(index) for index in config])),
         )
         return json.loads(rows[0][0]) if rows else None
 
@@ -268,8 +269,8 @@ class RecordStore:
             "INSERT OR REPLACE INTO comparisons VALUES (?, ?, ?)",
             (
                 task_id,
-                _dump([attrs.asdict(contender) for contender in comparison.contenders]),
-                _dump([attrs.asdict(measurement) for measurement in comparison.measurements]),
+                dumped([attrs.asdict(contender) for contender in comparison.contenders]),
+                dumped([attrs.asdict(measurement) for measurement in comparison.measurements]),
             ),
         )
 
@@ -282,41 +283,6 @@ class RecordStore:
             return None
         contenders, measurements = (json.loads(text) for text in rows[0])
         return StoredComparison(
-            contenders=tuple(_contender(value) for value in contenders),
-            measurements=tuple(_compared(value) for value in measurements),
+            contenders=tuple(contender_of(value) for value in contenders),
+            measurements=tuple(compared_of(value) for value in measurements),
         )
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _measurement(row: tuple[Any, ...]) -> Measurement:
-    config, seconds, failure, message, error, build_seconds, run_seconds = row
-    return Measurement(
-        config=tuple(json.loads(config)),
-        seconds=tuple(json.loads(seconds)),
-        failure=None if failure is None else FailureKind(failure),
-        message=message,
-        max_relative_error=error,
-        build_seconds=build_seconds,
-        run_seconds=run_seconds,
-    )
-
-
-def _compared(value: dict[str, Any]) -> Measurement:
-    kind = value["failure"]
-    return Measurement(
-        **{
-            **value,
-            "config": tuple(value["config"]),
-            "seconds": tuple(value["seconds"]),
-            "failure": None if kind is None else FailureKind(kind),
-        }
-    )
-
-
-def _contender(value: dict[str, Any]) -> Contender:
-    return Contender(
-        **{**value, "config": tuple(value["config"]), "stage": StageRef(**value["stage"])}
-    )

@@ -28,14 +28,18 @@ LOAD_SHARE = 0.5
 """A tile is loaded in this share of the time that a product takes."""
 FINISH_CYCLES = 8.0
 """Cycles of storing a vector of sums, making it an output and storing that."""
+_PREFIX = "product_"
+"""Of the names of knobs and features, since direct convolutions have some of the same."""
 
-
-FEATURE_GROUPS = (
-    ("tile", ("registers", "loads", "rows_used", "waste")),
-    ("parallel loop", ("tasks", "imbalance")),
-    ("innermost loop", ("steps",)),
-    ("input", ("input_bytes", "copied")),
-    ("weights", ("weight_bytes",)),
+FEATURE_GROUPS = tuple(
+    (f"product {name}", tuple(f"{_PREFIX}{column}" for column in columns))
+    for name, columns in (
+        ("tile", ("registers", "loads", "rows_used", "waste")),
+        ("parallel loop", ("tasks", "imbalance")),
+        ("innermost loop", ("steps",)),
+        ("input", ("input_bytes", "copied")),
+        ("weights", ("weight_bytes",)),
+    )
 )
 """Which loop or buffer each analytical feature tells of."""
 
@@ -110,7 +114,7 @@ class TileTiling:
 
     def space(self) -> DesignSpace:
         """The design space with its first guesses."""
-        names = tuple(field.name for field in attrs.fields(TileEstimates))
+        names = tuple(f"{_PREFIX}{field.name}" for field in attrs.fields(TileEstimates))
         bare = DesignSpace(self.knobs, constraints=self.constraints())
         return DesignSpace(
             self.knobs,
