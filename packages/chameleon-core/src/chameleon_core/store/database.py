@@ -1,11 +1,14 @@
-"""A run's SQLite file."""
+"""A run's SQLite file: its schema, and what its rows and their JSON values hold."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from chameleon_core.errors import ChameleonError, RunFolderError
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.stages import Contender, StageRef
 from chameleon_core.store.sqlite_file import SQLiteFile
 
 SCHEMA_VERSION = 1
@@ -89,3 +92,42 @@ class Database(SQLiteFile):
 
 def _columns(connection: sqlite3.Connection) -> set[str]:
     return {name for _, name, *_ in connection.execute("PRAGMA table_info(measurements)")}
+
+
+def dumped(value: Any) -> str:
+    """JSON as rows hold it."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def measurement_of(row: tuple[Any, ...]) -> Measurement:
+    """A measurement; the row's columns are those that ``RecordStore`` selects, in their order."""
+    config, seconds, failure, message, error, build_seconds, run_seconds = row
+    return Measurement(
+        config=tuple(json.loads(config)),
+        seconds=tuple(json.loads(seconds)),
+        failure=None if failure is None else FailureKind(failure),
+        message=message,
+        max_relative_error=error,
+        build_seconds=build_seconds,
+        run_seconds=run_seconds,
+    )
+
+
+def compared_of(value: dict[str, Any]) -> Measurement:
+    """A measurement of a comparison, from its JSON values."""
+    kind = value["failure"]
+    return Measurement(
+        **{
+            **value,
+            "config": tuple(value["config"]),
+            "seconds": tuple(value["seconds"]),
+            "failure": None if kind is None else FailureKind(kind),
+        }
+    )
+
+
+def contender_of(value: dict[str, Any]) -> Contender:
+    """A contender of a comparison, from its JSON values."""
+    return Contender(
+        **{**value, "config": tuple(value["config"]), "stage": StageRef(**value["stage"])}
+    )

@@ -13,8 +13,14 @@ import attrs
 
 from chameleon_core.measurement import Measurement
 from chameleon_core.stages import Contender
-from chameleon_core.store.database import ORIGIN, Database
-from chameleon_core.store.rows import compared_of, contender_of, dumped, measurement_of
+from chameleon_core.store.database import (
+    ORIGIN,
+    Database,
+    compared_of,
+    contender_of,
+    dumped,
+    measurement_of,
+)
 from chameleon_core.store.spending import Spending
 from chameleon_core.task import Task
 
