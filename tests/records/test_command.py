@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 
+import attrs
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.load import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core.plugins import hookimpl
 from chameleon_records import hooks
 from chameleon_records.commands.group import command
 from chameleon_records.locations import own_location
@@ -205,6 +207,25 @@ def test_mistakes_are_named(tmp_path):
         pipeline(tmp_path, records={"name": "files", "loction": "x"})
     with pytest.raises(PipelineError, match="must name a record database"):
         pipeline(tmp_path, records=3)
+
+
+class OtherPlaces:
+    """A second plugin whose database is meant by a place alone."""
+
+    @hookimpl
+    def chameleon_record_databases(self):
+        [record] = hooks.chameleon_record_databases()
+        return [attrs.evolve(record, name="others")]
+
+
+@pytest.mark.parametrize(
+    ("plugins", "told"), [((), "none"), ((hooks, OtherPlaces()), "files, others")]
+)
+def test_a_place_alone_means_the_one_database_that_takes_places(tmp_path, plugins, told):
+    registry = synthetic_registry(*plugins)
+    document = synthetic_document(tmp_path / "run")
+    with pytest.raises(PipelineError, match=f"and {told} of the installed ones take places"):
+        from_dict({**document, "records": "there"}, registry=registry)
 
 
 def test_without_the_package_nothing_is_shared(tmp_path, monkeypatch):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import attrs
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
-from chameleon_tvm.instructions.bfloat16 import widened, widening
 from chameleon_tvm.instructions.halves import half_of
 from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.operators.base import numpy_type
@@ -21,7 +17,6 @@ from chameleon_tvm.operators.specs import (
     DenseSpec,
     DepthwiseConv2dSpec,
 )
-from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
@@ -132,37 +127,9 @@ def test_the_unscheduled_function_computes_the_reference(spec):
     assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
 
 
-class Pairs(Dot):
-    """What AVX512-BF16 computes, on any CPU, but for how denormals are rounded."""
-
-    name = "pairs"
-    summary = "pairs of bfloat16"
-    mnemonics = ("mulps",)
-    data = weights = BFLOAT16_BITS
-    sums = "float32"
-    depth = 2
-    vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
-
-    def meaning(self, sums, data, weights):
-        return sums + widened(weights) @ widened(data)
-
-    def emit(self, sums, data, weights, lanes):
-        words = tirx.reinterpret(f"int32x{lanes}", weights)
-
-        def half(vector, place):
-            bits = (vector >> tirx.Broadcast(tirx.IntImm("int32", 16 * place), lanes)) & (
-                tirx.Broadcast(tirx.IntImm("int32", 0xFFFF), lanes)
-            )
-            return widening(tirx.Cast(f"uint16x{lanes}", bits), lanes)
-
-        for place in (1, 0):
-            sums += half(data, place) * half(words, place)
-        return sums
-
-
+@pytest.mark.usefixtures("only_pairs")
 @pytest.mark.parametrize("spec", [*PRODUCTS, *ATTENTIONS], ids=name_of)
-def test_pairs_are_multiplied_as_they_are(spec, monkeypatch):
-    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [Pairs()])
+def test_pairs_are_multiplied_as_they_are(spec):
     check(in_type(spec, "bfloat16"), count=2)
 
 

@@ -17,6 +17,7 @@ def chameleon_record_databases() -> Iterable[PluginRecord]:
         summary="a SQLite file, a folder on a share, an exported file, or a URL to read from",
         options=FilesOptions,
         factory="chameleon_records.opening:opened_files",
+        place_option="location",
     )
 
 

@@ -12,6 +12,7 @@ from chameleon_core.pipeline.nodes import Item, Mark, Node, Problem
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import Registry
 
 ENVIRONMENT = "CHAMELEON_RECORDS"
@@ -20,9 +21,6 @@ ENVIRONMENT = "CHAMELEON_RECORDS"
 NONE, DEFAULT = "none", "default"
 
 _KIND = "record_databases"
-
-_PLACES = "files"
-"""The database that a place alone means: a file, a folder, or a URL, its option ``location``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,10 +55,10 @@ def databases_of(
     """
     node = root.get("records")
     if node is None or node.value is None:
-        if not by_default or _PLACES not in registry.names(_KIND):
+        if not by_default or len(_of_places(registry)) != 1:
             return Databases()
         mark = Mark(source="records", author=CORE)
-        return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages))
+        return Databases(specs=_specs(Node(value=DEFAULT, mark=mark), stages, registry, problems))
     entries = node.value if node.is_sequence else (node,)
     if len(entries) > 1 and any(one.value == NONE for one in entries):
         message = f"'{NONE}' stands alone; remove it, or the others"
@@ -68,7 +66,7 @@ def databases_of(
     specs: list[StageSpec] = []
     written: list[Any] = []
     for entry in entries:
-        made = _specs(entry, stages)
+        made = _specs(entry, stages, registry, problems)
         specs += made
         # What a word means is another thing elsewhere.
         word = entry.value if entry.value in (NONE, DEFAULT) else None
@@ -76,21 +74,37 @@ def databases_of(
     return Databases(specs=tuple(specs), written=written[0] if len(written) == 1 else written)
 
 
-def _specs(node: Node, stages: StageReader) -> tuple[StageSpec, ...]:
+def _specs(
+    node: Node, stages: StageReader, registry: Registry, problems: list[Problem]
+) -> tuple[StageSpec, ...]:
     text = node.value
     if isinstance(text, str):
         if text == DEFAULT:
             text = _by_environment()
         if text == NONE:
             return ()
-        name = Node(value=_PLACES, mark=attrs.evolve(node.mark, author=CORE))
+        known = _of_places(registry)
+        if len(known) != 1:
+            names = ", ".join(registry.full_name(entry) for entry in known) or "none"
+            message = f"a place alone means one kind of record database, and {names} of the "
+            message += "installed ones take places; write a mapping with its 'name'"
+            problems.append(Problem(mark=node.mark, message=message))
+            return ()
+        [entry] = known
+        mark = attrs.evolve(node.mark, author=CORE)
+        name = Node(value=registry.full_name(entry), mark=mark)
         value = {"name": Item(key_mark=node.mark, node=name)}
         if text != DEFAULT:
             place = Node(value=text, mark=node.mark)
-            value["location"] = Item(key_mark=node.mark, node=place)
+            value[entry.record.place_option] = Item(key_mark=node.mark, node=place)
         node = Node(value=value, mark=node.mark)
     spec = stages.chosen("a record database", _KIND, node)
     return () if spec is None else (spec,)
+
+
+def _of_places(registry: Registry) -> list[Registration]:
+    """The databases that are named by where they are."""
+    return [entry for entry in registry.entries(_KIND) if entry.record.place_option]
 
 
 def _by_environment() -> str:

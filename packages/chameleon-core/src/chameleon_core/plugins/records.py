@@ -28,6 +28,8 @@ class PluginRecord:
             knows; a provider that chooses among others, such as ``auto``, leaves them to it.
         precisions: of a frontend, the types beside float32 that it can have a network computed in,
             as a pipeline's ``precision`` names them; see ``Frontend.compute_in``.
+        place_option: of a record database, the option that a path or URL is where a pipeline
+            writes that alone; empty for one that has to be named.
     """
 
     name: str
@@ -37,6 +39,7 @@ class PluginRecord:
     api_version: int = API_VERSION
     operators: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
+    place_option: str = ""
 
 
 @attrs.frozen(kw_only=True)

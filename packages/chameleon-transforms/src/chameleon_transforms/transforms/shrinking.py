@@ -22,6 +22,15 @@ def _single(program: Program) -> tuple[int, Stage, Nest] | None:
     return (at, stage, stage.nests[0]) if len(stage.nests) == 1 else None
 
 
+def _smaller(program: Program, at: int, stages: tuple[Stage, Stage], label: str) -> Variants:
+    """The program with two stages instead of one, where they multiply less than that did.
+
+    One of 1x1 that was small already would only grow.
+    """
+    if sum(one.multiply_adds for one in stages) < program.stages[at].multiply_adds:
+        yield label, program.with_stages(at, stages)
+
+
 class Bottleneck(Transform):
     """``bottleneck(B)``: the domain of co divided by B.
 
@@ -47,9 +56,7 @@ class Bottleneck(Transform):
                 attrs.evolve(stage, output=inner, nests=(shrunk,)),
                 pointwise(inner, channels),
             )
-            # One of 1x1 that was small already would only grow.
-            if sum(one.multiply_adds for one in stages) < stage.multiply_adds:
-                yield f"bottleneck({factor})", program.with_stages(at, stages)
+            yield from _smaller(program, at, stages, f"bottleneck({factor})")
 
 
 class InputBottleneck(Transform):
@@ -74,8 +81,7 @@ class InputBottleneck(Transform):
                 pointwise(stage.input, length),
                 attrs.evolve(stage, input=inner, nests=(less,)),
             )
-            if sum(one.multiply_adds for one in stages) < stage.multiply_adds:
-                yield f"input-bottleneck({factor})", program.with_stages(at, stages)
+            yield from _smaller(program, at, stages, f"input-bottleneck({factor})")
 
 
 class LowRank(Transform):
@@ -99,8 +105,7 @@ class LowRank(Transform):
             if nest.outputs.length % factor:
                 continue
             stages = _separated(stage, nest, rank)
-            if sum(one.multiply_adds for one in stages) < stage.multiply_adds:
-                yield f"low-rank({factor})", program.with_stages(at, stages)
+            yield from _smaller(program, at, stages, f"low-rank({factor})")
 
 
 def _separated(stage: Stage, nest: Nest, rank: int) -> tuple[Stage, Stage]:

@@ -80,7 +80,7 @@ class _Mover(relax.PyExprMutator):
         self.set_var_remap(binding.var, made)
 
     def _moved(self, value: Any) -> Any | None:
-        """The bits of moved numbers; None where they are none of bfloat16."""
+        """The bits of moved numbers; None where they were not widened from two bytes."""
         if not _is_move(value):
             return None
         if str(value.op.name) == _CONCAT:

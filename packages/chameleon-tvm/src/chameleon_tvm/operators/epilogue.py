@@ -132,7 +132,7 @@ class Epilogue:
         if spec.bias:
             made.append(seeded_array((spec.output_channels,), spec.dtype, 2))
         if spec.residual:
-            made.append(seeded_array(spec.result_shape, spec.dtype, 3))
+            made.append(seeded_array(spec.result_shape, spec.output_dtype, 3))
         return made
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:

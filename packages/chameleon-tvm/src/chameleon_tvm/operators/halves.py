@@ -96,14 +96,6 @@ class HalfEpilogue(Epilogue):
         dtype = self.spec.dtype
         return [seeded_array(data, dtype, 0), seeded_array(weights, dtype, 1)]
 
-    def inputs(self) -> Arrays:
-        spec, made = self.spec, []
-        if spec.bias:
-            made.append(seeded_array((spec.output_channels,), spec.dtype, 2))
-        if spec.residual:
-            made.append(seeded_array(spec.result_shape, spec.output_dtype, 3))
-        return made
-
     def stored(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
         added = self.spec.residual and place == 2 + self.spec.bias
         return stored(array, self.spec.output_dtype if added else self.spec.dtype)

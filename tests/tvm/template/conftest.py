@@ -1,0 +1,43 @@
+"""An instruction of other CPUs that this machine computes with loops."""
+
+from typing import ClassVar
+
+import pytest
+from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
+from chameleon_tvm.instructions.bfloat16 import widened, widening
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import arithmetic
+
+
+class Pairs(Dot):
+    """What AVX512-BF16 computes, on any CPU, but for how denormals are rounded."""
+
+    name = "pairs"
+    summary = "pairs of bfloat16"
+    mnemonics = ("mulps",)
+    data = weights = BFLOAT16_BITS
+    sums = "float32"
+    depth = 2
+    vectors: ClassVar = {16: frozenset(), 32: frozenset(), 64: frozenset()}
+
+    def meaning(self, sums, data, weights):
+        return sums + widened(weights) @ widened(data)
+
+    def emit(self, sums, data, weights, lanes):
+        words = tirx.reinterpret(f"int32x{lanes}", weights)
+
+        def half(vector, place):
+            bits = (vector >> tirx.Broadcast(tirx.IntImm("int32", 16 * place), lanes)) & (
+                tirx.Broadcast(tirx.IntImm("int32", 0xFFFF), lanes)
+            )
+            return widening(tirx.Cast(f"uint16x{lanes}", bits), lanes)
+
+        for place in (1, 0):
+            sums += half(data, place) * half(words, place)
+        return sums
+
+
+@pytest.fixture
+def only_pairs(monkeypatch):
+    """Templates multiply pairs of bfloat16, whatever this machine's CPU has."""
+    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [Pairs()])
