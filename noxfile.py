@@ -10,10 +10,11 @@ nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.relative_to(ROOT) for path in ROOT.glob("packages/*/pyproject.toml"))
 CONSTRAINTS = ("-c", "constraints.txt")
-# Two tests at a time, whatever there is of cores: tests of runners take all of them. Each worker
-# begins with half of the tests in their order, so that files, and what their tests share, stay
-# together; whoever is done first takes over from the end of the other's.
-WORKERS = ("-n", "2", "--dist", "worksteal")
+# Three tests at a time, whatever there is of cores: tests of runners take all of them, and a third
+# of the time tests wait for processes that they started. Each worker begins with a share of the
+# tests in their order, so that files, and what their tests share, stay together; whoever is done
+# first takes over from the end of another's.
+WORKERS = ("-n", "3", "--dist", "worksteal")
 # Hundreds of processes are started, which would compile the packages anew where the shell says so.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": ""}
 # Asked for by name, where such an interpreter is installed.
