@@ -10,13 +10,15 @@ import attrs
 import numpy as np
 import pytest
 import torch
+from chameleon_core.space import DesignSpace
 from chameleon_one_shot.predictor.encoding import EncodedTask
+from chameleon_one_shot.predictor.examples import schema_of
 from chameleon_one_shot.predictor.familiarity import _upper_bound
 from chameleon_one_shot.predictor.header import ModelFileError, read_header
 from chameleon_one_shot.predictor.metrics import Quality
 from chameleon_one_shot.predictor.model import load, save
 from chameleon_one_shot.predictor.training import means, train, training_task
-from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens
+from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
 
 
 def test_an_unseen_task_is_ordered_far_better_than_by_chance(model, examples):
@@ -185,3 +187,23 @@ def test_limits_are_upper_ends_of_prediction_intervals(count):
     wanted = values.mean() + stats.t.ppf(0.99, count - 1) * spread
     assert _upper_bound(values.tolist()) == pytest.approx(max(wanted, values.max()), rel=0.05)
     assert _upper_bound(values.tolist()[:1]) == np.inf
+
+
+def test_what_a_space_guesses_is_a_token_of_its_own(made):
+    example = made.example(64, 32)
+    bare = example.tokens.space
+
+    def cost(values):
+        return 1.0 + values["tile_rows"]
+
+    space = DesignSpace(
+        bare.knobs, constraints=bare.constraints, features=bare.features_block, guessed_cost=cost
+    )
+    tokens = task_tokens(example.source.task, example.source.device, 2, space)
+    assert [group.name for group in tokens.groups][:-1] == [g.name for g in example.tokens.groups]
+    assert tokens.groups[-1].name == "guess[]"
+    structure = tokens.structure(example.configs)
+    expected = np.log(cost(space.values(example.configs)))
+    assert structure[:, tokens.groups[-1].places[0]] == pytest.approx(expected, rel=1e-6)
+    assert np.array_equal(structure[:, :-1], example.tokens.structure(example.configs))
+    assert schema_of(space) != schema_of(bare)

@@ -67,6 +67,30 @@ def test_guesses_are_legal_distinct_and_features_finite(spec, target):
     assert np.isfinite(features).all()
 
 
+@pytest.mark.parametrize("spec", SHAPES, ids=lambda spec: f"{spec.kind}-{SHAPES.index(spec)}")
+def test_every_configuration_has_a_guessed_cost_the_first_guess_a_low_one(spec):
+    space = TemplateSpace(TemplateOptions()).design_space(spec.task("t", HASWELL))
+    drawn = space.sample(200, np.random.default_rng(0))
+    cost = space.guessed_cost(space.values(drawn))
+    assert cost.shape == (len(drawn),)
+    assert np.isfinite(cost).all()
+    assert (cost > 0.0).all()
+    best = space.guessed_cost(space.values(space.first_guesses[:1]))
+    assert best[0] <= np.median(cost)
+
+
+def test_a_configuration_is_guessed_alike_whatever_other_algorithms_there_are():
+    joined = TemplateSpace(TemplateOptions()).design_space(R8.task("t", ZEN4))
+    alone = space_of(R8)
+    drawn = joined.sample(200, np.random.default_rng(0))
+    values = joined.values(drawn)
+    direct = values["algorithm"] == "direct"
+    assert direct.any()
+    assert not direct.all()
+    own = {knob.name: values[knob.name][direct] for knob in alone.knobs}
+    assert np.array_equal(joined.guessed_cost(values)[direct], alone.guessed_cost(own))
+
+
 @pytest.mark.parametrize(("target", "registers"), [(ZEN4, 32), (HASWELL, 16)])
 def test_no_legal_tile_needs_more_registers_than_there_are(target, registers):
     space = space_of(R8, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +33,9 @@ class DesignSpace:
         knobs: in order; names are unique.
         constraints: what a legal configuration meets.
         features: analytical features beside the knobs' own.
+        guessed_cost: what the space itself guesses n configurations to cost, positive, lower is
+            better, in units of its own: knob values to shape (n,). It is no feature: predictors of
+            many tasks learn how far it can be trusted.
         first_guesses: configurations worth measuring first, best guess first, shape (m, knobs);
             those that are not legal, and repeats, are left out.
         only: the only configurations that can be legal, shape (m, knobs), where they are known
@@ -50,6 +53,7 @@ class DesignSpace:
         *,
         constraints: Sequence[Constraint] = (),
         features: FeatureBlock | None = None,
+        guessed_cost: Callable[[Values], NDArray[np.floating[Any]]] | None = None,
         first_guesses: Configs | None = None,
         only: Configs | None = None,
         variant: Sequence[str] = (),
@@ -57,6 +61,7 @@ class DesignSpace:
         self.knobs = tuple(knobs)
         self.constraints = tuple(constraints)
         self.features_block = features
+        self.guessed_cost = guessed_cost
         self.variant = tuple(variant)
         if not self.knobs:
             raise ValueError("a design space needs at least one knob")

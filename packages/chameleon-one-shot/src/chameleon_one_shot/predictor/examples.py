@@ -80,7 +80,9 @@ def schema_of(space: DesignSpace) -> str:
     ]
     block = space.features_block
     groups: Any = () if block is None else block.groups
-    return hashlib.sha256(json.dumps([described, groups]).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        json.dumps([described, groups, space.guessed_cost is not None]).encode()
+    ).hexdigest()[:16]
 
 
 def _kinds(names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ program's loops and buffers (``FeatureBlock``) is computed for each configuratio
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -116,11 +116,21 @@ class TaskTokens:
         return np.where(applies, configs, counts)
 
     def structure(self, configs: Configs) -> Numbers:
-        """Analytical features, shape (n, columns of the space's block)."""
-        block = None if self.space is None else self.space.features_block
-        if self.space is None or block is None:
+        """Analytical features and the logarithm of the guessed cost, as far as a space has them.
+
+        Returns:
+            Shape (n, columns of the space's block, and one for the guess).
+        """
+        space = self.space
+        if space is None:
             return np.empty((len(configs), 0), np.float32)
-        return np.asarray(block.compute(self.space.values(configs)), np.float32)
+        values = space.values(configs)
+        parts = [np.empty((len(configs), 0), np.float32)]
+        if space.features_block is not None:
+            parts.append(np.asarray(space.features_block.compute(values), np.float32))
+        if space.guessed_cost is not None:
+            parts.append(np.log(space.guessed_cost(values)).astype(np.float32)[:, None])
+        return np.concatenate(parts, axis=1)
 
 
 def task_tokens(
@@ -134,26 +144,32 @@ def task_tokens(
         threads: that kernels run with.
         space: the task's.
     """
-    block = space.features_block
-    place = {} if block is None else {name: at for at, name in enumerate(block.names)}
     return TaskTokens(
         fixed=_shared(task, device, threads),
         knobs=tuple(
             KnobToken(name=knob.name, columns=knob.feature_names, table=knob.feature_table)
             for knob in space.knobs
         ),
-        groups=()
-        if block is None
-        else tuple(
-            GroupToken(
-                name=f"{name}[]",  # no knob has such a name
-                columns=tuple(f"{name}[].{column}" for column in columns),
-                places=np.array([place[column] for column in columns], np.intp),
-            )
-            for name, columns in block.groups
-        ),
+        groups=tuple(_groups(space)),
         space=space,
     )
+
+
+def _groups(space: DesignSpace) -> Iterator[GroupToken]:
+    """Tokens of loops, buffers and the guess, in the terms of ``TaskTokens.structure``."""
+    block = space.features_block
+    names = () if block is None else block.names
+    place = {name: at for at, name in enumerate(names)}
+    for name, columns in () if block is None else block.groups:
+        yield GroupToken(
+            name=f"{name}[]",  # no knob has such a name
+            columns=tuple(f"{name}[].{column}" for column in columns),
+            places=np.array([place[column] for column in columns], np.intp),
+        )
+    if space.guessed_cost is not None:
+        yield GroupToken(
+            name="guess[]", columns=("guess[].cost",), places=np.array([len(names)], np.intp)
+        )
 
 
 def recorded_tokens(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import attrs
 import numpy as np
@@ -105,6 +106,7 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
             compute=compute,
             groups=(*shared.groups, ("stored weights", names[:1])),
         ),
+        guessed_cost=_guessed_cost(kinds, [partial(chosen, place=at) for at in range(len(kinds))]),
         first_guesses=np.array([[place, *guess] for _, place, guess in guesses], np.int32),
     )
 
@@ -128,6 +130,7 @@ def joined(direct: DesignSpace, winograd: DesignSpace) -> DesignSpace:
         knobs,
         constraints=constraints,
         features=_features(direct, winograd),
+        guessed_cost=_guessed_cost([direct, winograd], [_is_direct, lambda v: ~_is_direct(v)]),
         first_guesses=_alternating(direct, winograd),
         only=_everything(direct, winograd),
     )
@@ -162,6 +165,24 @@ def _where(constraint: Constraint, *, direct: bool) -> Constraint:
         reason=constraint.reason,
         holds=lambda v: (_is_direct(v) != direct) | constraint.holds(v),
     )
+
+
+def _guessed_cost(
+    spaces: Sequence[DesignSpace], chosen: Sequence[Callable[[Values], NDArray[np.bool_]]]
+) -> Callable[[Values], NDArray[np.float64]] | None:
+    """Each algorithm's guess for its own configurations; all are in the time of direct products.
+
+    Args:
+        spaces: of the algorithms.
+        chosen: which of n configurations are of each, shape (n,).
+    """
+    costs = [space.guessed_cost for space in spaces]
+
+    def cost(values: Values) -> NDArray[np.float64]:
+        parts = [np.asarray(one(values), np.float64) for one in costs if one is not None]
+        return np.select([one(values) for one in chosen], parts)
+
+    return None if None in costs else cost
 
 
 def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None:

@@ -132,6 +132,7 @@ class AttentionTiling:
             features=FeatureBlock(
                 names=self.feature_names(), compute=self.features, groups=FEATURE_GROUPS
             ),
+            guessed_cost=self.guessed_cost,
             first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=TILE_KNOBS),
         )
 

@@ -120,6 +120,7 @@ class TileTiling:
             self.knobs,
             constraints=self.constraints(),
             features=FeatureBlock(names=names, compute=self.features, groups=FEATURE_GROUPS),
+            guessed_cost=self.guessed_cost,
             first_guesses=first_guesses(bare, self.guessed_cost, tile_knobs=BLOCK_KNOBS),
         )
 

@@ -100,6 +100,7 @@ class ConvolutionTiling:
             self.knobs,
             constraints=self.constraints(),
             features=features,
+            guessed_cost=self.guessed_cost,
             first_guesses=first_guesses(bare, self.guessed_cost),
         )
 

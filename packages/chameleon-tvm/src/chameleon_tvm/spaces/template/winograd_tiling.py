@@ -145,6 +145,7 @@ class WinogradTiling:
             self.knobs,
             constraints=self.constraints(),
             features=features,
+            guessed_cost=self.guessed_cost,
             first_guesses=self._guesses(bare),
         )
 
