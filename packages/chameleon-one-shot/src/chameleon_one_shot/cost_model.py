@@ -25,8 +25,9 @@ _SAMPLE = 256
 class OneShotModel(CostModel):
     """A predictor trained on other tasks.
 
-    The score is the predicted relative throughput, so that the model is a prior of others, too; it
-    is trained before anything was measured. With ``finetune`` its last layer is fitted to what is
+    The score is the predicted relative throughput up to a factor, the same for all configurations
+    of the task. The model is trained before anything was measured, so that it is a prior of others,
+    too. With ``finetune`` its last layer is fitted to what is
     measured of the task, and the score is an upper confidence bound. A task that is unlike those
     the predictor was trained on is left to another model, and the log says why.
 
@@ -74,7 +75,7 @@ class OneShotModel(CostModel):
             self._layer = self._fitted(observations)
 
     def predict(self, configs: Configs) -> Scores:
-        """Predicted relative throughput of shape (n,), with ``finetune`` an upper bound of it."""
+        """Predicted throughput up to a factor, shape (n,); with ``finetune`` an upper bound."""
         if self._fallback is not None:
             return self._fallback.predict(configs)
         if not len(configs):

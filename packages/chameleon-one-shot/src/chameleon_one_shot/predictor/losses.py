@@ -10,6 +10,11 @@ _SHARPNESS = 3.0
 """How much of a pair's difference, in standard deviations, counts as told apart (as ``1 / 3``)."""
 
 
+def centred(values: Tensor) -> Tensor:
+    """Values less the mean of their row, shape (tasks, n)."""
+    return values - values.mean(dim=1, keepdim=True)
+
+
 def regression(mean: Tensor, wanted: Tensor) -> Tensor:
     """Huber's loss, for the slowest configurations are slow without bound."""
     return functional.smooth_l1_loss(mean, wanted)
@@ -42,4 +47,4 @@ def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
     return (weight * loss).sum() / weight.sum().clamp(min=1e-6)
 
 
-__all__ = ["ranking", "regression", "uncertainty"]
+__all__ = ["centred", "ranking", "regression", "uncertainty"]

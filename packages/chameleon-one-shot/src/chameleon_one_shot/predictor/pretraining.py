@@ -10,6 +10,7 @@ import numpy as np
 import structlog
 from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.versions import installed
+from numpy.typing import NDArray
 
 from chameleon_one_shot.dataset.records import Dataset, DatasetError
 from chameleon_one_shot.predictor.examples import Example, examples_of
@@ -149,8 +150,14 @@ def _temperature(predictor: Predictor, examples: Sequence[Example]) -> float:
     ratios = []
     for one in examples:
         mean, deviation = predictor.of(one.tokens).moments(one.configs)
-        ratios.append((((one.quality - mean) / deviation) ** 2).mean())
+        ratios.append(((_missing(one, mean) / deviation) ** 2).mean())
     return float(np.sqrt(np.mean(ratios)))
+
+
+def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What predictions lack, but for what all of a task lack: networks are not trained for it."""
+    missing: NDArray[np.float64] = example.quality - mean
+    return missing - missing.mean()
 
 
 def _deviation(predictor: Predictor, example: Example) -> float:
@@ -164,7 +171,7 @@ def _judged(predictor: Predictor, examples: Sequence[Example]) -> dict[str, Any]
         mean, deviation = predictor.of(one.tokens).moments(one.configs)
         if np.ptp(one.quality) > 0.0:
             qualities.append(Quality.of(mean, one.quality))
-        inside.append((np.abs(one.quality - mean) <= _NORMAL_90 * deviation).mean())
+        inside.append((np.abs(_missing(one, mean)) <= _NORMAL_90 * deviation).mean())
     found = {"tasks": len(examples), "coverage_90": float(np.mean(inside))}
     return found | (attrs.asdict(Quality.mean(qualities)) if qualities else {})
 

@@ -160,9 +160,11 @@ def forward(network: TokenNetwork, batch: Batch) -> tuple[Tensor, Tensor]:
 def _loss(network: TokenNetwork, batch: Batch, options: TrainingOptions) -> Tensor:
     network.train()
     mean, log_variance = forward(network, batch)
-    wanted = batch.wanted.flatten()
-    task = torch.arange(len(batch.wanted), device=mean.device)
-    task = task.repeat_interleave(batch.wanted.shape[1])
+    shape = batch.wanted.shape
+    task = torch.arange(len(batch.wanted), device=mean.device).repeat_interleave(shape[1])
+    # Only configurations of one task are ever compared, and how far the best of a search is above
+    # the others depends on the search: what all of a task share is left out.
+    mean, wanted = (losses.centred(one.view(shape)).flatten() for one in (mean, batch.wanted))
     loss = losses.regression(mean, wanted) + 0.2 * losses.uncertainty(mean, log_variance, wanted)
     if options.ranking:
         loss = loss + options.ranking * losses.ranking(mean, wanted, task)
