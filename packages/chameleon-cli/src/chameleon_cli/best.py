@@ -103,7 +103,9 @@ def _print(operators: list[dict[str, Any]]) -> None:
             if operator["ratio"] is not None:
                 times += f", {operator['ratio']:.3f} x the vendor's speed"
         else:
-            times = f"{duration(operator['search_seconds'])} so far, from the search; not compared yet"
+            times = (
+                f"{duration(operator['search_seconds'])} so far, from the search; not compared yet"
+            )
         click.echo(f"{operator['name']}: {times}")
         for name, value in operator["best"].items():
             click.echo(f"  {name}: {json.dumps(value)}")

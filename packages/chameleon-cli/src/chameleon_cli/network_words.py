@@ -42,8 +42,7 @@ def network_sentence(summary: NetworkSummary) -> str:
     if summary.source is TimeSource.COMPARISON:
         what = "network, one inference in each bucket" if result.buckets else "network"
         return (
-            f"{what}: {duration(summary.seconds)}, from the comparison at the end"
-            f"{_beside(summary)}"
+            f"{what}: {duration(summary.seconds)}, from the comparison at the end{_beside(summary)}"
         )
     compiled = "delivered, but not timed" if result.delivered else "not compiled yet"
     if summary.seconds is None:

@@ -193,12 +193,15 @@ class RunFolder:
 
     def _keep_failure(self, error: Exception) -> None:
         """Keep what ended a run that had begun; who asked it to stop wants to continue it."""
-        ours = isinstance(error, ChameleonError)
-        if ours and error.exit_code is ExitCode.INTERRUPTED:
+        if not isinstance(error, ChameleonError):
+            why = f"{type(error).__name__}: {error}"
+        elif error.exit_code is ExitCode.INTERRUPTED:
             return
+        else:
+            why = str(error)
         # Where the disk is full there is no room for this either, and the error itself is told.
         with contextlib.suppress(ChameleonError):
-            self.store.set_fact(FAILED, str(error) if ours else f"{type(error).__name__}: {error}")
+            self.store.set_fact(FAILED, why)
 
     def _unlock(self) -> None:
         if self._lock is not None:

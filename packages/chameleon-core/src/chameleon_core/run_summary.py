@@ -109,7 +109,9 @@ class OperatorTime:
         return self.measurement.cost
 
 
-def time_of(store: RecordStore, stored: StoredTask, operator: OperatorResult) -> OperatorTime | None:
+def time_of(
+    store: RecordStore, stored: StoredTask, operator: OperatorResult
+) -> OperatorTime | None:
     """What an operator's time was taken by; None where no configuration has one.
 
     Args:
