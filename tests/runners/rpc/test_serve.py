@@ -157,7 +157,7 @@ def test_a_taken_port_is_one_sentence(capsys):
 
 
 def test_ports_beyond_the_last_one_are_said():
-    with pytest.raises(TargetError, match="port 65536 of 127.0.0.1 .* no such port"):
+    with pytest.raises(TargetError, match=r"port 65536 of 127\.0\.0\.1 .* no such port"):
         Serving(ServingPlan(port=65535, servers=1))
 
 

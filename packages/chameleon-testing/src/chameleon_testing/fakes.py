@@ -22,6 +22,7 @@ from chameleon_core.stages import (
     Baseline,
     Builder,
     Candidates,
+    ComparisonPlan,
     Contender,
     CostModel,
     Explorer,
@@ -152,6 +153,7 @@ class SyntheticRunner(Runner):
 
     def __init__(self, options: RunnerOptions) -> None:
         self._options = options
+        self._plan = ComparisonPlan()
         self._stopped = False
         self._order = random.Random()  # noqa: S311 - on purpose not reproducible
 
@@ -167,8 +169,13 @@ class SyntheticRunner(Runner):
             time.sleep(self._options.delay)
             yield self._outcome(job.task, config)
 
+    def plan_comparison(self, plan: ComparisonPlan) -> None:
+        """Take note of it."""
+        self._plan = plan
+
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
         self._log(f"{task.name} compare")
+        self._plan.tell("timed", len(contenders), len(contenders))
         return [
             self._outcome(task, contender.config)
             if contender.config
