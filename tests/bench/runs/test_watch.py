@@ -108,7 +108,7 @@ def test_two_hosts_or_none_are_refused(served):
     for lines in (b"Host: localhost:%d\r\nHost: evil\r\n" % served.port, b""):
         with socket.create_connection(("127.0.0.1", served.port), timeout=60) as one:
             one.sendall(b"GET / HTTP/1.1\r\n" + lines + b"\r\n")
-            assert one.recv(64).startswith(b"HTTP/1.1 421 ")
+            assert one.recv(64).startswith(b"HTTP/1.0 421 ")
 
 
 def test_it_listens_on_loopback_alone(served):

@@ -86,6 +86,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     # On Linux this lets a port be taken again right after it was given back, never one in use.
     allow_reuse_address = True
+    # Newer versions of Python would share a port with another server of the same user's.
+    allow_reuse_port = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its
         """Log what went wrong; a browser that closes its connection is nothing to tell."""
@@ -96,7 +98,6 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     run: ClassVar[LiveRun]
-    protocol_version = "HTTP/1.1"
     server_version = "chameleon"
     sys_version = ""
     timeout = 30
@@ -124,6 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
                 "sentence": sentence_of(look),
             }
             self._answer(HTTPStatus.OK, "application/json", json.dumps(told))
+        elif path == "/favicon.ico":  # browsers ask for it and count a refusal as an error
+            self._answer(HTTPStatus.NO_CONTENT, "image/x-icon", "")
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing but / and /state")
 
@@ -144,16 +147,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus(code), message or "")
 
     def _refuse(self, status: HTTPStatus, why: str, **headers: str) -> None:
-        # What else was sent with such a request is not read, and would pass for the next one.
-        self.close_connection = True
         self._answer(status, "text/plain; charset=utf-8", f"{why}\n", **headers)
 
     def _answer(self, status: HTTPStatus, kind: str, text: str, **headers: str) -> None:
         content = text.encode()
         self.send_response(status)
         named = {"Content-Type": kind, "Content-Length": str(len(content)), **_HEADERS, **headers}
-        if self.close_connection:
-            named["Connection"] = "close"
         for name, value in named.items():
             self.send_header(name, value)
         self.end_headers()
