@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 
@@ -11,7 +12,11 @@ import numpy as np
 import pytest
 from chameleon_bench.runs.comparison import comparison_of, names_of
 from chameleon_bench.runs.contrasts import pairs_json, shared, sum_json, time_json
-from chameleon_bench.runs.differences import machines_differ, version_differences
+from chameleon_bench.runs.differences import (
+    machines_differ,
+    pipeline_differences,
+    version_differences,
+)
 from chameleon_bench.runs.reading import ComparedOperator, ComparedRun, computed, read_run
 from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError, ExitCode, RunFolderError
@@ -89,6 +94,8 @@ def test_the_command_prints_tables_and_json(few, many, capsys):
     told = capsys.readouterr().out
     assert "few / many (above 1: many is faster)" in told
     assert "geometric mean of 3" in told
+    assert re.search(r"^op0 +8 in \d+\.\d s +16 in \d+\.\d s$", told, re.MULTILINE)
+    assert "*" not in told, "all times are from comparisons"
     assert "with so few operators it cannot be below 0.25" in told
     assert "budget.measurements" in told
     assert "versions: no difference" in told
@@ -187,14 +194,14 @@ def test_an_operator_without_a_time_counts_as_slower_and_has_no_ratio():
     (pair,) = pairs_json([first, second])
     assert pair["left_out"] == ["y"]
     assert pair["tasks"] == 1
-    assert sum_json(first, ["x", "y"])["seconds"] is None
+    assert sum_json(first, {"x": 1, "y": 1})["seconds"] is None
     assert pair["operators"][1]["goal_seconds"] is None
     assert pair["operators"][1]["first_measurements_to_goal"] is None
 
 
 def test_sums_count_operators_as_often_as_they_occur():
-    run = made("a", [operator("x", [1.0, 1.0], weight=3), operator("y", [2.0, 2.0])])
-    assert sum_json(run, ["x", "y"]) == {"seconds": 5.0, "low": 5.0, "high": 5.0}
+    run = made("a", [operator("x", [1.0, 1.0]), operator("y", [2.0, 2.0])])
+    assert sum_json(run, {"x": 3, "y": 1}) == {"seconds": 5.0, "low": 5.0, "high": 5.0}
 
 
 def test_measurements_are_counted_until_the_slower_search_was_reached():
@@ -219,10 +226,29 @@ def test_operators_are_the_same_whatever_the_target_and_the_name():
         ({"environment": {"device": "b", "threads": 2}}, True),
         ({"environment": {"device": "a", "threads": 1}}, True),
         ({"target": "llvm -mcpu=znver3"}, True),
+        ({"environment": {"devices": [{"name": "x"}]}}, True),
     ],
 )
 def test_times_of_two_machines_are_told_apart(more, differ):
     assert machines_differ([made("a", []), made("b", [], **more)]) is differ
+
+
+def test_the_same_devices_in_another_order_and_mood_are_the_same():
+    places = [{"name": "x", "state": "free"}, {"name": "y", "state": "lost", "pace": 2.0}]
+    other = [{"name": "y", "state": "free"}, {"name": "x", "state": "busy"}]
+    runs = [made(str(n), [], environment={"devices": d}) for n, d in enumerate((places, other))]
+    assert not machines_differ(runs)
+
+
+def test_operators_of_pipelines_differ_key_by_key():
+    documents = [
+        {"model": {"operators": [{"dense": {"units": units}}]}, "output": str(units), "list": [1]}
+        for units in (3, 4)
+    ]
+    runs = [made(str(n), [], document=one) for n, one in enumerate(documents)]
+    assert pipeline_differences(runs) == {"model.operators.0.dense.units": ["3", "4"]}
+    runs[1].document["list"] = [1, 2]
+    assert pipeline_differences(runs)["list"] == ["[1]", "[1, 2]"]
 
 
 def test_two_machines_are_warned_of(few, many, tmp_path, capsys):

@@ -20,10 +20,12 @@ def test_runs_are_listed_with_what_they_found(few, many, tmp_path, capsys):
     place = tmp_path / "runs"
     shutil.copytree(few, place / "deep" / "few")
     shutil.copytree(many, place / "many")
-    (place / "deep" / "few" / "network").mkdir()
+    shutil.copytree(many, place / "deep" / "few" / "network")
+    shutil.copytree(many, place / "deep" / "few" / "earlier-1")
+    shutil.copytree(many, place / "network" / "of-mine")
     (place / "empty").mkdir()
     found = {one.name: one for one in listed_runs(place)}
-    assert set(found) == {"deep/few", "many"}
+    assert set(found) == {"deep/few", "deep/few/earlier-1", "many", "network/of-mine"}
     one = found["many"]
     best = json.loads((many / "best.json").read_text())
     total = sum(operator["tuned_seconds"] for operator in best["operators"])

@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 _SIGNIFICANT = 0.05
+_LONGEST = 60
+"""A value of a pipeline is cut to so many characters."""
 
 
 @click.command("compare")
@@ -75,15 +77,23 @@ def _print_times(found: Mapping[str, Any]) -> None:
     total = found["sum"]
     if total["operators"] > 1:
         cells = [_interval(total["times"][name], duration) for name in names]
-        rows.append((f"sum of the {total['operators']} of all", *cells))
-    if rows:
-        click.echo()
-        print_table(("operator", *names), rows)
-        if any(one and one["seconds_from"] == "search" for one in _times(found)):
-            click.echo(
-                "s: from the search, where the fastest of many is partly luck; others are from "
-                "the final comparison"
-            )
+        rows.append((f"sum of {total['operators']}, as often as in {names[0]}", *cells))
+    if not rows:
+        return
+    click.echo()
+    print_table(("time", *names), rows)
+    times = [time for operator in found["operators"] for time in operator["times"].values()]
+    if any(one["seconds_from"] == "search" for one in times):
+        click.echo(
+            "*: from the search, where the fastest of many is partly luck; others are from the "
+            "final comparison"
+        )
+    click.echo()
+    rows = [
+        (operator["name"], *(_spent(operator["times"].get(name)) for name in names))
+        for operator in found["operators"]
+    ]
+    print_table(("measurements and seconds", *names), rows)
 
 
 def _print_pair(pair: Mapping[str, Any]) -> None:
@@ -114,8 +124,8 @@ def _print_pair(pair: Mapping[str, Any]) -> None:
         click.echo(f"without a time in one of them: {', '.join(pair['left_out'])}")
     if pair["mixed_sources"]:
         click.echo(
-            "one time is from the search and the other from the comparison, which favours "
-            f"neither reliably: {', '.join(pair['mixed_sources'])}"
+            "from the search in one run and from the comparison in the other, so that a small "
+            f"difference says nothing: {', '.join(pair['mixed_sources'])}"
         )
 
 
@@ -146,15 +156,8 @@ def _print_differences(what: str, found: Mapping[str, Any]) -> None:
         return
     click.echo()
     names = [one["name"] for one in found["runs"]]
-    rows = [
-        (key, *("not set" if values[name] is None else str(values[name]) for name in names))
-        for key, values in differing.items()
-    ]
+    rows = [(key, *(_shown(values[name]) for name in names)) for key, values in differing.items()]
     print_table((titles[what], *names), rows)
-
-
-def _times(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [time for operator in found["operators"] for time in operator["times"].values()]
 
 
 def _time(value: Mapping[str, Any] | None) -> str:
@@ -162,8 +165,18 @@ def _time(value: Mapping[str, Any] | None) -> str:
 
     if value is None or value["seconds"] is None:
         return "-"
-    mark = " s" if value["seconds_from"] == "search" else ""
+    mark = "*" if value["seconds_from"] == "search" else ""
     return _interval(value, duration) + mark
+
+
+def _shown(value: Any) -> str:
+    """A value in a table's cell; ``--json`` has it in full."""
+    told = "not set" if value is None else str(value)
+    return told if len(told) <= _LONGEST else f"{told[: _LONGEST - 1]}…"
+
+
+def _spent(value: Mapping[str, Any] | None) -> str:
+    return "-" if value is None else f"{value['measurements']} in {value['wall_seconds']:.1f} s"
 
 
 def _interval(value: Mapping[str, Any], form: Any) -> str:

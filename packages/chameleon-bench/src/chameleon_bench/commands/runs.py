@@ -10,11 +10,7 @@ import click
 
 
 @click.command("runs")
-@click.argument(
-    "folder",
-    default="runs",
-    type=click.Path(path_type=Path),
-)
+@click.argument("folder", default="runs", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(folder: Path, as_json: bool) -> None:
     """List the runs below FOLDER (`runs` where none is given), the last ones at the end.

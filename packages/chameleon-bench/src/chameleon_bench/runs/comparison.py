@@ -46,12 +46,14 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
     for one, other in itertools.combinations(runs, 2):
         _have_something_in_common(one, other)
     everywhere = contrasts.shared(runs)
+    # One network's counts for all: layouts apart, it is the same network.
+    weights = {key: runs[0].operators[key].weight for key in everywhere}
     return {
         "runs": [_run(one) for one in runs],
         "operators": _operators(runs),
         "sum": {
             "operators": len(everywhere),
-            "times": {one.name: contrasts.sum_json(one, everywhere) for one in runs},
+            "times": {one.name: contrasts.sum_json(one, weights) for one in runs},
         },
         "pairs": contrasts.pairs_json(runs),
         "pipeline": _by_run(runs, differences.pipeline_differences(runs)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,20 +51,22 @@ def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
     return rows
 
 
-def sum_json(run: ComparedRun, keys: Sequence[str]) -> dict[str, Any]:
-    """The sum of a run's times over some operators, as often as each occurs, with its interval.
+def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
+    """The sum of a run's times over some operators with its interval.
 
     Args:
         run: the run.
-        keys: of the operators.
+        weights: how often each operator counts, by what it computes.
     """
-    operators = [run.operators[key] for key in keys]
-    total = sum(one.weight * one.median for one in operators)
+    operators = [run.operators[key] for key in weights]
+    counts = list(weights.values())
+    total = sum(count * one.median for count, one in zip(counts, operators, strict=True))
     low, high = math.nan, math.nan
     if operators and all(len(one.repeats) > 1 for one in operators):
         rng = np.random.default_rng(0)
         drawn = sum(
-            one.weight * resampled_medians(np.asarray(one.repeats), rng) for one in operators
+            count * resampled_medians(np.asarray(one.repeats), rng)
+            for count, one in zip(counts, operators, strict=True)
         )
         low, high = interval(np.asarray(drawn))
     return {"seconds": finite(total), "low": finite(low), "high": finite(high)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,11 @@ NOT_SET = None
 _OWN = ("output",)
 """Keys of a pipeline that say where a run is, which is no difference between two."""
 
-_NO_MACHINE = ("workers", "timing", "python", "system")
-"""What a runner says of itself that is not the hardware kernels ran on."""
+_HARDWARE = ("device", "devices", "cores", "threads")
+"""What runners say of the hardware that kernels are timed on."""
+
+_PASSING = ("state", "pace", "reason")
+"""What runners of several devices say of one that holds for the moment."""
 
 
 def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
@@ -68,16 +72,31 @@ def machines_differ(runs: Sequence[ComparedRun]) -> bool:
         runs: the runs.
     """
     said = [
-        {key: value for key, value in one.environment.items() if key not in _NO_MACHINE}
-        for one in runs
+        (one.target, *(_lasting(one.environment.get(key)) for key in _HARDWARE)) for one in runs
     ]
-    return any(
-        (one, run.target) != (said[0], runs[0].target) for one, run in zip(said, runs, strict=True)
-    )
+    return any(one != said[0] for one in said)
+
+
+def _lasting(value: Any) -> Any:
+    """What is said of a device, or of several in whatever order, without what passes."""
+    if isinstance(value, list):
+        return sorted(json.dumps(_lasting(one), sort_keys=True, default=str) for one in value)
+    if isinstance(value, Mapping):
+        return {key: inner for key, inner in value.items() if key not in _PASSING}
+    return value
 
 
 def _differing(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    known = [dict(flat(value)) for value in values]
+    known = [dict(flat(_opened(value))) for value in values]
     names = sorted({name for one in known for name in one})
     rows = {name: [one.get(name, NOT_SET) for one in known] for name in names}
     return {name: row for name, row in rows.items() if any(one != row[0] for one in row)}
+
+
+def _opened(value: Any) -> Any:
+    """JSON values with the place as the key of each mapping in a list, such as an operator."""
+    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        value = {str(place): one for place, one in enumerate(value)}
+    if isinstance(value, Mapping):
+        return {key: _opened(inner) for key, inner in value.items()}
+    return value

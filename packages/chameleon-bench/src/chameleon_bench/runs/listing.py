@@ -77,9 +77,11 @@ def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
     """Run folders, and folders that nobody can look into with the reason."""
     denied: list[OSError] = []
     for place, inner, names in os.walk(folder, onerror=denied.append):
+        is_run = RECORDS in names or EVENTS in names
         # What was moved aside by --fresh is a run, too; a delivered network is none.
-        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != NETWORK)
-        if RECORDS in names or EVENTS in names:
+        hidden = {NETWORK} if is_run else set()
+        inner[:] = sorted(name for name in inner if name[0] != "." and name not in hidden)
+        if is_run:
             yield Path(place), ""
     for error in denied:
         yield Path(error.filename), error.strerror or str(error)

@@ -28,6 +28,7 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 _DIGITS = 24
+"""Of the digest: as many as a task's key has."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
