@@ -70,13 +70,14 @@ def _operators(
     from chameleon_core.run_summary import time_of  # noqa: PLC0415
     from chameleon_core.task import Task  # noqa: PLC0415
 
-    rows = {(one.task.key, one.fingerprint): one for one in store.tasks()}
+    rows = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
     unmeasured = () if result is None else result.network.unmeasured
     instead = {one["name"]: one["kernel"] for one in unmeasured}
     told = []
     for operator in found:
         value = operator.to_json()
-        timed = time_of(store, rows[Task(**operator.task).key, operator.fingerprint], operator)
+        row = rows[Task(**operator.task).key, operator.space, operator.fingerprint]
+        timed = time_of(store, row, operator)
         value["seconds_from"] = None if timed is None else str(timed.source)
         if result is None:
             told.append({**{key: value[key] for key in _SO_FAR}, "compared": False})

@@ -169,9 +169,7 @@ def network_summary(
     if not (made or was_checked(store)):
         return None
     own = [one for one in operators if not one.task.get("alternative_of")]
-    times = [
-        (one.tuned_seconds or one.search_seconds, int(one.task.get("weight", 1))) for one in own
-    ]
+    times = [(one.search_seconds, int(one.task.get("weight", 1))) for one in own]
     known = [seconds * weight for seconds, weight in times if seconds is not None]
     timed = network.latency_seconds is not None
     return NetworkSummary(
