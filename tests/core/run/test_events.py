@@ -40,6 +40,7 @@ for _name in (
     "best_improved",
     "task_finished",
     "comparison_started",
+    "comparison_progressed",
     "run_finished",
 ):
     setattr(Recorder, f"chameleon_{_name}", _recording(f"chameleon_{_name}"))
@@ -58,7 +59,15 @@ def test_the_events_of_a_run(pipeline, tmp_path):
     assert best == {operator.name: operator.search_seconds for operator in result.operators}
     assert recorder.events[-1].result == result.to_json()
     logged = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").open()]
-    assert [line["event"] for line in logged] == [name for name in names if name != "Measured"]
+    unlogged = {"Measured", "ComparisonProgressed"}
+    assert [line["event"] for line in logged] == [name for name in names if name not in unlogged]
+    started = [event for event in recorder.events if type(event).__name__ == "ComparisonStarted"]
+    assert [(one.task, one.place, one.of) for one in started] == [("op0", 1, 2), ("op1", 2, 2)]
+    steps = [e for e in recorder.events if type(e).__name__ == "ComparisonProgressed"]
+    assert [(one.task, one.step, one.done, one.of) for one in steps] == [
+        ("op0", "timed", 7, 7),
+        ("op1", "timed", 7, 7),
+    ]
     assert all(line["at"] > 0 for line in logged)
 
 
@@ -186,11 +195,18 @@ def test_the_live_display_tells_rate_time_left_failures_and_the_comparison(pipel
         def chameleon_comparison_started(self, event):
             watched.watch()
 
+        @hookimpl
+        def chameleon_comparison_progressed(self, event):
+            watched.watch()
+
     run_pipeline(pipeline(failing=20), listeners=[watched, After()])
     text = "\n".join(notes)
     assert re.search(r"^\d+\.\d/s, \d+:\d\d left, failed \w+ \d", text, re.MULTILINE)
     assert re.search(r"^\d.* [mu]s, \d+\.\d GFLOP/s, \d+ failed$", text, re.MULTILINE)
-    assert re.search(r"^op1: timing the 3 best again with \d rivals$", text, re.MULTILINE)
+    assert re.search(
+        r"^op1: timing the 3 best again with \d rivals, operator 2 of 2$", text, re.MULTILINE
+    )
+    assert re.search(r"^op1: timing .*, timed 7 of 7 rounds$", text, re.MULTILINE)
 
 
 def test_plain_progress_is_one_line_a_batch(pipeline):
@@ -199,6 +215,7 @@ def test_plain_progress_is_one_line_a_batch(pipeline):
     lines = file.getvalue().splitlines()
     assert len([line for line in lines if "measured, failed" in line]) == 10
     assert lines[0].startswith("2 tasks, 40 measurements")
+    assert "op1: timed 7 of 7 rounds" in lines
     assert "\x1b" not in file.getvalue()
 
 

@@ -37,6 +37,25 @@ def test_who_is_hopelessly_slow_has_few_turns():
     assert counts == {"a": 9, "b": 9, "c": 3}
 
 
+def test_rounds_end_when_there_is_to_be_no_other():
+    asked: list[int] = []
+
+    def another(done: int) -> bool:
+        asked.append(done)
+        return done < 2
+
+    racing = [contender("a", 1.0), contender("b", 1.0)]
+    had = [one.contender.name for one in turns(lambda: racing, 5, another=another)]
+    assert Counter(had) == {"a": 2, "b": 2}
+    assert asked == [0, 1, 2]
+
+
+def test_who_is_hopelessly_slow_has_one_turn_where_time_is_up():
+    racing = [contender("a", 1.0), contender("b", 3.1)]
+    had = [one.contender.name for one in turns(lambda: racing, 5, in_time=lambda: False)]
+    assert Counter(had) == {"a": 5, "b": 1}
+
+
 def test_who_fails_has_no_more_turns():
     racing = [contender("a", 1.0), contender("b", 1.0)]
     had: list[str] = []

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
 
+import attrs
 import pytest
 from chameleon_core.errors import PluginError
 from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Contender, StageRef
+from chameleon_core.stages import ComparisonPlan, Contender, StageRef
+from chameleon_runners.engine.comparison import LEAST_ROUNDS
+from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
 
@@ -66,6 +70,25 @@ def test_nobody_has_a_reference(runner: LocalRunner):
 
 def test_no_contenders(runner: LocalRunner):
     assert runner.compare(TASK, []) == []
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.0, LEAST_ROUNDS), (math.inf, 8)])
+def test_it_tells_how_far_it_is_and_ends_early_where_time_is_short(
+    runner_options: LocalOptions, seconds: float, rounds: int
+):
+    told: list[tuple[str, int, int]] = []
+    plan = ComparisonPlan(seconds=seconds, tell=lambda *step: told.append(step))
+    contenders = [_contender(Fault.NONE), _contender(Fault.PRINTS)]
+    with LocalRunner(attrs.evolve(runner_options, compare_rounds=8)) as runner:
+        runner.plan_comparison(plan)
+        assert all(one.ok for one in runner.compare(TASK, contenders))
+        steps = list(told)
+        runner.compare(TASK, contenders)
+    assert told == steps, "a plan is for one comparison"
+    assert [step for step in steps if step[0] == "built"][-1] == ("built", 2, 2)
+    assert [step for step in steps if step[0] == "checked"] == [("checked", n, 2) for n in (1, 2)]
+    assert steps[-1] == ("timed", rounds, rounds)
+    assert [done for step, done, _ in steps if step == "timed"][:rounds] == list(range(rounds))
 
 
 def test_only_the_runners_own_workers_remain(runner: LocalRunner):

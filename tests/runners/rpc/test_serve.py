@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -140,11 +141,24 @@ def test_a_kernel_whose_client_is_gone_is_ended(settled, task, native, tmp_path)
     settle(settled, 60.0)
 
 
-def test_a_taken_port_is_said(settled):
-    plan = ServingPlan(port=settled.tracker.address.port)
-    with pytest.raises(TargetError, match="does not start") as raised, Serving(plan):
-        pass
-    assert "--port" in raised.value.hint
+def test_a_taken_port_is_one_sentence(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(TargetError) as raised:
+            Serving(ServingPlan(port=port))
+        said = f"port {port} of 127.0.0.1 cannot be listened on: another program listens on it"
+        assert str(raised.value) == said
+        assert "--port 0" in raised.value.hint
+        # The servers' ports follow the tracker's.
+        with pytest.raises(TargetError, match=f"port {port} "):
+            Serving(ServingPlan(port=port - 1))
+        assert run(["serve", "--port", str(port)]) == ExitCode.DEVICE
+        assert capsys.readouterr().err.splitlines()[0] == f"error: {said}"
+
+
+def test_ports_beyond_the_last_one_are_said():
+    with pytest.raises(TargetError, match=r"port 65536 of 127\.0\.0\.1 .* no such port"):
+        Serving(ServingPlan(port=65535, servers=1))
 
 
 # -- devices ---------------------------------------------------------------------------------

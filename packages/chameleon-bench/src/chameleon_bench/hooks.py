@@ -22,6 +22,21 @@ def chameleon_commands() -> Iterable[CommandRecord]:
         summary="Write a page about a run: searches, comparisons, where time went.",
         factory="chameleon_bench.commands.report:command",
     )
+    yield CommandRecord(
+        name="compare",
+        summary="Compare runs: times with intervals, a paired test, what differs.",
+        factory="chameleon_bench.commands.compare:command",
+    )
+    yield CommandRecord(
+        name="runs",
+        summary="List the runs below a folder: how far they are, and their best times.",
+        factory="chameleon_bench.commands.runs:command",
+    )
+    yield CommandRecord(
+        name="watch",
+        summary="Serve a run's page on this machine while the run goes on.",
+        factory="chameleon_bench.commands.watch:command",
+    )
 
 
 @hookimpl

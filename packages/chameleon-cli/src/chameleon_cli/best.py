@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from chameleon_cli.network_words import network_json, network_sentence
+
 if TYPE_CHECKING:
+    from chameleon_core.loop.end.result import OperatorResult, RunResult
     from chameleon_core.store import RecordStore
 
 _SO_FAR = (
     "name",
     "measurements",
     "search_seconds",
+    "seconds_from",
     "config",
     "best",
     "space",
@@ -31,36 +36,55 @@ def command(folder: Path, as_json: bool) -> None:
     """Show the best configuration of every operator in folder RUN.
 
     Of a finished run it is the one that won the final comparison, of another one the fastest
-    measured so far.
+    measured so far. Each time is told with what it was taken by: the comparison at the end, or the
+    search. Of a network its own time comes first.
     """
     from chameleon_core.errors import ExitCode  # noqa: PLC0415
     from chameleon_core.run_folder import read_store  # noqa: PLC0415
+    from chameleon_core.run_summary import (  # noqa: PLC0415
+        finished_result,
+        network_summary,
+        operators_of,
+    )
 
     with read_store(folder) as store:
-        operators = _operators(store)
+        result = finished_result(folder, store)
+        found = operators_of(store, result)
+        network = network_summary(store, result, found)
+        operators = _operators(store, result, found)
     if as_json:
-        click.echo(json.dumps({"run": str(folder.absolute()), "operators": operators}))
+        value = {"network": network_json(network), "operators": operators}
+        click.echo(json.dumps({"run": str(folder.absolute()), **value}))
     else:
+        if network is not None:
+            click.echo(network_sentence(network))
         _print(operators)
     if not any(operator["best"] for operator in operators):
         raise SystemExit(ExitCode.NO_VALID_RESULT)
 
 
-def _operators(store: RecordStore) -> list[dict[str, Any]]:
+def _operators(
+    store: RecordStore, result: RunResult | None, found: Sequence[OperatorResult]
+) -> list[dict[str, Any]]:
     """Per operator the decoded configuration with its costs."""
-    finished = store.fact("finished")
-    if finished is not None:
-        result = finished["result"]
-        instead = {one["name"]: one["kernel"] for one in result["network"].get("unmeasured", ())}
-        found: list[dict[str, Any]] = result["operators"]
-        return [
-            {**operator, "compared": True, "delivered_with": instead.get(operator["name"])}
-            for operator in found
-        ]
-    from chameleon_core.loop.end.operator_result import interim_result  # noqa: PLC0415
+    from chameleon_core.run_summary import time_of  # noqa: PLC0415
+    from chameleon_core.task import Task  # noqa: PLC0415
 
-    known = [interim_result(store, stored).to_json() for stored in store.tasks()]
-    return [{**{key: one[key] for key in _SO_FAR}, "compared": False} for one in known]
+    rows = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
+    unmeasured = () if result is None else result.network.unmeasured
+    instead = {one["name"]: one["kernel"] for one in unmeasured}
+    told = []
+    for operator in found:
+        value = operator.to_json()
+        row = rows[Task(**operator.task).key, operator.space, operator.fingerprint]
+        timed = time_of(store, row, operator)
+        value["seconds_from"] = None if timed is None else str(timed.source)
+        if result is None:
+            told.append({**{key: value[key] for key in _SO_FAR}, "compared": False})
+        else:
+            delivered_with = instead.get(operator.name)
+            told.append({**value, "compared": True, "delivered_with": delivered_with})
+    return told
 
 
 def _print(operators: list[dict[str, Any]]) -> None:
@@ -75,11 +99,14 @@ def _print(operators: list[dict[str, Any]]) -> None:
             click.echo(f"{operator['name']}: {why}{tail}")
             continue
         if operator["compared"]:
-            times = f"{duration(operator['tuned_seconds'])}"
+            source = operator["seconds_from"] or "search"
+            times = f"{duration(operator['tuned_seconds'])}, from the {source}"
             if operator["ratio"] is not None:
                 times += f", {operator['ratio']:.3f} x the vendor's speed"
         else:
-            times = f"{duration(operator['search_seconds'])} so far, not compared yet"
+            times = (
+                f"{duration(operator['search_seconds'])} so far, from the search; not compared yet"
+            )
         click.echo(f"{operator['name']}: {times}")
         for name, value in operator["best"].items():
             click.echo(f"  {name}: {json.dumps(value)}")

@@ -11,6 +11,7 @@ from chameleon_core.events import (
     BestImproved,
     CheckFinished,
     CheckStarted,
+    ComparisonProgressed,
     ComparisonStarted,
     Measured,
     RunFinished,
@@ -115,6 +116,12 @@ class PlainProgress:
         self._say(f"{event.task}: {_comparing(event)}")
 
     @hookimpl
+    def chameleon_comparison_progressed(self, event: ComparisonProgressed) -> None:
+        """See ``EventHooks``; a line is for a step that is complete."""
+        if event.done == event.of:
+            self._say(f"{event.task}: {_progressed(event)}")
+
+    @hookimpl
     def chameleon_run_finished(self, event: RunFinished) -> None:
         """See ``EventHooks``."""
         self._say(f"finished after {event.seconds:.1f} s: {event.folder}")
@@ -142,6 +149,7 @@ class LiveProgress:
         self._rows: dict[str, TaskID] = {}
         self._best: dict[str, str] = {}
         self._failed: dict[str, Counter[str]] = {}
+        self._comparing = ""
 
     def close(self) -> None:
         """See ``ProgressListener``."""
@@ -205,7 +213,13 @@ class LiveProgress:
     @hookimpl
     def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
         """See ``EventHooks``."""
-        self._progress.update(self._all, note=f"{event.task}: {_comparing(event)}")
+        self._comparing = f"{event.task}: {_comparing(event)}"
+        self._progress.update(self._all, note=self._comparing)
+
+    @hookimpl
+    def chameleon_comparison_progressed(self, event: ComparisonProgressed) -> None:
+        """See ``EventHooks``."""
+        self._progress.update(self._all, note=f"{self._comparing}, {_progressed(event)}")
 
     @hookimpl
     def chameleon_run_finished(self, event: RunFinished) -> None:
@@ -272,7 +286,15 @@ def _chosen(settled: Mapping[str, Any]) -> str:
 
 def _comparing(event: ComparisonStarted) -> str:
     ours = "the winner" if event.finalists == 1 else f"the {event.finalists} best"
-    return f"timing {ours} again" + (f" with {event.rivals} rivals" if event.rivals else "")
+    rivals = f" with {event.rivals} rivals" if event.rivals else ""
+    place = f", operator {event.place} of {event.of}" if event.of > 1 else ""
+    return f"timing {ours} again{rivals}{place}"
+
+
+def _progressed(event: ComparisonProgressed) -> str:
+    """How far a comparison is, as ``built 3 of 7``."""
+    rounds = " rounds" if event.step == "timed" else ""
+    return f"{event.step} {event.done} of {event.of}{rounds}"
 
 
 def _best(task: TaskSummary) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from chameleon_cli.network_words import network_json, network_sentence
+
 if TYPE_CHECKING:
+    from chameleon_core.run_summary import NetworkSummary
     from chameleon_core.store import RecordStore
 
 
@@ -24,13 +25,18 @@ def command(folder: Path, as_json: bool) -> None:
     from chameleon_core.run_folder import read_store  # noqa: PLC0415
 
     with read_store(folder) as store:
+        network = _network(folder, store)
         value = {"run": str(folder.absolute()), **describe(folder, store)}
     if as_json:
-        click.echo(json.dumps(value))
+        click.echo(json.dumps({**value, "network": network_json(network)}))
         return
     from chameleon_cli.results_table import duration, failures, print_table  # noqa: PLC0415
 
     click.echo(f"{value['run']}: {value['state']}, {value['seconds']:.1f} s, {value['target']}")
+    if value["because"]:
+        click.echo(f"because: {value['because']}")
+    if network is not None:
+        click.echo(network_sentence(network))
     missed = [task["name"] for task in value["operators"] if not task["measurements"]]
     if missed and value["state"] != "running":
         click.echo(f"never measured: {', '.join(missed)}")
@@ -45,23 +51,33 @@ def command(folder: Path, as_json: bool) -> None:
             task["name"],
             str(task["measurements"]),
             failures(task["failed"]),
-            duration(task["best_seconds"]),
-            "-" if task["gflops"] is None else f"{task['gflops']:.1f}",
+            duration(task["seconds"]),
+            task["seconds_from"] or "-",
+            "-" if not task["seconds"] else f"{task['flop'] / task['seconds'] / 1e9:.1f}",
             f"{task['wall_seconds']:.1f}",
         )
         for task in value["operators"]
     ]
-    print_table(("operator", "measurements", "failed", "best", "GFLOP/s", "seconds"), rows)
+    header = ("operator", "measurements", "failed", "best", "from", "GFLOP/s", "seconds")
+    print_table(header, rows)
 
 
 def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
-    """State, seconds and tasks of a run as JSON values."""
-    from chameleon_core.loop.end.operator_result import interim_result  # noqa: PLC0415
+    """State, seconds and tasks of a run as JSON values.
 
+    An operator's ``best_seconds`` is the search's; ``seconds`` is from the comparison where there
+    was one, and ``seconds_from`` says which.
+    """
+    from chameleon_core.loop.end.operator_result import interim_result  # noqa: PLC0415
+    from chameleon_core.run_summary import finished_result, standing_of, time_of  # noqa: PLC0415
+
+    result = finished_result(folder, store)
+    final = {(one.task["name"], one.fingerprint): one for one in result.operators} if result else {}
     operators = []
     for stored in store.tasks():
         known = interim_result(store, stored)
         best = known.search_seconds
+        timed = time_of(store, stored, final.get((known.name, known.fingerprint), known))
         operators.append(
             {
                 "name": known.name,
@@ -69,13 +85,18 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
                 "origins": dict(known.origins),
                 "failed": dict(known.failed),
                 "best_seconds": best,
+                "seconds": None if timed is None else timed.seconds,
+                "seconds_from": None if timed is None else str(timed.source),
+                "flop": stored.task.flop,
                 "gflops": None if best is None else stored.task.flop / best / 1e9,
                 "wall_seconds": known.spending.total,
                 "spent_seconds": attrs.asdict(known.spending),
             }
         )
+    standing = standing_of(folder, store)
     return {
-        "state": _state(folder, store),
+        "state": str(standing.state),
+        "because": standing.because,
         "target": store.fact("target"),
         "runner": store.fact("runner"),
         "versions": store.fact("versions") or {},
@@ -84,18 +105,12 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
     }
 
 
-def _state(folder: Path, store: RecordStore) -> str:
-    from chameleon_core.run_folder import LOCK  # noqa: PLC0415
+def _network(folder: Path, store: RecordStore) -> NetworkSummary | None:
+    from chameleon_core.run_summary import (  # noqa: PLC0415
+        finished_result,
+        network_summary,
+        operators_of,
+    )
 
-    try:
-        lock = os.open(folder / LOCK, os.O_RDONLY)
-    except OSError:
-        lock = None
-    if lock is not None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return "running"
-        finally:
-            os.close(lock)
-    return "finished" if store.fact("finished") is not None else "interrupted"
+    result = finished_result(folder, store)
+    return network_summary(store, result, operators_of(store, result))

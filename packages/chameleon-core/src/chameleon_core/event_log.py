@@ -13,7 +13,9 @@ from chameleon_core.plugins.hookspecs import hookimpl
 
 
 class EventLog:
-    """Appends every event but single measurements, which the store has, to a file.
+    """Appends every event to a file but single measurements and steps of comparisons.
+
+    The store has the former; the latter are for those who wait.
 
     Args:
         path: the file; an earlier process's lines stay.

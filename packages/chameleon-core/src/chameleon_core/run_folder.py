@@ -9,13 +9,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import attrs
 import structlog
 from chameleon_system.files import unused, write_whole
 
-from chameleon_core.errors import RunFolderError
+from chameleon_core.errors import ChameleonError, ExitCode, RunFolderError
 from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.schema import Budget, ResolvedPipeline
 from chameleon_core.store import RecordStore
@@ -29,6 +30,9 @@ EVENTS = "events.jsonl"
 BEST = "best.json"
 NETWORK = "network"
 LOCK = ".lock"
+
+FAILED = "failed"
+"""Name of the fact that says, in a sentence, which error ended the last process of a run."""
 
 _MADE_BY_A_RUN = (
     PIPELINE,
@@ -56,6 +60,7 @@ class RunFolder:
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path.absolute()
         self._lock: int | None = None
+        self._begun = False
         with _sentences(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(self.path / LOCK)
@@ -128,6 +133,9 @@ class RunFolder:
         """Keep the result of a run that ended, or None for one that begins."""
         kept = None if result is None else {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", kept)
+        self._begun = result is None
+        if self._begun and self.store.fact(FAILED) is not None:
+            self.store.set_fact(FAILED, None)
 
     def keep_versions(
         self, pipeline: ResolvedPipeline, described: Mapping[str, Any], *, at_end: bool = False
@@ -173,8 +181,27 @@ class RunFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._begun and isinstance(error, Exception):
+            self._keep_failure(error)
         self.close()
+
+    def _keep_failure(self, error: Exception) -> None:
+        """Keep what ended a run that had begun; who asked it to stop wants to continue it."""
+        if not isinstance(error, ChameleonError):
+            why = f"{type(error).__name__}: {error}"
+        elif error.exit_code is ExitCode.INTERRUPTED:
+            return
+        else:
+            why = str(error)
+        # Where the disk is full there is no room for this either, and the error itself is told.
+        with contextlib.suppress(ChameleonError):
+            self.store.set_fact(FAILED, why)
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -189,6 +216,7 @@ class RunFolder:
         aside.mkdir()
         for file in old:
             file.rename(aside / file.name)
+        log.warning("the earlier run of this folder was moved aside", to=str(aside))
 
 
 def read_store(path: Path) -> RecordStore:

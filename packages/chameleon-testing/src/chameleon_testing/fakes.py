@@ -22,6 +22,7 @@ from chameleon_core.stages import (
     Baseline,
     Builder,
     Candidates,
+    ComparisonPlan,
     Contender,
     CostModel,
     Explorer,
@@ -152,6 +153,7 @@ class SyntheticRunner(Runner):
 
     def __init__(self, options: RunnerOptions) -> None:
         self._options = options
+        self._plan = ComparisonPlan()
         self._stopped = False
         self._order = random.Random()  # noqa: S311 - on purpose not reproducible
 
@@ -167,14 +169,15 @@ class SyntheticRunner(Runner):
             time.sleep(self._options.delay)
             yield self._outcome(job.task, config)
 
+    def plan_comparison(self, plan: ComparisonPlan) -> None:
+        self._plan = plan
+
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
         self._log(f"{task.name} compare")
-        return [
-            self._outcome(task, contender.config)
-            if contender.config
-            else Measurement(config=(), seconds=(BASELINE_SECONDS,))
-            for contender in contenders
-        ]
+        self._plan.tell("timed", len(contenders), len(contenders))
+        baseline = Measurement(config=(), seconds=(BASELINE_SECONDS,))
+        configs = [contender.config for contender in contenders]
+        return [self._outcome(task, config) if config else baseline for config in configs]
 
     def describe(self) -> dict[str, Any]:
         return {"device": "synthetic"}
@@ -190,9 +193,8 @@ class SyntheticRunner(Runner):
         failure = synthetic_failure(task, config)
         if failure is not None:
             return Measurement(config=config, failure=failure, message="as scripted")
-        return Measurement(
-            config=config, seconds=(synthetic_cost(task, config),), build_seconds=1e-4
-        )
+        seconds = (synthetic_cost(task, config),)
+        return Measurement(config=config, seconds=seconds, build_seconds=1e-4)
 
     def _log(self, line: str) -> None:
         if self._options.log:

@@ -81,13 +81,18 @@ class Ratio:
 
 
 def geometric_ratio(
-    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, seed: int = 0
+    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    seed: int = 0,
+    paired: bool = True,
 ) -> Ratio:
     """The geometric mean over tasks of first median over second median.
 
     Args:
         pairs: for each task the values of both pipelines, paired by seed.
         seed: of the resampling.
+        paired: False where the values of a task do not belong together in twos, as those of two
+            runs that were timed apart; then there may be more of one than of the other.
     """
     rng = np.random.default_rng(seed)
     logs: list[float] = []
@@ -96,15 +101,17 @@ def geometric_ratio(
     resample = True
     for task, (first, second) in pairs.items():
         one, other = np.asarray(first, float), np.asarray(second, float)
-        medians = (median(one), median(other)) if len(one) else (math.inf, math.inf)
+        known = len(one) and len(other)
+        medians = (median(one), median(other)) if known else (math.inf, math.inf)
         if not all(0 < value < math.inf for value in medians):
             left_out.append(task)
             continue
         logs.append(math.log(medians[0] / medians[1]))
-        resample = resample and len(one) > 1
-        # The same seeds for both: they start alike, and vary together.
+        resample = resample and min(len(one), len(other)) > 1
         rows = rng.integers(len(one), size=(RESAMPLES, len(one)))
-        tops, bottoms = np.median(one[rows], axis=1), np.median(other[rows], axis=1)
+        # The same seeds for both where they are paired: they start alike, and vary together.
+        others = rows if paired else rng.integers(len(other), size=(RESAMPLES, len(other)))
+        tops, bottoms = np.median(one[rows], axis=1), np.median(other[others], axis=1)
         with np.errstate(all="ignore"):
             drawn += np.where(np.isinf(tops) & np.isinf(bottoms), 0.0, np.log(tops / bottoms))
     if not logs:

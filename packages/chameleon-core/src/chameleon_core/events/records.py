@@ -191,11 +191,33 @@ class ComparisonStarted:
         task: the task's name.
         finalists: how many of its configurations take part.
         rivals: how many variants of baselines do.
+        place: the task's place among those of the run, from 1.
+        of: how many tasks the run has.
     """
 
     task: str
     finalists: int
     rivals: int
+    place: int = 1
+    of: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class ComparisonProgressed:
+    """A step of a comparison is further than before.
+
+    Attributes:
+        task: the task's name.
+        step: ``built`` and ``checked`` count contenders, ``timed`` counts the rounds in which each
+            has its turn.
+        done: how many are.
+        of: how many there are; of rounds the most, since a comparison may end early.
+    """
+
+    task: str
+    step: str
+    done: int
+    of: int
 
 
 @attrs.frozen(kw_only=True)
@@ -223,5 +245,6 @@ Event = (
     | BestImproved
     | TaskFinished
     | ComparisonStarted
+    | ComparisonProgressed
     | RunFinished
 )

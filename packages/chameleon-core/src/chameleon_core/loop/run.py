@@ -11,10 +11,9 @@ from chameleon_core.event_bus import EventBus
 from chameleon_core.event_log import EventLog
 from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.budget import convincing
-from chameleon_core.loop.end.comparison import Baselines, compared
+from chameleon_core.loop.end.comparison import Baselines
 from chameleon_core.loop.end.delivery import deliver
-from chameleon_core.loop.end.kept_records import shares_records
-from chameleon_core.loop.end.operator_result import final_result
+from chameleon_core.loop.end.operator_result import compared_results
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import FallbackWatch
@@ -134,10 +133,7 @@ class _Run:
         baselines = [Baselines.of(task, pipeline.baselines) for task in tasks]
         try:
             self._tune(runs, choice)
-            operators = [
-                self._compare(frontend, run, others)
-                for run, others in zip(runs, baselines, strict=True)
-            ]
+            operators = self._compare(frontend, runs, baselines)
             network = self._deliver(frontend, target, operators)
         finally:
             self._keep_seconds()
@@ -266,17 +262,19 @@ class _Run:
 
     # -- after the last batch -----------------------------------------------------------------
 
-    def _compare(self, frontend: Frontend, run: TaskRun, baselines: Baselines) -> OperatorResult:
-        comparison = compared(
-            run,
+    def _compare(
+        self, frontend: Frontend, runs: Sequence[TaskRun], baselines: Sequence[Baselines]
+    ) -> list[OperatorResult]:
+        return compared_results(
+            runs,
             baselines,
             runner=self._runner,
             store=self._store,
             interruption=self._interruption,
             publish=self._publish,
             delivers=delivers(frontend),
+            seconds=lambda: self._seconds,
         )
-        return final_result(run, comparison, baselines, shared=shares_records(self._store))
 
     def _deliver(
         self, frontend: Frontend, target: str, operators: Sequence[OperatorResult]

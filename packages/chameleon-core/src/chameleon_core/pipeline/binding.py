@@ -34,7 +34,7 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
         As ``seed was 0 and is 1``, or None where there is no difference.
     """
     free = _free_options(pipeline)
-    before, now = (dict(_flat(_bound(one, free))) for one in (old, pipeline.document))
+    before, now = (dict(flat(_bound(one, free))) for one in (old, pipeline.document))
     names = {f"{key}.name" for key in STAGES}
     told = [
         f"{name} was {before.get(name, 'not set')} and is {now.get(name, 'not set')}"
@@ -89,12 +89,18 @@ def _same_stage(one: str | None, other: str | None) -> bool:
     return short == also
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every key of nested JSON values with its value as JSON, as ``budget.patience`` and ``32``.
+
+    Args:
+        value: mappings are gone into; lists stay whole.
+        name: of the value itself.
+    """
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+            yield from flat(inner, f"{name}.{key}" if name else str(key))
     else:
         yield name, json.dumps(value, default=str)
 
 
-__all__ = ["difference"]
+__all__ = ["difference", "flat"]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # workers import the hooks, and hear of no event
         BestImproved,
         CheckFinished,
         CheckStarted,
+        ComparisonProgressed,
         ComparisonStarted,
         Measured,
         RunFinished,
@@ -135,6 +136,18 @@ class EventHooks:
             @hookimpl
             def chameleon_comparison_started(event):
                 log.info("comparing", task=event.task, finalists=event.finalists)
+
+        Documentation: docs/plugins.md#events
+        """
+
+    @hookspec
+    def chameleon_comparison_progressed(self, event: ComparisonProgressed) -> None:
+        """A step of a comparison is further than before.
+
+        Example:
+            @hookimpl
+            def chameleon_comparison_progressed(event):
+                log.info(event.step, task=event.task, done=event.done, of=event.of)
 
         Documentation: docs/plugins.md#events
         """

@@ -9,7 +9,7 @@ from chameleon_core.stages.archive import Archive, TaskHistory
 from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core.stages.device import Device
 from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Winner
-from chameleon_core.stages.jobs import Contender, MeasureJob, StageRef
+from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core.stages.observations import Observations
 from chameleon_core.stages.record_database import Record, RecordDatabase, RecordKey
 from chameleon_core.stages.rival import Rival, RivalTrace
@@ -35,6 +35,7 @@ __all__ = [
     "Baseline",
     "Builder",
     "Candidates",
+    "ComparisonPlan",
     "Contender",
     "CostModel",
     "Delivery",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -64,3 +65,21 @@ class Contender:
     variant: str = ""
     stage: StageRef
     config: tuple[int, ...] = ()
+
+
+def _tell_nobody(step: str, done: int, of: int) -> None:
+    """Nobody wants to know how far a comparison is."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ComparisonPlan:
+    """What a runner may know of a comparison before it begins.
+
+    Attributes:
+        seconds: wall-clock that it should take at most, building included; infinity for any.
+        tell: called with how far it is: a step (``built``, ``checked`` or ``timed``), how much of
+            it is done, and of how much. Never while something is timed.
+    """
+
+    seconds: float = math.inf
+    tell: Callable[[str, int, int], None] = _tell_nobody

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages.jobs import Contender, MeasureJob, StageRef
+from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core.stages.streams import JobAfterJob, MeasureStream
 from chameleon_core.task import Task
 
@@ -78,6 +78,13 @@ class Runner(ABC):
         so that no device waits for the last candidate of a batch.
         """
         return JobAfterJob(self.measure)
+
+    def plan_comparison(self, plan: ComparisonPlan) -> None:  # noqa: B027 - optional hook
+        """Called right before ``compare``: how long that may take, and whom to tell how far it is.
+
+        Contenders are timed less often where time is short, but never so rarely that their
+        medians say nothing; building takes as long as it takes.
+        """
 
     @abstractmethod
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:

@@ -219,6 +219,12 @@ class RecordStore:
         )
         return [measurement_of(row) for row in rows]
 
+    @property
+    def last_measured_at(self) -> float | None:
+        """When the last measurement of any task was made, in seconds since 1970."""
+        [(at,)] = self._database.read("SELECT MAX(measured_at) FROM measurements")
+        return None if at is None else float(at)
+
     def origins(self, task_id: int) -> list[str | None]:
         """What put each of a task's measurements into its batch, in the order of ``measurements``.
 

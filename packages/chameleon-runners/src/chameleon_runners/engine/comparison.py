@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from chameleon_core.measurement import Measurement
+from chameleon_core.stages import ComparisonPlan
 from chameleon_core.task import Task
 
 from chameleon_runners.engine.candidate_run import CandidateRun
@@ -18,6 +20,10 @@ from chameleon_runners.engine.workers import StoppedError
 from chameleon_runners.worker.protocol import Message
 
 C = TypeVar("C", bound=CandidateRun)
+
+LEAST_ROUNDS = 6
+"""Rounds of every comparison, however little time there is: what counts are the few fastest repeats
+that agree, and it takes several moments to meet undisturbed ones."""
 
 
 class Comparison(ABC, Generic[C]):
@@ -44,18 +50,26 @@ class Comparison(ABC, Generic[C]):
         self._interrupted = False
         self._context = context
         self._keep = keep
+        self._plan = ComparisonPlan()
+        self._began = self._rounds_began = 0.0
+        self._rounds = context.options.compare_rounds
+        self._told: tuple[str, int, int] | None = None
 
     def interrupt(self) -> None:
         """End as soon as possible."""
         self._interrupted = True
         self._pool.wake()
 
-    def run(self) -> list[Measurement]:
+    def run(self, plan: ComparisonPlan) -> list[Measurement]:
         """One measurement per contender, in order; a failure is a measurement.
+
+        Args:
+            plan: how long it may take, and whom to tell how far it is.
 
         Raises:
             ChameleonError: no device is to be had, or nobody knows the expected outputs.
         """
+        self._plan, self._began = plan, time.monotonic()
         try:
             with contextlib.suppress(StoppedError):
                 self._prepare()
@@ -79,8 +93,31 @@ class Comparison(ABC, Generic[C]):
             StoppedError: all is to stop.
         """
         self._go_on()
+        built = sum(one.built or one.result is not None for one in self._entries)
+        self._tell("built", built, len(self._entries))
         self._pool.run_once(self._due())
         self._go_on()
+
+    def _tell(self, step: str, done: int, of: int) -> None:
+        """Tell how far it is, where that is news."""
+        if self._told != (step, done, of):
+            self._told = (step, done, of)
+            self._plan.tell(step, done, of)
+
+    def _another_round(self, done: int) -> bool:
+        """Whether there is time for a round after so many; each takes as long as another."""
+        now = time.monotonic()
+        if not done:
+            self._rounds_began = now
+        elif done >= LEAST_ROUNDS and not self._in_time((now - self._rounds_began) / done):
+            self._rounds = done
+            return False
+        self._tell("timed", done, self._rounds)
+        return True
+
+    def _in_time(self, seconds: float = 0.0) -> bool:
+        """Whether so many seconds from now are still within what the comparison should take."""
+        return time.monotonic() + seconds <= self._began + self._plan.seconds
 
     def _go_on(self) -> None:
         if self._interrupted:
@@ -123,17 +160,31 @@ class Comparison(ABC, Generic[C]):
 
     def _time_in_turn(self) -> None:
         """Check all contenders that have not failed for good, then time them in turn."""
-        context = self._context
-        for entry in self._racing:
-            candidate = entry.candidate
-            candidate.again.clear()
-            if not self._load(entry):
-                continue
-            reply = self._answer(entry, context.measure_command(candidate, best=None))
-            if reply is not None:
-                candidate.error, candidate.number = reply["error"], reply["number"]
-        for entry in turns(lambda: self._racing, context.options.compare_rounds):
+        context, racing = self._context, self._racing
+        self._tell("built", len(self._entries), len(self._entries))
+        for number, entry in enumerate(racing, 1):
+            self._check(entry)
+            self._tell("checked", number, len(racing))
+        self._rounds = context.options.compare_rounds
+        order = turns(
+            lambda: self._racing,
+            self._rounds,
+            another=self._another_round,
+            in_time=self._in_time,
+        )
+        for entry in order:
             if entry.result is None:
                 reply = self._answer(entry, context.turn_command(entry.candidate), timed=True)
                 if reply is not None:
                     entry.candidate.take_turn(reply["seconds"])
+        self._tell("timed", self._rounds, self._rounds)
+
+    def _check(self, entry: ContenderState[C]) -> None:
+        """See that a contender's outputs are right, and how many runs make one repeat of it."""
+        candidate = entry.candidate
+        candidate.again.clear()
+        if not self._load(entry):
+            return
+        reply = self._answer(entry, self._context.measure_command(candidate, best=None))
+        if reply is not None:
+            candidate.error, candidate.number = reply["error"], reply["number"]

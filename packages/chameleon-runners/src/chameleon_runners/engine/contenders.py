@@ -62,7 +62,13 @@ class ContenderState(Generic[C]):
 S = TypeVar("S", bound=ContenderState[Any])
 
 
-def turns(racing: Callable[[], Sequence[S]], rounds: int) -> Iterator[S]:
+def turns(
+    racing: Callable[[], Sequence[S]],
+    rounds: int,
+    *,
+    another: Callable[[int], bool] = lambda _done: True,
+    in_time: Callable[[], bool] = lambda: True,
+) -> Iterator[S]:
     """Whose turn it is, one after the other.
 
     The order is new in every round, so that nobody always runs after the same neighbour. Who is
@@ -70,13 +76,18 @@ def turns(racing: Callable[[], Sequence[S]], rounds: int) -> Iterator[S]:
 
     Args:
         racing: the contenders that may still be timed; asked again each time.
-        rounds: turns of each.
+        rounds: turns of each at most.
+        another: whether there is to be one more round after so many; asked before each.
+        in_time: whether there is time left; without, the hopelessly slow have one turn.
     """
     generator = np.random.default_rng(0)
     for done in range(rounds):
+        if not another(done):
+            return
         present = racing()
         for place in generator.permutation(len(present)).tolist():
-            if done < _FEW_ROUNDS or not _hopeless(present[place], racing()):
+            few = not done or (done < _FEW_ROUNDS and in_time())
+            if few or not _hopeless(present[place], racing()):
                 yield present[place]
 
 

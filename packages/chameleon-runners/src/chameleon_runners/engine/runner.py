@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import attrs
 from chameleon_core.errors import TargetError
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages import Contender, MeasureJob, Runner, StageRef
+from chameleon_core.stages import ComparisonPlan, Contender, MeasureJob, Runner, StageRef
 from chameleon_core.task import Task
 from chameleon_core.versions import installed
 from chameleon_system.cores import usable_cores
@@ -96,6 +96,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         self._numbers = itertools.count()
         self._active: Interruptible | None = None
         self._preload: str | None = None
+        self._plan = ComparisonPlan()
         self._interrupted = False
         self._closed = False
         self._closing = threading.RLock()
@@ -185,7 +186,11 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
                 if arrival is not None:
                     yield arrival.measurement
 
+    def plan_comparison(self, plan: ComparisonPlan) -> None:
+        self._plan = plan
+
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        plan, self._plan = self._plan, ComparisonPlan()
         if not contenders:
             return []
         resources = self._start()
@@ -196,7 +201,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         with self._comparison(resources, task, contenders, reference) as comparison:
             self._activate(comparison)
             try:
-                return comparison.run()
+                return comparison.run(plan)
             finally:
                 self._active = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import os
 import shutil
@@ -68,7 +69,7 @@ class Serving:
     def __init__(self, plan: ServingPlan) -> None:
         self._plan = plan
         port, *ports = (
-            range(plan.port, plan.port + 1 + plan.servers)
+            _named_ports(plan.host, plan.port, 1 + plan.servers)
             if plan.port
             else free_ports(plan.host, 1 + plan.servers)
         )
@@ -183,6 +184,33 @@ def free_ports(host: str, count: int) -> list[int]:
                 ) from error
             ports.append(int(one.getsockname()[1]))
         return ports
+
+
+def _named_ports(host: str, first: int, count: int) -> list[int]:
+    """So many ports one after the other, seen to be free before anything is started on them."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports = list(range(first, first + count))
+    for port in ports:
+        with socket.socket(family, socket.SOCK_STREAM) as one:
+            # One that was given back a moment ago may be taken again, as servers do.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind((host, port))
+            except (OSError, OverflowError) as error:
+                raise TargetError(
+                    f"port {port} of {host} cannot be listened on: {_reason(error)}",
+                    hint=f"Choose another --port, with {count} free ones in a row from it on, or "
+                    "--port 0 for any that are free.",
+                ) from error
+    return ports
+
+
+def _reason(error: OSError | OverflowError) -> str:
+    if isinstance(error, OverflowError):
+        return "there is no such port"
+    if error.errno == errno.EADDRINUSE:
+        return "another program listens on it"
+    return error.strerror or str(error)
 
 
 def _outward() -> str:

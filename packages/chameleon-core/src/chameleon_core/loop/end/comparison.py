@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 import structlog
 
-from chameleon_core.events import ComparisonStarted
+from chameleon_core.events import ComparisonProgressed, ComparisonStarted
 from chameleon_core.events.records import Event
 from chameleon_core.loop.end.choice import best_of
 from chameleon_core.loop.end.kept_records import shares_records
@@ -19,7 +20,7 @@ from chameleon_core.loop.round.measure import CheckedRunner
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.stages import Baseline, Contender, StageRef
+from chameleon_core.stages import Baseline, ComparisonPlan, Contender, StageRef
 from chameleon_core.store import RecordStore, StoredComparison
 from chameleon_core.task import Task
 
@@ -30,6 +31,41 @@ NEARLY, ALTERNATIVES = 1.12, 2
 
 FINALISTS = 3
 """Configurations of a task that are compared: search timings rank the leaders only roughly."""
+
+
+SHARE = 0.25
+"""Of a run's wall-clock until their end, what its comparisons should take together."""
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where one comparison stands among those of a run, and what it may take.
+
+    Attributes:
+        number: of its task, from 1.
+        of: how many tasks there are.
+        seconds: wall-clock that it should take at most.
+    """
+
+    number: int = 1
+    of: int = 1
+    seconds: float = math.inf
+
+    @classmethod
+    def among(cls, number: int, of: int, *, before: float, now: float) -> Place:
+        """The place of a comparison that is about to begin.
+
+        What the earlier ones left, and those that are known already do not need, the others share.
+
+        Args:
+            number: of its task, from 1.
+            of: how many tasks there are.
+            before: wall-clock of the run in seconds when the first comparison began.
+            now: the same now.
+        """
+        together = before * SHARE / (1.0 - SHARE)
+        left = max(0.0, together - (now - before))
+        return cls(number=number, of=of, seconds=left / (of - number + 1))
 
 
 @attrs.frozen(kw_only=True)
@@ -129,6 +165,7 @@ def compared(
     interruption: Interruption,
     publish: Callable[[Event], None],
     delivers: bool,
+    place: Place,
 ) -> StoredComparison:
     """Time a task's fastest configurations against its baselines, or recall that it was done.
 
@@ -143,6 +180,7 @@ def compared(
         interruption: the request to stop.
         publish: tells an event.
         delivers: whether kernels are checked afterwards with the network that they are part of.
+        place: among the comparisons of the run.
 
     Raises:
         PluginError: the runner breaks its contract.
@@ -159,6 +197,7 @@ def compared(
             interruption=interruption,
             publish=publish,
             delivers=delivers,
+            place=place,
         )
         ours = [
             (one.config, found)
@@ -192,6 +231,7 @@ def _compared(
     interruption: Interruption,
     publish: Callable[[Event], None],
     delivers: bool,
+    place: Place,
 ) -> StoredComparison:
     row, shared = run.records.stored.id, shares_records(store)
     ours = finalists(measurements, run.space_ref)
@@ -204,11 +244,24 @@ def _compared(
     if kept is not None and kept.contenders == contenders:
         return kept
     interruption.check()
+    name = run.task.name
     publish(
-        ComparisonStarted(task=run.task.name, finalists=len(ours), rivals=len(baselines.contenders))
+        ComparisonStarted(
+            task=name,
+            finalists=len(ours),
+            rivals=len(baselines.contenders),
+            place=place.number,
+            of=place.of,
+        )
+    )
+    plan = ComparisonPlan(
+        seconds=place.seconds,
+        tell=lambda step, done, of: publish(
+            ComparisonProgressed(task=name, step=step, done=done, of=of)
+        ),
     )
     made = StoredComparison(
-        contenders=contenders, measurements=runner.compare(run.task, contenders)
+        contenders=contenders, measurements=runner.compare(run.task, contenders, plan)
     )
     # What came back after a request to stop may be cut short: compare again next time.
     interruption.check()

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import attrs
 
+from chameleon_core.events.records import Event
 from chameleon_core.loop.end.choice import best_of
-from chameleon_core.loop.end.comparison import Baselines, alternatives, variants, winner
+from chameleon_core.loop.end.comparison import (
+    Baselines,
+    Place,
+    alternatives,
+    compared,
+    variants,
+    winner,
+)
 from chameleon_core.loop.end.kept_records import shares_records
 from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.round.batch import Config, tuples
+from chameleon_core.loop.round.measure import CheckedRunner
 from chameleon_core.loop.round.records import TaskRecords
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.store import RecordStore, StoredComparison, StoredTask
@@ -38,6 +50,45 @@ def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
         max_relative_error=fastest.max_relative_error,
         recorded=records.is_recorded(fastest.config),
     )
+
+
+def compared_results(
+    runs: Sequence[TaskRun],
+    baselines: Sequence[Baselines],
+    *,
+    runner: CheckedRunner,
+    store: RecordStore,
+    interruption: Interruption,
+    publish: Callable[[Event], None],
+    delivers: bool,
+    seconds: Callable[[], float],
+) -> list[OperatorResult]:
+    """The results of all tasks, their winners compared one task after the other.
+
+    Args:
+        runs: the tasks, which have ended.
+        baselines: of each.
+        runner: as for ``compared``.
+        store: as for ``compared``.
+        interruption: as for ``compared``.
+        publish: as for ``compared``.
+        delivers: as for ``compared``.
+        seconds: wall-clock of the run until now.
+    """
+    shared, before, found = shares_records(store), seconds(), []
+    for number, (run, others) in enumerate(zip(runs, baselines, strict=True), 1):
+        comparison = compared(
+            run,
+            others,
+            runner=runner,
+            store=store,
+            interruption=interruption,
+            publish=publish,
+            delivers=delivers,
+            place=Place.among(number, len(runs), before=before, now=seconds()),
+        )
+        found.append(final_result(run, comparison, others, shared=shared))
+    return found
 
 
 def final_result(
@@ -95,4 +146,4 @@ def _counted(records: TaskRecords) -> OperatorResult:
     )
 
 
-__all__ = ["final_result", "interim_result"]
+__all__ = ["compared_results", "final_result", "interim_result"]

@@ -14,7 +14,7 @@ from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.batch import Batch
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.stages import Arrival, Contender, MeasureJob, Runner, StageRef
+from chameleon_core.stages import Arrival, ComparisonPlan, Contender, MeasureJob, Runner, StageRef
 from chameleon_core.stages.streams import JobAfterJob
 from chameleon_core.task import Task
 
@@ -126,13 +126,16 @@ class CheckedRunner:
             self._runner, self._contract, self._interruption, side_by_side=side_by_side
         )
 
-    def compare(self, task: Task, contenders: Sequence[Contender]) -> tuple[Measurement, ...]:
+    def compare(
+        self, task: Task, contenders: Sequence[Contender], plan: ComparisonPlan
+    ) -> tuple[Measurement, ...]:
         """Time contenders against each other, one measurement each.
 
         Raises:
             PluginError: the runner breaks its contract.
         """
         with self._contract.call(f"compare the winners of task {task.name!r}"):
+            self._runner.plan_comparison(plan)
             measurements = tuple(self._runner.compare(task, contenders))
         if len(measurements) != len(contenders) or not all(
             isinstance(measurement, Measurement) for measurement in measurements

@@ -81,6 +81,15 @@ def check(
     return found
 
 
+def was_checked(store: RecordStore) -> bool:
+    """Whether a run has a network to deliver that was found to be deliverable.
+
+    Args:
+        store: the run's records.
+    """
+    return store.fact(_CHECKED) is not None
+
+
 def choice_of(
     pipeline: ResolvedPipeline,
     frontend: Frontend,
@@ -199,4 +208,4 @@ class _MeasuredTrials(Trials):
         return best if math.isfinite(best) else None
 
 
-__all__ = ["check", "choice_of", "choice_seconds", "recalled"]
+__all__ = ["check", "choice_of", "choice_seconds", "recalled", "was_checked"]

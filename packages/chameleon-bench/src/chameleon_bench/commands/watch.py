@@ -1,0 +1,54 @@
+"""``chameleon watch``: a run's page in a browser, while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+_LOOK_SECONDS = 1.0
+
+
+@click.command("watch")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="The port to serve on; 0 for any that is free.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print run, address and state as JSON.")
+def command(folder: Path, port: int, as_json: bool) -> None:
+    """Serve the page of folder RUN on this machine until Ctrl-C, while the run goes on.
+
+    The page is the one of `chameleon report`, made from the records as they are, and loads itself
+    again as they change. Records are only read, and the page is made at most as often as takes a
+    twentieth of one core: kernels may be timed on this machine. Nobody else can reach it; to see
+    it from another machine use `ssh -L`.
+
+    Ctrl-C ends it with exit code 130; the run is not touched by that.
+    """
+    from chameleon_core.run_folder import read_store  # noqa: PLC0415 - --help is quick
+
+    from chameleon_bench.runs.live_page import LiveRun, sentence_of  # noqa: PLC0415
+    from chameleon_bench.runs.server import PageServer  # noqa: PLC0415
+
+    read_store(folder).close()  # a sentence now where there is no run, instead of a page with it
+    run = LiveRun(folder.absolute())
+    with PageServer(run, port=port) as server:
+        look = run.look()
+        if as_json:
+            told = {"run": str(folder.absolute()), "url": server.url, "state": look.state}
+            click.echo(json.dumps(told))
+        else:
+            click.echo(f"{server.url} shows {folder}; Ctrl-C ends it")
+        said = ""
+        while True:
+            sentence = sentence_of(run.look())
+            if sentence != said:
+                click.echo(sentence, err=True)
+                said = sentence
+            time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,1 @@
+"""Run folders: listed, compared with each other, and followed while they are written."""

@@ -1,0 +1,296 @@
+"""What is said of two runs, and of what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_bench.runs.comparison import comparison_of, names_of
+from chameleon_bench.runs.contrasts import pairs_json, shared, sum_json, time_json
+from chameleon_bench.runs.differences import (
+    machines_differ,
+    pipeline_differences,
+    version_differences,
+)
+from chameleon_bench.runs.reading import ComparedOperator, ComparedRun, computed, read_run
+from chameleon_cli.main import run as command_line
+from chameleon_core.errors import ConfigError, ExitCode, RunFolderError
+from chameleon_core.measurement import Measurement
+from chameleon_core.run_summary import OperatorTime, RunState, TimeSource
+from chameleon_core.task import Task
+from chameleon_testing.synthetic import run_synthetic, synthetic_document
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def operator(name, repeats, *, costs=(), weight=1, source=TimeSource.COMPARISON):
+    taken = Measurement(config=(0,), seconds=tuple(repeats)) if repeats else None
+    return ComparedOperator(
+        name=name,
+        weight=weight,
+        time=None if taken is None else OperatorTime(measurement=taken, source=source),
+        costs=np.array(costs or repeats or [np.inf], float),
+        seconds=1.0,
+    )
+
+
+def made(name, operators, **more):
+    """A run of operators, each under its name."""
+    values = {
+        "folder": f"/runs/{name}",
+        "name": name,
+        "state": RunState.FINISHED,
+        "operators": {one.name: one for one in operators},
+        "network": None,
+        "measurements": 1,
+        "seconds": 1.0,
+        "document": {},
+        "target": "llvm",
+        "environment": {"device": "a", "threads": 2},
+        "versions": {},
+    }
+    return ComparedRun(**{**values, **more})
+
+
+def test_two_runs_are_compared_operator_by_operator(few, many):
+    found = comparison_of([few, many])
+    assert [one["name"] for one in found["runs"]] == ["few", "many"]
+    assert [one["name"] for one in found["operators"]] == ["op0", "op1", "op2"]
+    for one in found["operators"]:
+        for name, folder in (("few", few), ("many", many)):
+            best = json.loads((folder / "best.json").read_text())
+            (same,) = (o for o in best["operators"] if o["name"] == one["name"])
+            assert one["times"][name]["seconds"] == same["tuned_seconds"]
+            assert one["times"][name]["seconds_from"] == "comparison"
+            assert one["times"][name]["measurements"] == same["measurements"]
+    (pair,) = found["pairs"]
+    logs = []
+    for one in pair["operators"]:
+        times = next(o["times"] for o in found["operators"] if o["name"] == one["name"])
+        assert one["ratio"] == pytest.approx(times["few"]["seconds"] / times["many"]["seconds"])
+        logs.append(np.log(one["ratio"]))
+        assert one["second_measurements_to_goal"] <= 16
+    assert pair["ratio"] == pytest.approx(np.exp(np.mean(logs)))
+    assert pair["least_p"] == 0.25
+    assert pair["network"] is None
+    changed = found["pipeline"]
+    assert changed == {
+        "budget.measurements": {"few": "8", "many": "16"},
+        "seed": {"few": "0", "many": "1"},
+    }
+    assert found["versions"] == found["environment"] == {}
+    assert not found["machines_differ"]
+
+
+def test_the_command_prints_tables_and_json(few, many, capsys):
+    assert command_line(["compare", str(few), str(many), "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out) == comparison_of([few, many])
+    assert command_line(["compare", str(few), str(many)]) == ExitCode.OK
+    told = capsys.readouterr().out
+    assert "few / many (above 1: many is faster)" in told
+    assert "geometric mean of 3" in told
+    assert re.search(r"^op0 +8 in \d+\.\d s +16 in \d+\.\d s$", told, re.MULTILINE)
+    assert "*" not in told, "all times are from comparisons"
+    assert "with so few operators it cannot be below 0.25" in told
+    assert "budget.measurements" in told
+    assert "versions: no difference" in told
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (["FEW"], ExitCode.USAGE, "name two run folders or more"),
+        (["FEW", "FEW"], ExitCode.USAGE, "the same run, which cannot be compared with itself"),
+        (["FEW", "NONE"], ExitCode.USAGE, "is no run folder"),
+        (["FEW", "OTHER"], ExitCode.USAGE, "no operator in common: few tunes op0, op1, op2 and"),
+        (["FEW", "FAILING"], ExitCode.NO_VALID_RESULT, "none of its 4 measurements is valid"),
+        (["FEW", "EMPTY"], ExitCode.NO_VALID_RESULT, "nothing was measured in it yet"),
+    ],
+)
+def test_what_cannot_be_compared_is_a_sentence(few, tmp_path, capsys, case):
+    words, code, said = case
+    budget = {"measurements": 4, "batch_size": 4}
+    places = {name: tmp_path / name.lower() for name in ("NONE", "OTHER", "FAILING", "EMPTY")}
+    places["NONE"].mkdir()
+    if "OTHER" in words:
+        run_synthetic(synthetic_document(places["OTHER"], operators=[[3, 3]], budget=budget))
+    if "FAILING" in words:
+        more = {"operators": [[7, 9]], "failing": 100, "budget": budget}
+        run_synthetic(synthetic_document(places["FAILING"], **more))
+    if "EMPTY" in words:
+        shutil.copytree(few, places["EMPTY"])
+        with sqlite3.connect(places["EMPTY"] / "records.sqlite") as store:
+            store.execute("DELETE FROM measurements")
+            store.execute("DELETE FROM comparisons")
+            store.execute("UPDATE facts SET value = 'null' WHERE name = 'finished'")
+    folders = [str(places.get(word, few)) for word in words]
+    assert command_line(["compare", *folders]) == code
+    told = capsys.readouterr()
+    assert not told.out
+    assert said in told.err
+
+
+def test_a_link_to_a_run_is_the_same_run(few, tmp_path):
+    (tmp_path / "link").symlink_to(few)
+    with pytest.raises(ConfigError, match="the same run"):
+        comparison_of([few, tmp_path / "link"])
+
+
+def test_a_folder_that_is_no_run_has_a_hint(tmp_path):
+    with pytest.raises(RunFolderError) as caught:
+        comparison_of([tmp_path / "a", tmp_path / "b"])
+    assert caught.value.hint
+
+
+def test_an_unfinished_run_is_compared_as_its_search_is(few, many, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(few, copy)
+    with sqlite3.connect(copy / "records.sqlite") as store:
+        store.execute("UPDATE facts SET value = 'null' WHERE name = 'finished'")
+    found = comparison_of([copy, many])
+    assert {one["times"]["copy"]["seconds_from"] for one in found["operators"]} == {"search"}
+    assert found["runs"][0]["state"] == "interrupted"
+    assert found["pairs"][0]["mixed_sources"] == ["op0", "op1", "op2"]
+
+
+def test_times_have_intervals_of_their_repeats():
+    one = time_json(operator("a", [1.0, 1.1, 0.9, 1.0, 1.05]))
+    assert one["low"] <= one["seconds"] <= one["high"]
+    assert (one["repeats"], one["low"] >= 0.9, one["high"] <= 1.1) == (5, True, True)
+    alone = time_json(operator("a", [2.0]))
+    assert (alone["seconds"], alone["low"], alone["high"]) == (2.0, None, None)
+    none = time_json(operator("a", []))
+    assert (none["seconds"], none["seconds_from"], none["repeats"]) == (None, None, 0)
+
+
+def test_a_difference_that_all_operators_show_is_significant():
+    names = [f"op{number}" for number in range(8)]
+    sizes = np.geomspace(1e-6, 1.0, 8)
+    fast = made("fast", [operator(n, [s, s * 1.01]) for n, s in zip(names, sizes, strict=True)])
+    slow = made("slow", [operator(n, [s * 2, s * 2.02]) for n, s in zip(names, sizes, strict=True)])
+    (pair,) = pairs_json([slow, fast])
+    assert pair["p"] == pytest.approx(2**-7)
+    assert pair["p_holm"] == pair["p"] == pair["least_p"]
+    assert pair["ratio"] == pytest.approx(2.0)
+    assert 1.9 < pair["low"] <= 2.0 <= pair["high"] < 2.1
+
+
+def test_three_runs_are_adjusted_for_three_tests():
+    names = [f"op{number}" for number in range(6)]
+    runs = [made(str(k), [operator(n, [k * 1.0, k * 1.0]) for n in names]) for k in (1, 2, 3)]
+    rows = pairs_json(runs)
+    assert [(row["first"], row["second"]) for row in rows] == [("1", "2"), ("1", "3"), ("2", "3")]
+    assert all(row["p_holm"] == pytest.approx(min(1.0, 3 * row["p"])) for row in rows)
+
+
+def test_an_operator_without_a_time_counts_as_slower_and_has_no_ratio():
+    first = made("a", [operator("x", [1.0]), operator("y", [])])
+    second = made("b", [operator("x", [1.0]), operator("y", [1.0])])
+    (pair,) = pairs_json([first, second])
+    assert pair["left_out"] == ["y"]
+    assert pair["tasks"] == 1
+    assert sum_json(first, {"x": 1, "y": 1})["seconds"] is None
+    assert pair["operators"][1]["goal_seconds"] is None
+    assert pair["operators"][1]["first_measurements_to_goal"] is None
+
+
+def test_sums_count_operators_as_often_as_they_occur():
+    run = made("a", [operator("x", [1.0, 1.0]), operator("y", [2.0, 2.0])])
+    assert sum_json(run, {"x": 3, "y": 1}) == {"seconds": 5.0, "low": 5.0, "high": 5.0}
+
+
+def test_measurements_are_counted_until_the_slower_search_was_reached():
+    first = made("a", [operator("x", [1.0], costs=[4.0, np.inf, 2.0, 1.0])])
+    second = made("b", [operator("x", [2.0], costs=[8.0, 2.0])])
+    ((one,),) = (row["operators"] for row in pairs_json([first, second]))
+    assert one["goal_seconds"] == 2.0
+    assert (one["first_measurements_to_goal"], one["second_measurements_to_goal"]) == (3, 2)
+
+
+def test_operators_are_the_same_whatever_the_target_and_the_name():
+    task = Task(name="a", operator="dense", arguments={"units": 4}, target="x", flop=1.0)
+    assert computed(task) == computed(attrs.evolve(task, name="b", target="y"))
+    assert computed(task) != computed(attrs.evolve(task, arguments={"units": 5}))
+
+
+@pytest.mark.parametrize(
+    ("more", "differ"),
+    [
+        ({}, False),
+        ({"environment": {"device": "a", "threads": 2, "workers": 9}}, False),
+        ({"environment": {"device": "b", "threads": 2}}, True),
+        ({"environment": {"device": "a", "threads": 1}}, True),
+        ({"target": "llvm -mcpu=znver3"}, True),
+        ({"environment": {"devices": [{"name": "x"}]}}, True),
+    ],
+)
+def test_times_of_two_machines_are_told_apart(more, differ):
+    assert machines_differ([made("a", []), made("b", [], **more)]) is differ
+
+
+def test_the_same_devices_in_another_order_and_mood_are_the_same():
+    places = [{"name": "x", "state": "free"}, {"name": "y", "state": "lost", "pace": 2.0}]
+    other = [{"name": "y", "state": "free"}, {"name": "x", "state": "busy"}]
+    runs = [made(str(n), [], environment={"devices": d}) for n, d in enumerate((places, other))]
+    assert not machines_differ(runs)
+
+
+def test_operators_of_pipelines_differ_key_by_key():
+    documents = [
+        {"model": {"operators": [{"dense": {"units": units}}]}, "output": str(units), "list": [1]}
+        for units in (3, 4)
+    ]
+    runs = [made(str(n), [], document=one) for n, one in enumerate(documents)]
+    assert pipeline_differences(runs) == {"model.operators.0.dense.units": ["3", "4"]}
+    runs[1].document["list"] = [1, 2]
+    assert pipeline_differences(runs)["list"] == ["[1]", "[1, 2]"]
+
+
+def test_two_machines_are_warned_of(few, many, tmp_path, capsys):
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(many, copy)
+    with sqlite3.connect(copy / "records.sqlite") as store:
+        told = json.dumps({"device": "another", "versions": {"numpy": "1"}})
+        store.execute("UPDATE facts SET value = ? WHERE name = 'runner'", (told,))
+        store.execute("UPDATE facts SET value = ? WHERE name = 'versions'", ('{"numpy": "1"}',))
+    assert command_line(["compare", str(few), str(copy)]) == ExitCode.OK
+    outcome = capsys.readouterr()
+    assert "their times are not comparable" in outcome.err
+    assert '"another"' in outcome.out
+    assert read_run(copy, "x").environment == {"device": "another"}
+
+
+def test_a_version_that_one_run_did_not_need_is_no_difference():
+    runs = [
+        made("a", [], versions={"numpy": "1", "torch": "2"}),
+        made("b", [], versions={"numpy": "2"}),
+    ]
+    assert version_differences(runs) == {"numpy": ["1", "2"]}
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join),
+        min_size=2,
+        max_size=4,
+        unique=True,
+    )
+)
+def test_names_tell_folders_apart(folders):
+    names = names_of(folders)
+    assert len(set(names)) == len(folders)
+    assert all(
+        f"/{folder}".endswith(f"/{name}") or name.endswith(folder)
+        for folder, name in zip(folders, names, strict=True)
+    )
+
+
+def test_what_runs_share_comes_in_the_order_of_the_first():
+    one = made("a", [operator(name, [1.0]) for name in "xyz"])
+    other = made("b", [operator(name, [1.0]) for name in "zwx"])
+    assert shared([one, other]) == ["x", "z"]

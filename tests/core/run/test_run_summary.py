@@ -1,0 +1,225 @@
+"""What a run folder tells: its state, what its times were taken by, and of its network."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chameleon_cli.main import run as command_line
+from chameleon_core.errors import ExitCode, PluginError, RunFolderError
+from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.plugins import hookimpl
+from chameleon_core.run_folder import RunFolder, read_store
+from chameleon_core.run_summary import (
+    RunState,
+    TimeSource,
+    finished_result,
+    network_summary,
+    operators_of,
+    standing_of,
+    time_of,
+)
+from chameleon_testing.fakes import ModelOptions, SyntheticExplorer, SyntheticFrontend
+
+
+class Raising(SyntheticExplorer):
+    """An explorer with a bug, until somebody mends it."""
+
+    mended = False
+
+    def explore(self, *args, **options):
+        if not self.mended:
+            raise ValueError("no way on")
+        return super().explore(*args, **options)
+
+
+class Network(SyntheticFrontend):
+    """Delivers a network, timed."""
+
+    def check(self, target, threads, earlier):
+        return {"summary": "fine"}
+
+    def deliver(self, delivery):
+        return {
+            "latency_seconds": 0.008,
+            "untuned_seconds": 1.8,
+            "rivals": {"torch": 0.016},
+            "max_relative_error": 1e-6,
+            "folder": str(delivery.folder),
+        }
+
+
+class Untimed(Network):
+    """Delivers one that nobody timed."""
+
+    def deliver(self, delivery):
+        return {"max_relative_error": 1e-6, "folder": str(delivery.folder)}
+
+
+class Undelivered(Network):
+    """Delivers none."""
+
+    def deliver(self, delivery):
+        return {"failure": "the outputs of op0 are wrong"}
+
+
+class Stopping:
+    """Asks a run to stop after its first batch."""
+
+    def __init__(self, interruption):
+        self._interruption = interruption
+
+    @hookimpl
+    def chameleon_batch_measured(self, event):
+        self._interruption.request()
+
+
+@pytest.fixture
+def networked(pipeline, plugin):
+    def make(frontend, **more):
+        model = {"odd": {"operators": [[5, 5], [4]]}}
+        return pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more)
+
+    return make
+
+
+def interrupted(resolved):
+    interruption = Interruption()
+    with pytest.raises(RunInterrupted):
+        run_pipeline(resolved, interruption=interruption, listeners=[Stopping(interruption)])
+    return resolved.output
+
+
+def standing(folder):
+    with read_store(folder) as store:
+        return standing_of(folder, store)
+
+
+def summary(folder):
+    with read_store(folder) as store:
+        result = finished_result(folder, store)
+        return network_summary(store, result, operators_of(store, result))
+
+
+def told(capsys, *words):
+    capsys.readouterr()
+    command_line([str(word) for word in words])
+    return capsys.readouterr().out
+
+
+def test_a_run_is_running_until_its_process_lets_go(pipeline):
+    folder = run_pipeline(pipeline()).folder
+    with RunFolder(folder):
+        assert standing(folder).state is RunState.RUNNING
+        assert not standing(folder).ended
+    assert standing(folder).state is RunState.FINISHED
+    assert standing(folder).ended
+
+
+def test_one_that_was_asked_to_stop_is_interrupted(pipeline):
+    assert standing(interrupted(pipeline())).state is RunState.INTERRUPTED
+
+
+def test_one_that_an_error_ended_has_failed_until_it_goes_on(pipeline, plugin, monkeypatch):
+    broken = pipeline(plugins=[plugin("explorers", Raising)], explorer="odd")
+    with pytest.raises(PluginError):
+        run_pipeline(broken)
+    found = standing(broken.output)
+    assert found.state is RunState.FAILED
+    assert "no way on" in found.because
+    monkeypatch.setattr(Raising, "mended", True)
+    assert standing(interrupted(broken)).state is RunState.INTERRUPTED
+    run_pipeline(broken)
+    assert standing(broken.output).state is RunState.FINISHED
+
+
+def test_what_is_refused_does_not_make_a_run_fail(pipeline):
+    folder = run_pipeline(pipeline()).folder
+    with pytest.raises(RunFolderError, match="another pipeline"):
+        run_pipeline(pipeline(seed=5))
+    assert standing(folder).state is RunState.FINISHED
+
+
+def test_one_without_a_valid_result_has_failed(pipeline):
+    result = run_pipeline(pipeline(failing=100))
+    assert result.exit_code == ExitCode.NO_VALID_RESULT
+    found = standing(result.folder)
+    assert found.state is RunState.FAILED
+    assert found.because == "no configuration of op0, op1 has a valid time"
+
+
+def test_times_are_from_the_comparison_where_there_was_one(pipeline, capsys):
+    result = run_pipeline(pipeline())
+    with read_store(result.folder) as store:
+        for stored, operator in zip(store.tasks(), result.operators, strict=True):
+            timed = time_of(store, stored, operator)
+            assert timed.source is TimeSource.COMPARISON
+            assert timed.seconds == operator.tuned_seconds
+    assert "comparison" in told(capsys, "status", result.folder)
+    assert ", from the comparison" in told(capsys, "best", result.folder)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_times_are_from_the_search_otherwise(pipeline, capsys, whole):
+    resolved = pipeline(baselines=[])
+    folder = run_pipeline(resolved).folder if whole else interrupted(resolved)
+    with read_store(folder) as store:
+        result = finished_result(folder, store)
+        operator = operators_of(store, result)[0]
+        timed = time_of(store, store.tasks()[0], operator)
+    assert timed.source is TimeSource.SEARCH
+    assert timed.seconds == operator.search_seconds
+    value = json.loads(told(capsys, "status", folder, "--json"))
+    assert value["network"] is None
+    assert value["operators"][0]["seconds_from"] == "search"
+    assert value["operators"][0]["seconds"] == value["operators"][0]["best_seconds"]
+    assert "from the search" in told(capsys, "best", folder)
+
+
+def test_a_network_s_time_is_from_the_comparison(networked, capsys):
+    folder = run_pipeline(networked(Network)).folder
+    found = summary(folder)
+    assert (found.seconds, found.source) == (0.008, TimeSource.COMPARISON)
+    said = "network: 8.00 ms, from the comparison at the end (torch 16.0 ms, untuned 1.80 s)\n"
+    assert said in told(capsys, "status", folder)
+    assert told(capsys, "best", folder).startswith(said)
+    for command in ("status", "best"):
+        network = json.loads(told(capsys, command, folder, "--json"))["network"]
+        assert (network["seconds"], network["seconds_from"]) == (0.008, "comparison")
+        assert network["result"]["rivals"] == {"torch": 0.016}
+
+
+def test_before_it_was_timed_it_is_the_sum_of_its_operators(networked, capsys):
+    folder = run_pipeline(networked(Untimed, baselines=[])).folder
+    found = summary(folder)
+    with read_store(folder) as store:
+        operators = operators_of(store, finished_result(folder, store))
+    total = sum(one.search_seconds * one.task["weight"] for one in operators)
+    assert found.source is TimeSource.SEARCH
+    assert found.seconds == pytest.approx(total)
+    assert "delivered, but not timed; its 2 operators take" in told(capsys, "status", folder)
+
+
+def test_while_operators_wait_the_sum_says_how_many_it_has(networked, capsys):
+    folder = interrupted(networked(Network))
+    found = summary(folder)
+    assert (found.measured, found.operators) == (1, 2)
+    said = told(capsys, "status", folder)
+    assert "network: not compiled yet; 1 of its 2 operators take" in said
+    assert "as the search measured it" in said
+
+
+def test_a_network_that_was_not_delivered_says_why(networked, capsys):
+    folder = run_pipeline(networked(Undelivered)).folder
+    assert standing(folder).because == "the outputs of op0 are wrong"
+    said = told(capsys, "status", folder)
+    assert ": failed, " in said
+    assert "network: not delivered; the outputs of op0 are wrong" in said
+
+
+def test_fresh_says_where_the_earlier_run_went(pipeline, capsys):
+    folder = run_pipeline(pipeline()).folder
+    capsys.readouterr()
+    run_pipeline(pipeline(seed=3), fresh=True)
+    assert str(folder / "earlier-1") in capsys.readouterr().out
+    assert standing(folder / "earlier-1").state is RunState.FINISHED
