@@ -22,8 +22,14 @@ from chameleon_core.pipeline.nodes import (
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.precision import Precision, unknown_types
 from chameleon_core.pipeline.record_databases import databases_of
-from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
-from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
+from chameleon_core.pipeline.resolve import KEYS, SEARCH, STAGES, expand_presets, written
+from chameleon_core.pipeline.schema import (
+    Budget,
+    Requirement,
+    ResolvedPipeline,
+    SearchChoice,
+    Subject,
+)
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
@@ -124,6 +130,14 @@ class Assembler:
         precision = self._precision(model)
         self._raise_problems()
         return Subject(model=model, space=space, precision=precision)
+
+    def search(self) -> SearchChoice:
+        """What searches, or a ``PipelineError`` with what is wrong with it."""
+        stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
+        budget = self._stages.value(self._root, "budget", Budget, Budget())
+        seed = self._seed()
+        self._raise_problems()
+        return SearchChoice(**stages, budget=budget, seed=seed)
 
     def _raise_problems(self) -> None:
         if self._problems:

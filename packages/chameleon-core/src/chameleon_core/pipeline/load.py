@@ -9,7 +9,7 @@ from typing import Any
 from chameleon_core.pipeline.assemble import Assembler
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem, node_of
 from chameleon_core.pipeline.resolve import apply_overrides
-from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
+from chameleon_core.pipeline.schema import ResolvedPipeline, SearchChoice, Subject
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.registry import Registry, default_registry
 
@@ -74,6 +74,22 @@ def subject_from_dict(document: Mapping[str, Any], *, registry: Registry | None 
         PipelineError: with everything that is wrong with the two, one line each.
     """
     return _assembler(node_of(document, "pipeline"), (), registry).subject()
+
+
+def search_from_dict(
+    document: Mapping[str, Any], *, source: str = "pipeline", registry: Registry | None = None
+) -> SearchChoice:
+    """What searches of a pipeline, whatever else it names: a search needs no model and no target.
+
+    Args:
+        document: the pipeline, or those of its keys.
+        source: what errors are said to be in.
+        registry: as for ``load_pipeline``.
+
+    Raises:
+        PipelineError: with everything that is wrong with it, one line each.
+    """
+    return _assembler(node_of(document, source), (), registry).search()
 
 
 def _load(

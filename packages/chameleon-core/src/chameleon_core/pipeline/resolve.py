@@ -26,6 +26,9 @@ STAGES: dict[str, str] = {
 }
 """The keys that choose one implementation, and the kind each chooses from."""
 
+SEARCH = ("explorer", "cost_model", "sampler", "synthesizer")
+"""Those of them that search."""
+
 KEYS = (
     *("preset", "model", "target", "precision", "transform", *STAGES, "warm_start", "records"),
     *("baselines", "budget", "require", "seed", "output"),

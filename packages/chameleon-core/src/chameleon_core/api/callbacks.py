@@ -1,0 +1,58 @@
+"""Functions that are told every event of a run, and may ask it to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from chameleon_core.events.records import Event
+from chameleon_core.plugins.hookspecs import EventHooks, hookimpl
+from chameleon_core.plugins.registration import PROJECT
+
+
+class _Stop:
+    """The value of ``STOP``; nothing else is one."""
+
+    def __repr__(self) -> str:
+        return "STOP"
+
+
+STOP: Final = _Stop()
+"""What a callback returns to have the run end after what is in flight."""
+
+Callback = Callable[[Event], object]
+"""Takes an event of ``chameleon_core.events``; returns ``STOP``, or anything else to go on."""
+
+
+def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list[object]:
+    """Listeners of an event bus, one for each function.
+
+    Args:
+        callbacks: functions of one event; one that raises is logged and called no more.
+        stop: called where one of them returns ``STOP``.
+    """
+    return [_listener(callback, stop) for callback in callbacks]
+
+
+def _listener(callback: Callback, stop: Callable[[], object]) -> object:
+    def hear(_self: object, event: Event) -> None:
+        if callback(event) is STOP:
+            stop()
+
+    names = [name for name in vars(EventHooks) if name.startswith(f"{PROJECT}_")]
+    hooks: dict[str, Any] = {name: hookimpl(_named(hear, name)) for name in names}
+    name = getattr(callback, "__qualname__", type(callback).__qualname__)
+    return type(f"Callback {name}", (), hooks)()
+
+
+def _named(hear: Callable[..., None], name: str) -> Callable[..., None]:
+    """The same function as one of its own: a marker is set on each."""
+
+    def hook(self: object, event: Event) -> None:
+        hear(self, event)
+
+    hook.__name__ = name
+    return hook
+
+
+__all__ = ["STOP", "Callback", "listeners"]
