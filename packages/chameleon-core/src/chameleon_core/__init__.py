@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from chameleon_core.api.design_space import design_space
     from chameleon_core.api.measurements import Measurements, Trial
     from chameleon_core.api.minimize import Minimum, minimize
+    from chameleon_core.api.run import Operator, Run, load_run
+    from chameleon_core.api.tune import tune
     from chameleon_core.api.tuner import Tuner
 
 _MODULES = {
@@ -22,6 +24,8 @@ _MODULES = {
     "design_space": ("design_space",),
     "measurements": ("Measurements", "Trial"),
     "minimize": ("Minimum", "minimize"),
+    "run": ("Operator", "Run", "load_run"),
+    "tune": ("tune",),
     "tuner": ("Tuner",),
 }
 
@@ -34,13 +38,22 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """What there is, also what was not asked for yet."""
+    return sorted({*globals(), *__all__})
+
+
 __all__ = [
     "STOP",
     "Asked",
     "Measurements",
     "Minimum",
+    "Operator",
+    "Run",
     "Trial",
     "Tuner",
     "design_space",
+    "load_run",
     "minimize",
+    "tune",
 ]
