@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.dtypes import FLOAT32
+from chameleon_core.pipeline.fix import fixed_knobs
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
@@ -83,7 +84,8 @@ class Assembler:
             self._root, self._stages, self._registry, self._problems, by_default=self._sharing
         )
         baselines = self._baselines()
-        transform = self._transform()
+        transform, fix = self._transform(), self._root.get("fix")
+        fixed = fixed_knobs(fix, self._problems)
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
         seed = self._seed()
@@ -96,6 +98,7 @@ class Assembler:
             # Left out where there is none: folders of runs that knew no such key stay theirs.
             "precision": precision.to_json(),
             "transform": to_json(transform, classes=self._registry.classes),
+            "fix": (fix and fix.plain()) or None,
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
             "records": records.written,
@@ -115,6 +118,7 @@ class Assembler:
             records=records.specs,
             baselines=tuple(baselines),
             transform=transform,
+            fix=fixed,
             budget=budget,
             require=require,
             seed=seed,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from chameleon_core.pipeline.fix import FixedKnob
 from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import make_stage
@@ -263,6 +264,7 @@ class ResolvedPipeline(Subject, SearchChoice):
             none, and None where nobody says.
         baselines: what the winners are compared with, in order.
         transform: how `chameleon transform` changes the network, or None.
+        fix: knobs that hold one value.
         require: a result that must be reached, or None.
         output: the run folder, absolute. A relative one is taken from the working folder.
         preset: the preset that was expanded, or None.
@@ -278,6 +280,7 @@ class ResolvedPipeline(Subject, SearchChoice):
     records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
     transform: Transformation | None = None
+    fix: tuple[FixedKnob, ...] = ()
     require: Requirement | None = None
     output: Path
     preset: str | None = None
