@@ -6,7 +6,8 @@ import chameleon_core as cc
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.space import Factorization
+from chameleon_core.space import Choice, DesignSpace, Factorization
+from chameleon_core.space.fixed import fixed_space
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,22 @@ def test_a_fixed_space_is_the_part_that_holds_the_values(cards, data):
     rng = np.random.default_rng(0)
     assert part.legal(part.mutate(part.sample(16, rng), rng)).all()
     assert part.legal(whole.everything).sum() == len(expected)
+
+
+def test_a_fixed_knob_holds_where_it_applies():
+    whole = DesignSpace(
+        [
+            Choice(name="algorithm", options=("direct", "tiled")),
+            Choice(name="tile", options=(1, 2, 4), when=("algorithm", (1,))),
+        ]
+    )
+    part = fixed_space(whole, {1: 2})
+    assert [whole.decode(row) for row in part.everything] == [
+        {"algorithm": "direct", "tile": 1},
+        {"algorithm": "tiled", "tile": 4},
+    ]
+    assert part.why_illegal((1, 1)) == "it does not hold the fixed values {'tile': 4}"
+    assert part.why_illegal((0, 1)) == "a knob that does not apply is set"
 
 
 def test_a_large_fixed_space_draws_only_what_holds():

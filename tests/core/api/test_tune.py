@@ -107,6 +107,9 @@ def test_a_callback_that_fails_is_called_no_more(document, registry, capsys):
 
     assert cc.tune(document, registry=registry, progress=False, callbacks=[odd]).finished
     assert len(called) == 1
+    assert "callbacks[0], test_a_callback_that_fails_is_called_no_more.<locals>.odd" in (
+        capsys.readouterr().out
+    )
 
 
 def test_a_callback_stops_a_run_that_the_same_call_continues(document, registry, tmp_path):

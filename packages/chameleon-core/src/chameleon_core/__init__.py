@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from chameleon_core.api.run import Operator, Run, load_run
     from chameleon_core.api.tune import tune
     from chameleon_core.api.tuner import Tuner
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import a name when it is asked for: worker processes import this package, too."""
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(importlib.import_module(f"{__name__}.api.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _MODULES = {
     "asked": ("Asked",),
@@ -28,14 +37,6 @@ _MODULES = {
     "tune": ("tune",),
     "tuner": ("Tuner",),
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for: worker processes import this package, too."""
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.api.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

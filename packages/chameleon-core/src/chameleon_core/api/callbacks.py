@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from chameleon_core.events.records import Event
 from chameleon_core.plugins.hookspecs import EventHooks, hookimpl
@@ -31,28 +31,22 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
         callbacks: functions of one event; one that raises is logged and called no more.
         stop: called where one of them returns ``STOP``.
     """
-    return [_listener(callback, stop) for callback in callbacks]
+    return [_listener(callback, stop, number) for number, callback in enumerate(callbacks)]
 
 
-def _listener(callback: Callback, stop: Callable[[], object]) -> object:
-    def hear(_self: object, event: Event) -> None:
-        if callback(event) is STOP:
-            stop()
+def _listener(callback: Callback, stop: Callable[[], object], number: int) -> object:
+    def hook_of(name: str) -> Callable[[object, Event], None]:
+        def hook(_self: object, event: Event) -> None:
+            if callback(event) is STOP:
+                stop()
 
-    names = [name for name in vars(EventHooks) if name.startswith(f"{PROJECT}_")]
-    hooks: dict[str, Any] = {name: hookimpl(_named(hear, name)) for name in names}
+        hook.__name__ = name
+        return hookimpl(hook)
+
+    hooks = {name: hook_of(name) for name in vars(EventHooks) if name.startswith(f"{PROJECT}_")}
+    # What the log calls it where it fails; the number tells two of one name apart.
     name = getattr(callback, "__qualname__", type(callback).__qualname__)
-    return type(f"Callback {name}", (), hooks)()
-
-
-def _named(hear: Callable[..., None], name: str) -> Callable[..., None]:
-    """The same function as one of its own: a marker is set on each."""
-
-    def hook(self: object, event: Event) -> None:
-        hear(self, event)
-
-    hook.__name__ = name
-    return hook
+    return type("Callback", (), {**hooks, "__name__": f"callbacks[{number}], {name}"})()
 
 
 __all__ = ["STOP", "Callback", "listeners"]

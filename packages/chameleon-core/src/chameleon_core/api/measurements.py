@@ -126,9 +126,6 @@ class Measurements:
     def __iter__(self) -> Iterator[Trial]:
         return (self[index] for index in range(len(self)))
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
     # -- arrays -------------------------------------------------------------------------------
 
     @cached_property

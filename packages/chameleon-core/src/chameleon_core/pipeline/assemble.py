@@ -129,11 +129,12 @@ class Assembler:
         )
 
     def subject(self) -> Subject:
-        """Model, space and precision, or a ``PipelineError`` with what is wrong with them."""
+        """What is tuned, or a ``PipelineError`` with what is wrong with it."""
         model, space = self._model(), self._stage("space", STAGES["space"])
         precision = self._precision(model)
+        fixed = fixed_knobs(self._root.get("fix"), self._problems)
         self._raise_problems()
-        return Subject(model=model, space=space, precision=precision)
+        return Subject(model=model, space=space, precision=precision, fix=fixed)
 
     def search(self) -> SearchChoice:
         """What searches, or a ``PipelineError`` with what is wrong with it."""

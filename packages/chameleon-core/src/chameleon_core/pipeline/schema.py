@@ -221,11 +221,13 @@ class Subject:
         model: the frontend.
         space: the space provider.
         precision: what numbers a network may be computed in.
+        fix: knobs that hold one value.
     """
 
     model: StageSpec
     space: StageSpec
     precision: Precision = attrs.field(factory=Precision)
+    fix: tuple[FixedKnob, ...] = ()
 
 
 # Without slots: a pipeline is a subject as well, and two bases cannot both have some.
@@ -264,7 +266,6 @@ class ResolvedPipeline(Subject, SearchChoice):
             none, and None where nobody says.
         baselines: what the winners are compared with, in order.
         transform: how `chameleon transform` changes the network, or None.
-        fix: knobs that hold one value.
         require: a result that must be reached, or None.
         output: the run folder, absolute. A relative one is taken from the working folder.
         preset: the preset that was expanded, or None.
@@ -280,7 +281,6 @@ class ResolvedPipeline(Subject, SearchChoice):
     records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
     transform: Transformation | None = None
-    fix: tuple[FixedKnob, ...] = ()
     require: Requirement | None = None
     output: Path
     preset: str | None = None

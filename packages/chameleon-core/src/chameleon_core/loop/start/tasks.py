@@ -120,7 +120,7 @@ def provider_of(pipeline: Subject) -> SpaceProvider:
 
 
 def spaces_of(
-    pipeline: ResolvedPipeline, tasks: Sequence[Task], *, among: bool = False
+    pipeline: Subject, tasks: Sequence[Task], *, among: bool = False
 ) -> list[DesignSpace]:
     """The design space of every task, with what the pipeline fixes.
 
