@@ -73,6 +73,20 @@ def test_what_is_no_space_says_why(knobs, more, said):
     assert refused.value.hint
 
 
+@pytest.mark.parametrize("knobs", [2, 9])
+def test_spaces_are_told_apart_by_what_their_conditions_allow(knobs):
+    values = {f"knob{i}": list(range(8)) for i in range(knobs)}
+    less, same, more = (
+        cc.design_space(values, where=[condition])
+        for condition in (
+            lambda knob0, knob1: knob0 < knob1,
+            lambda knob1, knob0: knob1 > knob0,
+            lambda knob0, knob1: knob0 <= knob1,
+        )
+    )
+    assert less.fingerprint == same.fingerprint != more.fingerprint
+
+
 def test_first_guesses_come_first():
     space = cc.design_space(tile=[1, 2, 4], first=[{"tile": 4}, {"tile": 1}])
     assert space.first_guesses.tolist() == [[2], [0]]

@@ -18,6 +18,9 @@ from chameleon_core.space.fixed import fixed_columns, fixed_space
 from chameleon_core.space.knobs import Values
 from chameleon_core.words import did_you_mean
 
+_PROBES = 4096
+"""Combinations of a space too large to be listed that tell its conditions from others."""
+
 Condition = Callable[..., bool]
 """Takes values of knobs by their names; says whether they go together."""
 
@@ -63,19 +66,28 @@ def design_space(
     made = [_knob(name, values) for name, values in declared.items()]
     conditions = _conditions(where, list(declared))
     whole = _made(made, constraints=conditions)
-    if conditions and whole.everything is not None:
-        if not len(whole.everything):
+    if conditions:
+        if whole.everything is not None and not len(whole.everything):
             raise ConfigError(
                 "no combination of values meets all conditions",
                 hint="loosen one of those under 'where', or give more values",
             )
-        # Of functions nobody can tell whether they are the same; of what they allow one can.
-        allowed = hashlib.sha256(whole.everything.tobytes()).hexdigest()[:16]
-        whole = _made(made, constraints=conditions, variant=(f"allowed: {allowed}",))
+        whole = _made(made, constraints=conditions, variant=(f"allowed: {_allowed(whole)}",))
     if first:
         rows = np.array([config_of(whole, one) for one in first], np.int32)
         whole = _made(made, constraints=conditions, variant=whole.variant, first_guesses=rows)
     return fixed_space(whole, fixed_columns(whole, fix or {}))
+
+
+def _allowed(space: DesignSpace) -> str:
+    """A digest of what conditions allow: of functions nobody can tell whether they are the same."""
+    if space.everything is not None:
+        told = space.everything.tobytes()
+    else:
+        shape = (_PROBES, len(space.knobs))
+        drawn = np.random.default_rng(0).random(shape) * space.cardinalities
+        told = space.legal(drawn.astype(np.int32)).tobytes()
+    return hashlib.sha256(told).hexdigest()[:16]
 
 
 def _made(knobs: Sequence[Knob], **more: Any) -> DesignSpace:
