@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from chameleon_core.dtypes import FLOAT32
+from chameleon_core.pipeline.fix import fixed_knobs
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.pipeline.nodes import (
     Collecting,
@@ -22,8 +23,14 @@ from chameleon_core.pipeline.nodes import (
 from chameleon_core.pipeline.paths import absolute
 from chameleon_core.pipeline.precision import Precision, unknown_types
 from chameleon_core.pipeline.record_databases import databases_of
-from chameleon_core.pipeline.resolve import KEYS, STAGES, expand_presets, written
-from chameleon_core.pipeline.schema import Budget, Requirement, ResolvedPipeline, Subject
+from chameleon_core.pipeline.resolve import KEYS, SEARCH, STAGES, expand_presets, written
+from chameleon_core.pipeline.schema import (
+    Budget,
+    Requirement,
+    ResolvedPipeline,
+    SearchChoice,
+    Subject,
+)
 from chameleon_core.pipeline.stage_reader import StageReader
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
@@ -77,7 +84,8 @@ class Assembler:
             self._root, self._stages, self._registry, self._problems, by_default=self._sharing
         )
         baselines = self._baselines()
-        transform = self._transform()
+        transform, fix = self._transform(), self._root.get("fix")
+        fixed = fixed_knobs(fix, self._problems)
         budget = self._stages.value(self._root, "budget", Budget, Budget())
         require = self._requirement(baselines)
         seed = self._seed()
@@ -90,6 +98,7 @@ class Assembler:
             # Left out where there is none: folders of runs that knew no such key stay theirs.
             "precision": precision.to_json(),
             "transform": to_json(transform, classes=self._registry.classes),
+            "fix": (fix and fix.plain()) or None,
             **{key: {"name": spec.name, **spec.options_json} for key, spec in stages.items()},
             "warm_start": [str(folder) for folder in warm_start] or None,
             "records": records.written,
@@ -109,6 +118,7 @@ class Assembler:
             records=records.specs,
             baselines=tuple(baselines),
             transform=transform,
+            fix=fixed,
             budget=budget,
             require=require,
             seed=seed,
@@ -119,11 +129,20 @@ class Assembler:
         )
 
     def subject(self) -> Subject:
-        """Model, space and precision, or a ``PipelineError`` with what is wrong with them."""
+        """What is tuned, or a ``PipelineError`` with what is wrong with it."""
         model, space = self._model(), self._stage("space", STAGES["space"])
         precision = self._precision(model)
+        fixed = fixed_knobs(self._root.get("fix"), self._problems)
         self._raise_problems()
-        return Subject(model=model, space=space, precision=precision)
+        return Subject(model=model, space=space, precision=precision, fix=fixed)
+
+    def search(self) -> SearchChoice:
+        """What searches, or a ``PipelineError`` with what is wrong with it."""
+        stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
+        budget = self._stages.value(self._root, "budget", Budget, Budget())
+        seed = self._seed()
+        self._raise_problems()
+        return SearchChoice(**stages, budget=budget, seed=seed)
 
     def _raise_problems(self) -> None:
         if self._problems:

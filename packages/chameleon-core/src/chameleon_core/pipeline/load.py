@@ -8,8 +8,8 @@ from typing import Any
 
 from chameleon_core.pipeline.assemble import Assembler
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem, node_of
-from chameleon_core.pipeline.resolve import apply_overrides
-from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
+from chameleon_core.pipeline.resolve import apply_overrides, merge
+from chameleon_core.pipeline.schema import ResolvedPipeline, SearchChoice, Subject
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.registry import Registry, default_registry
 
@@ -20,6 +20,7 @@ def load_pipeline(
     *,
     registry: Registry | None = None,
     sharing: bool = False,
+    sections: Mapping[str, Any] | None = None,
 ) -> ResolvedPipeline:
     """Read a pipeline file.
 
@@ -29,6 +30,7 @@ def load_pipeline(
         registry: where names are looked up; the installed plugins where None.
         sharing: whether a pipeline that says nothing of ``records`` has the user's own database,
             as on the command line. Programs share what their pipelines say and nothing else.
+        sections: keys of a pipeline that are laid over the file, as the file is over its preset.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
@@ -36,6 +38,7 @@ def load_pipeline(
     """
     file = Path(path)
     root = read_yaml(file, shown=str(path))
+    root = _overlaid(root, sections)
     return _load(root, overrides, registry, source=file.resolve(), sharing=sharing)
 
 
@@ -45,6 +48,7 @@ def from_dict(
     *,
     registry: Registry | None = None,
     folder: Path | None = None,
+    sections: Mapping[str, Any] | None = None,
 ) -> ResolvedPipeline:
     """Make a pipeline of JSON values, with the keys of a pipeline file.
 
@@ -53,11 +57,12 @@ def from_dict(
         overrides: as for ``load_pipeline``.
         registry: as for ``load_pipeline``.
         folder: what relative paths are relative to; the working folder where None.
+        sections: as for ``load_pipeline``.
 
     Raises:
         PipelineError: with everything that is wrong, one line each.
     """
-    root = node_of(document, "pipeline", folder=folder)
+    root = _overlaid(node_of(document, "pipeline", folder=folder), sections)
     return _load(root, overrides, registry, source=None)
 
 
@@ -74,6 +79,30 @@ def subject_from_dict(document: Mapping[str, Any], *, registry: Registry | None 
         PipelineError: with everything that is wrong with the two, one line each.
     """
     return _assembler(node_of(document, "pipeline"), (), registry).subject()
+
+
+def search_from_dict(
+    document: Mapping[str, Any], *, source: str = "pipeline", registry: Registry | None = None
+) -> SearchChoice:
+    """What searches of a pipeline, whatever else it names: a search needs no model and no target.
+
+    Args:
+        document: the pipeline, or those of its keys.
+        source: what errors are said to be in.
+        registry: as for ``load_pipeline``.
+
+    Raises:
+        PipelineError: with everything that is wrong with it, one line each.
+    """
+    return _assembler(node_of(document, source), (), registry).search()
+
+
+def _overlaid(root: Node, sections: Mapping[str, Any] | None) -> Node:
+    """A pipeline with what the arguments of a program say."""
+    if not sections or not (root.is_mapping or root.value is None):
+        return root
+    over = node_of(sections, "arguments")
+    return Node(value=merge(root.value or {}, over.value), mark=root.mark)
 
 
 def _load(

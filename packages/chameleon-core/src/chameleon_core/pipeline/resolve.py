@@ -26,9 +26,12 @@ STAGES: dict[str, str] = {
 }
 """The keys that choose one implementation, and the kind each chooses from."""
 
+SEARCH = ("explorer", "cost_model", "sampler", "synthesizer")
+"""Those of them that search."""
+
 KEYS = (
-    *("preset", "model", "target", "precision", "transform", *STAGES, "warm_start", "records"),
-    *("baselines", "budget", "require", "seed", "output"),
+    *("preset", "model", "target", "precision", "transform", "fix", *STAGES, "warm_start"),
+    *("records", "baselines", "budget", "require", "seed", "output"),
 )
 """Every key of a pipeline file, in the order it is written."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from chameleon_core.pipeline.fix import FixedKnob
 from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.factory import make_stage
@@ -220,24 +221,44 @@ class Subject:
         model: the frontend.
         space: the space provider.
         precision: what numbers a network may be computed in.
+        fix: knobs that hold one value.
     """
 
     model: StageSpec
     space: StageSpec
     precision: Precision = attrs.field(factory=Precision)
+    fix: tuple[FixedKnob, ...] = ()
+
+
+# Without slots: a pipeline is a subject as well, and two bases cannot both have some.
+@attrs.frozen(kw_only=True, slots=False)
+class SearchChoice:
+    """What searches, whatever it searches in.
+
+    Attributes:
+        explorer: the search algorithm.
+        cost_model: the cost model.
+        sampler: the sampler.
+        synthesizer: the synthesizer.
+        budget: how much may be spent.
+        seed: the run's seed.
+    """
+
+    explorer: StageSpec
+    cost_model: StageSpec
+    sampler: StageSpec
+    synthesizer: StageSpec
+    budget: Budget = attrs.field(factory=Budget)
+    seed: int = 0
 
 
 @attrs.frozen(kw_only=True)
-class ResolvedPipeline(Subject):
+class ResolvedPipeline(Subject, SearchChoice):
     """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
 
     Attributes:
         target: what the user wrote after ``target:``; ``target_resolver`` makes it canonical.
         target_resolver: a stage of kind ``targets``, or None where none is installed.
-        explorer: the search algorithm.
-        cost_model: the cost model.
-        sampler: the sampler.
-        synthesizer: the synthesizer.
         runner: the runner.
         scheduler: decides which task gets the next batch.
         warm_start: folders of earlier runs, whose best configurations are measured first.
@@ -245,9 +266,7 @@ class ResolvedPipeline(Subject):
             none, and None where nobody says.
         baselines: what the winners are compared with, in order.
         transform: how `chameleon transform` changes the network, or None.
-        budget: how much may be spent.
         require: a result that must be reached, or None.
-        seed: the run's seed.
         output: the run folder, absolute. A relative one is taken from the working folder.
         preset: the preset that was expanded, or None.
         source: the file it was read from, absolute, or None.
@@ -256,19 +275,13 @@ class ResolvedPipeline(Subject):
 
     target: str
     target_resolver: StageSpec | None = None
-    explorer: StageSpec
-    cost_model: StageSpec
-    sampler: StageSpec
-    synthesizer: StageSpec
     runner: StageSpec
     scheduler: StageSpec
     warm_start: tuple[Path, ...] = ()
     records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
     transform: Transformation | None = None
-    budget: Budget = attrs.field(factory=Budget)
     require: Requirement | None = None
-    seed: int = 0
     output: Path
     preset: str | None = None
     source: Path | None = None

@@ -19,7 +19,7 @@ from chameleon_core.space.predicates import ChosenValues, Configs, Constraint, F
 Keys = NDArray[Any]
 """Identities of configurations, shape (n,): int64, or Python ints where the space is larger."""
 
-_ENUMERABLE = 1 << 17
+ENUMERABLE = 1 << 17
 """Spaces of at most this many index vectors are sampled from a list of all legal ones."""
 
 _MAX_DRAW = 1 << 16
@@ -42,6 +42,9 @@ class DesignSpace:
             one by one (those of a recorded table); None where constraints alone decide.
         variant: what else makes a configuration another program than knobs and constraints tell,
             such as an option of the space; part of the fingerprint.
+
+    Attributes:
+        movable: columns of the knobs that have a choice.
 
     Raises:
         ValueError: no knob, a name twice, or a ``when`` that names no earlier knob or choice.
@@ -74,6 +77,7 @@ class DesignSpace:
         self.cardinalities = np.array([knob.cardinality for knob in self.knobs], dtype=np.int64)
         self._tables = {k.name: (c, np.asarray(k.values)) for c, k in enumerate(self.knobs)}
         self._radix = MixedRadix(self.cardinalities.tolist())
+        self.movable = np.flatnonzero(self.cardinalities > 1)
         self._conditions = tuple(self._condition(c) for c, k in enumerate(self.knobs) if k.when)
         self._listed = None if only is None else ConfigSet(self._radix, self.size, only)
         none: Configs = np.empty((0, len(self.knobs)), np.int32)
@@ -225,18 +229,21 @@ class DesignSpace:
         """All legal configurations of a space small enough to list them, else None."""
         if self._listed is not None:
             rows = self.from_keys(self._listed.keys)
-        elif self.size <= _ENUMERABLE:
+        elif self.size <= ENUMERABLE:
             rows = self.from_keys(np.arange(self.size))
         else:
             return None
         return rows[self.legal(rows)]
 
-    def _draw(self, count: int, rng: np.random.Generator) -> Configs:
-        """The legal ones among ``count`` random canonical index vectors."""
+    def _random(self, count: int, rng: np.random.Generator) -> Configs:
+        """Random index vectors, shape (count, knobs)."""
         shape = (count, len(self.knobs))
         # Floats, scaled: integers with a bound per column cost numpy five times as much.
-        drawn = (rng.random(shape) * self.cardinalities).astype(np.int32)
-        drawn = self.canonical(drawn)
+        return (rng.random(shape) * self.cardinalities).astype(np.int32)
+
+    def _draw(self, count: int, rng: np.random.Generator) -> Configs:
+        """The legal ones among ``count`` random canonical index vectors."""
+        drawn = self.canonical(self._random(count, rng))
         return drawn[self._narrow(drawn, np.ones(count, np.bool_))]
 
     def sample(self, count: int, rng: np.random.Generator, *, tries: int = 64) -> Configs:
@@ -276,7 +283,7 @@ class DesignSpace:
         """
         configs = np.asarray(configs, dtype=np.int32)
         count = len(configs)
-        movable = np.flatnonzero(self.cardinalities > 1)
+        movable = self.movable
         if not len(movable) or not count:
             return configs.copy()
         if self._conditions:

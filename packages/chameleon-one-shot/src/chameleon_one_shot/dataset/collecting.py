@@ -166,7 +166,7 @@ class Collector:
 
     def _has_space(self, task: Task) -> bool:
         try:
-            [space] = spaces_of(self.plan.searches[0], [task])
+            [space] = spaces_of(self.plan.searches[0], [task], among=True)
         except ConfigError:
             return False
         return space.size > 1

@@ -75,7 +75,7 @@ def _compiled(store: RecordStore, pipeline: Subject, output: Path) -> NetworkRes
     delivered = network_of(pipeline, store).deliver(
         Delivery(
             target=str(store.fact("target")),
-            winners=(*winners_of(store), *guesses_for(store, space)),
+            winners=(*winners_of(store), *guesses_for(store, pipeline)),
             space=space,
             folder=output,
             threads=threads_of(store),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chameleon_core.pipeline.schema import Subject
-    from chameleon_core.stages import SpaceProvider, Winner
+    from chameleon_core.stages import Winner
     from chameleon_core.store import RecordStore
 
     from chameleon_tvm.frontends.bucketed import BucketedFrontend
@@ -79,17 +79,21 @@ def threads_of(store: RecordStore) -> int:
     return int((store.fact("runner") or {}).get("threads") or 1)
 
 
-def guesses_for(store: RecordStore, space: SpaceProvider) -> tuple[Winner, ...]:
+def guesses_for(store: RecordStore, pipeline: Subject) -> tuple[Winner, ...]:
     """The first guess of every task that was never measured.
 
     Args:
         store: the run's records.
-        space: made from the pipeline's.
+        pipeline: the run's.
     """
     from chameleon_core.loop.end.delivery import guessed, guesses_of  # noqa: PLC0415
+    from chameleon_core.loop.start.tasks import spaces_of  # noqa: PLC0415
 
     unmeasured = [stored.task for stored in store.tasks() if not store.measurements(stored.id)]
-    found = (guessed(task, guesses_of(space.design_space(task))) for task in unmeasured)
+    spaces = spaces_of(pipeline, unmeasured, among=True)
+    found = (
+        guessed(task, guesses_of(space)) for task, space in zip(unmeasured, spaces, strict=True)
+    )
     return tuple(winner for winner in found if winner is not None)
 
 

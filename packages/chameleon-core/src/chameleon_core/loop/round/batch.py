@@ -23,7 +23,7 @@ class Origin(StrEnum):
     """A first guess of the space, or a random configuration of the batch before any search."""
 
     SUGGESTION = "suggestion"
-    """The best of another task of the run, or of an earlier run."""
+    """The best of another task of the run or of an earlier run, or what somebody enqueued."""
 
     EXPLORER = "explorer"
     """A candidate of the explorer that the sampler kept."""

@@ -67,7 +67,11 @@ class TaskRecords:
 
     def is_recorded(self, config: Config | None) -> bool:
         """Whether the measurement of a configuration is another run's."""
-        return config is not None and self._origins.get(config) == Origin.RECORD
+        return config is not None and self.origin(config) == Origin.RECORD
+
+    def origin(self, config: Config) -> str | None:
+        """What put a configuration into its batch; None where nobody recorded it."""
+        return self._origins.get(config)
 
     def add(
         self,

@@ -1,4 +1,4 @@
-"""The four search stages of one task, made from a pipeline and checked."""
+"""The four search stages of one task, made of what was chosen and checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chameleon_system.cores import usable_cores
 
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.explore import WatchedScores, tabulated
-from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.pipeline.schema import SearchChoice
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import (
@@ -72,7 +72,7 @@ class SearchStages:
     @classmethod
     def of(
         cls,
-        pipeline: ResolvedPipeline,
+        choice: SearchChoice,
         task: Task,
         space: DesignSpace,
         archive: Archive,
@@ -80,10 +80,10 @@ class SearchStages:
         batch_size: int,
         device: Mapping[str, Any],
     ) -> SearchStages:
-        """The pipeline's stages for a task, each with a generator of its own.
+        """The chosen stages for a task, each with a generator of its own.
 
         Args:
-            pipeline: names the stages.
+            choice: names the stages; a pipeline is one.
             task: the task.
             space: its design space.
             archive: the other tasks of the run.
@@ -92,16 +92,16 @@ class SearchStages:
         """
         made = {}
         specs = (
-            pipeline.explorer,
-            pipeline.cost_model,
-            pipeline.sampler,
-            pipeline.synthesizer,
+            choice.explorer,
+            choice.cost_model,
+            choice.sampler,
+            choice.synthesizer,
         )
         for spec in specs:
             context = StageContext(
                 space=space,
                 task=task,
-                rng=generator(pipeline.seed, task.key, spec.kind),
+                rng=generator(choice.seed, task.key, spec.kind),
                 batch_size=batch_size,
                 threads=len(usable_cores()),
                 archive=archive,

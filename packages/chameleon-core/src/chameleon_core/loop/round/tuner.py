@@ -65,6 +65,7 @@ class TaskTuner:
         self._plan_size = plan_size or PLAN_FACTOR * batch_size
         self._asked: Configs | None = None
         self._suggested: list[Config] = []
+        self._enqueued: list[Config] = []
         self._batches = 0
         self._guessing = False
         self._unlearnt = False
@@ -77,6 +78,15 @@ class TaskTuner:
         that are no legal configurations of the space, or were measured, are forgotten.
         """
         self._suggested.insert(0, config)
+
+    def enqueue(self, config: Config) -> None:
+        """Measure a configuration with the next batch, before all else.
+
+        They come in the order in which they were enqueued, as many as a batch holds; the others
+        wait for the batch after it. Those that are no legal configurations of the space, or were
+        measured, are forgotten.
+        """
+        self._enqueued.append(config)
 
     def guess(self) -> Configs:
         """One configuration that needs no search: what was suggested last, else a first guess.
@@ -147,7 +157,7 @@ class TaskTuner:
         batch = self._top_up(batch, wanted)
         for config in tuples(batch):
             self.origins.setdefault(config, added)
-        batch = self._with_suggestions(batch)[:limit]
+        batch = self._with_enqueued(self._with_suggestions(batch), limit)
         self.origins = {config: self.origins[config] for config in tuples(batch)}
         self._asked = batch if len(batch) else None
         return batch
@@ -231,6 +241,16 @@ class TaskTuner:
         suggested = suggested[: (len(batch) + 1) // 2]
         self.origins |= dict.fromkeys(tuples(suggested), Origin.SUGGESTION)
         return self._joined(suggested, batch)[: len(batch)]
+
+    def _with_enqueued(self, batch: Configs, limit: int | None) -> Configs:
+        """At most ``limit`` rows: what was enqueued, then the batch, which gets no longer by it."""
+        if not self._enqueued:
+            return batch[:limit]
+        waiting = self._joined(batch[:0], np.array(self._enqueued, np.int32))
+        first = waiting[: self._batch_size][:limit]
+        self._enqueued = tuples(waiting[len(first) :])
+        self.origins |= dict.fromkeys(tuples(first), Origin.SUGGESTION)
+        return self._joined(first, batch)[: max(len(first), len(batch))][:limit]
 
     def _top_up(self, batch: Configs, wanted: int) -> Configs:
         """The batch, filled with first guesses and random configurations up to ``wanted`` rows."""

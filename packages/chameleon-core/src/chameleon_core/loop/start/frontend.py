@@ -183,7 +183,7 @@ class _MeasuredTrials(Trials):
         self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
     ) -> float | None:
         try:
-            [space] = spaces_of(self._pipeline, [task])
+            [space] = spaces_of(self._pipeline, [task], among=True)
         except ConfigError:
             return None
         configs = tuples(space.first_guesses[:guesses])

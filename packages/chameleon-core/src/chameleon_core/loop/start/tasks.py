@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.plugin_contract import contract_of
+from chameleon_core.loop.start.fixed import fixed_spaces
 from chameleon_core.pipeline.schema import ResolvedPipeline, Subject
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Frontend, SpaceProvider
@@ -118,11 +119,18 @@ def provider_of(pipeline: Subject) -> SpaceProvider:
     return provider
 
 
-def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignSpace]:
-    """The design space of every task.
+def spaces_of(
+    pipeline: Subject, tasks: Sequence[Task], *, among: bool = False
+) -> list[DesignSpace]:
+    """The design space of every task, with what the pipeline fixes.
+
+    Args:
+        pipeline: the pipeline.
+        tasks: its tasks.
+        among: whether there are others; else a fixed knob that none of these has is a mistake.
 
     Raises:
-        ConfigError: the provider has no space for a task.
+        ConfigError: the provider has no space for a task, or none with what is fixed.
         PluginError: the provider breaks its contract.
     """
     contract, provider = contract_of(pipeline.space), provider_of(pipeline)
@@ -133,7 +141,7 @@ def spaces_of(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> list[DesignS
         if not isinstance(space, DesignSpace):
             raise contract.broken(f"returned a {type(space).__name__} instead of a DesignSpace")
         spaces.append(space)
-    return spaces
+    return fixed_spaces(spaces, tasks, pipeline.fix, among=among) if pipeline.fix else spaces
 
 
 __all__ = [

@@ -1,0 +1,139 @@
+"""Where an ask-and-tell search keeps what it was told, and what it is bound to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.api.measurements import ASKED, rounds
+from chameleon_core.errors import RunFolderError
+from chameleon_core.loop.round.records import TaskRecords, say_what_does_not_apply
+from chameleon_core.pipeline.load import search_from_dict
+from chameleon_core.pipeline.schema import SearchChoice
+from chameleon_core.plugins.registry import Registry
+from chameleon_core.run_folder import RunFolder
+from chameleon_core.space import DesignSpace
+from chameleon_core.store import RecordStore
+from chameleon_core.task import Task
+
+_SEARCH = "ask_and_tell"
+"""The fact that says what a folder's search is."""
+
+
+def search_of(given: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
+    """What searches, of arguments as pipelines have them.
+
+    Args:
+        given: keys of a pipeline; those that are None are left out.
+        registry: where stages are looked up; the installed plugins where None.
+
+    Raises:
+        PipelineError: with everything that is wrong, one line each.
+    """
+    document = {key: value for key, value in given.items() if value is not None}
+    return search_from_dict(document, source="arguments of the tuner", registry=registry)
+
+
+class AskStore:
+    """The records of an ask-and-tell search: a run folder of its own, or memory.
+
+    Args:
+        folder: the folder, or None for memory.
+        search: what searches.
+        batch_size: configurations of a batch.
+        fix: knobs that hold one value.
+
+    Raises:
+        RunFolderError: the folder is in use, cannot be written, or holds another search.
+
+    Attributes:
+        records: the records.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None,
+        search: SearchChoice,
+        *,
+        batch_size: int,
+        fix: Mapping[str, Any],
+    ) -> None:
+        self._folder = None if folder is None else RunFolder(Path(folder).expanduser())
+        self.records = RecordStore(Path(":memory:")) if self._folder is None else self._folder.store
+        self._told: dict[int, int] = {}
+        try:
+            self._claim(_described(search, batch_size, fix))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let others have it; safe to call twice."""
+        if self._folder is None:
+            self.records.close()
+        else:
+            self._folder.close()
+
+    def task_records(self, task: Task, space: str, design: DesignSpace) -> TaskRecords:
+        """What it has of a task; says where it has records that do not apply any more.
+
+        Args:
+            task: the task.
+            space: who made the space.
+            design: the space.
+        """
+        stored = self.records.add_task(task, space, design.fingerprint)
+        say_what_does_not_apply(stored, self.records)
+        return TaskRecords(self.records, stored)
+
+    def rounds(self, task_id: int) -> list[dict[str, Any]]:
+        """The rounds that were told, in their order."""
+        found = list(rounds(self.records, task_id))
+        self._told[task_id] = len(found)
+        return found
+
+    def add_round(self, task_id: int, asked: Mapping[str, Any]) -> None:
+        """Keep a round that was told."""
+        number = self._told[task_id]
+        self.records.set_fact(ASKED.format(task=task_id, number=number), asked)
+        self._told[task_id] = number + 1
+
+    def _claim(self, described: dict[str, Any]) -> None:
+        owner = self.records.fact(_SEARCH)
+        hint = "give another folder as 'store', or the arguments that it was begun with"
+        if owner is None and self.records.fact("pipeline") is not None:
+            raise RunFolderError(f"{self._path} is the folder of a run of a pipeline", hint=hint)
+        differs = [
+            key for key in described if owner is not None and owner.get(key) != described[key]
+        ]
+        if differs and self.records.measured:
+            told = "; ".join(
+                f"{key} was {owner.get(key)} and is {described[key]}" for key in differs
+            )
+            raise RunFolderError(f"{self._path} belongs to another search: {told}", hint=hint)
+        if differs:
+            self.records.forget()
+        self.records.set_fact(_SEARCH, described)
+
+    @property
+    def _path(self) -> Path | None:
+        return None if self._folder is None else self._folder.path
+
+
+def _described(search: SearchChoice, batch_size: int, fix: Mapping[str, Any]) -> dict[str, Any]:
+    """What proposals depend on beside the space, as JSON values."""
+    stages = (search.explorer, search.cost_model, search.sampler, search.synthesizer)
+    value = {
+        **{spec.kind: {"name": spec.name, **spec.options_json} for spec in stages},
+        "seed": search.seed,
+        "batch_size": batch_size,
+        "plan_size": search.budget.plan_size,
+        "fix": dict(fix),
+    }
+    described: dict[str, Any] = json.loads(json.dumps(value, default=str))
+    return described
+
+
+__all__ = ["AskStore", "search_of"]

@@ -1,0 +1,198 @@
+"""A design space in a few lines: knobs as lists of values, conditions as plain functions."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.space import Choice, Constraint, DesignSpace, Knob
+from chameleon_core.space.chosen import config_of
+from chameleon_core.space.fixed import fixed_columns, fixed_space
+from chameleon_core.space.knobs import Values
+from chameleon_core.words import did_you_mean
+
+_PROBES = 4096
+"""Combinations of a space too large to be listed that tell its conditions from others."""
+
+Condition = Callable[..., bool]
+"""Takes values of knobs by their names; says whether they go together."""
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+_REMEMBERED = 1 << 17
+"""Answers of a condition that are kept; as many as a space has that is listed as a whole."""
+
+
+def design_space(
+    knobs: Mapping[str, Any] | None = None,
+    /,
+    *,
+    where: Condition | Sequence[Condition] | Mapping[str, Condition] = (),
+    first: Sequence[Mapping[str, Any]] = (),
+    fix: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> DesignSpace:
+    """Declare a design space.
+
+    Args:
+        knobs: values to choose from by name, each a sequence of numbers or of texts in their order
+            (a search takes neighbours to be alike), or a ``Knob``; for names that are no keywords.
+        where: functions of knob values that every configuration has to meet, such as
+            ``lambda tile, unroll: tile * unroll <= 64``; their parameters are names of knobs. A
+            mapping names them, for sentences. Each is asked once for every combination.
+        first: configurations that are worth measuring first.
+        fix: knobs that hold one value.
+        more: further knobs, as ``knobs`` has them.
+
+    Returns:
+        The space.
+
+    Raises:
+        ConfigError: what was given declares no space; says why.
+    """
+    declared = {**(knobs or {}), **more}
+    if not declared:
+        raise ConfigError(
+            "a space needs at least one knob",
+            hint="give a list of values for each, as in design_space(tile=[1, 2, 4])",
+        )
+    made = [_knob(name, values) for name, values in declared.items()]
+    conditions = _conditions(where, list(declared))
+    whole = _made(made, constraints=conditions)
+    if conditions:
+        if whole.everything is not None and not len(whole.everything):
+            raise ConfigError(
+                "no combination of values meets all conditions",
+                hint="loosen one of those under 'where', or give more values",
+            )
+        whole = _made(made, constraints=conditions, variant=(f"allowed: {_allowed(whole)}",))
+    if first:
+        rows = np.array([config_of(whole, one) for one in first], np.int32)
+        whole = _made(made, constraints=conditions, variant=whole.variant, first_guesses=rows)
+    return fixed_space(whole, fixed_columns(whole, fix or {}))
+
+
+def _allowed(space: DesignSpace) -> str:
+    """A digest of what conditions allow: of functions nobody can tell whether they are the same."""
+    if space.everything is not None:
+        told = space.everything.tobytes()
+    else:
+        shape = (_PROBES, len(space.knobs))
+        drawn = np.random.default_rng(0).random(shape) * space.cardinalities
+        told = space.legal(drawn.astype(np.int32)).tobytes()
+    return hashlib.sha256(told).hexdigest()[:16]
+
+
+def _made(knobs: Sequence[Knob], **more: Any) -> DesignSpace:
+    try:
+        return DesignSpace(knobs, **more)
+    except ValueError as error:
+        raise ConfigError(f"this is no space: {error}", hint="see docs/python.md") from error
+
+
+def _knob(name: str, values: Any) -> Knob:
+    if isinstance(values, Knob):
+        if values.name != name:
+            raise ConfigError(
+                f"knob '{name}' is given as one named '{values.name}'",
+                hint="give both the same name",
+            )
+        return values
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, str | Mapping) or not hasattr(values, "__iter__"):
+        raise ConfigError(
+            f"knob '{name}' needs a list of values to choose from, not {values!r}",
+            hint="write a list, as in tile=[1, 2, 4, 8]; a single value is a list of one",
+        )
+    options = [one.item() if isinstance(one, np.generic) else one for one in values]
+    odd = next((one for one in options if not isinstance(one, bool | int | float | str)), None)
+    if odd is not None or None in options:
+        raise ConfigError(
+            f"knob '{name}' has the value {odd!r}, which is neither a number nor a text",
+            hint="give texts that stand for such values, and look them up in the function",
+        )
+    try:
+        return Choice(name=name, options=options)
+    except ValueError as error:
+        raise ConfigError(
+            str(error), hint="give distinct values, all numbers or all texts"
+        ) from error
+
+
+def _conditions(
+    where: Condition | Sequence[Condition] | Mapping[str, Condition], names: Sequence[str]
+) -> list[Constraint]:
+    if callable(where):
+        where = [where]
+    if isinstance(where, Mapping):
+        return [_constraint(reason, function, names) for reason, function in where.items()]
+    return [
+        _constraint(_reason(function, number), function, names)
+        for number, function in enumerate(where)
+    ]
+
+
+def _reason(function: Condition, number: int) -> str:
+    """What a condition that nobody named is called."""
+    name = getattr(function, "__name__", "<lambda>")
+    return f"condition {number} ('where[{number}]')" if name == "<lambda>" else name
+
+
+def _constraint(reason: str, function: Condition, names: Sequence[str]) -> Constraint:
+    if not callable(function):
+        raise ConfigError(
+            f"{reason} is {function!r}, which cannot be called",
+            hint="give functions of knob values, as in lambda tile, unroll: tile * unroll <= 64",
+        )
+    parameters = inspect.signature(function).parameters
+    for name, parameter in parameters.items():
+        if name not in names or parameter.kind not in _NAMED:
+            raise ConfigError(
+                f"{reason} takes '{parameter}', which is no knob{did_you_mean(name, names)}",
+                hint="name its parameters as the knobs whose values it takes",
+            )
+    return Constraint(reason=f"it does not meet {reason}", holds=_Answers(reason, function))
+
+
+class _Answers:
+    """A condition on single values as one on arrays of them, asked once for every combination."""
+
+    def __init__(self, reason: str, function: Condition) -> None:
+        self._names = tuple(inspect.signature(function).parameters)
+        self._reason = reason
+        self._function = function
+        self._answer = functools.lru_cache(_REMEMBERED)(self._ask)
+
+    def __call__(self, values: Values) -> NDArray[np.bool_]:
+        columns = [values[name] for name in self._names]
+        if not columns:
+            return np.array(self._answer(), np.bool_)
+        rows = zip(*(_scalars(column) for column in columns), strict=True)
+        return np.fromiter((self._answer(*row) for row in rows), np.bool_, len(columns[0]))
+
+    def _ask(self, *row: Any) -> bool:
+        given = dict(zip(self._names, row, strict=True))
+        try:
+            return bool(self._function(**given))
+        except Exception as error:
+            raise ConfigError(
+                f"{self._reason} raised {type(error).__name__} for {given}: {error}",
+                hint="it has to say True or False for every combination of values",
+            ) from error
+
+
+def _scalars(column: NDArray[Any]) -> list[Any]:
+    """Values as a function of single configurations takes them; factorisations as tuples."""
+    values: list[Any] = column.tolist()
+    return [tuple(one) for one in values] if column.ndim > 1 else values
+
+
+__all__ = ["Condition", "design_space"]

@@ -1,0 +1,254 @@
+"""The measurements of one operator or function as arrays, read when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_core.api.front import non_dominated
+from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core.store import RecordStore
+from chameleon_core.words import did_you_mean
+
+ASKED = "asked/{task}/{number}"
+"""The fact of a store that holds one round of an ask-and-tell search."""
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """One configuration and its outcome.
+
+    Attributes:
+        configuration: knob values by name.
+        config: knob indices.
+        seconds: the median of its repeats in seconds, or None where it failed.
+        failure: the kind of failure, or None.
+        message: the failure in words; empty where there is none.
+        origin: what put it into its batch, an ``Origin``; None where nobody recorded it.
+        other: further quantities that were told of it, by name.
+    """
+
+    configuration: Mapping[str, Any]
+    config: tuple[int, ...]
+    seconds: float | None
+    failure: FailureKind | None = None
+    message: str = ""
+    origin: str | None = None
+    other: Mapping[str, float] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Rows:
+    """What a store holds of one task, all lists in order of arrival.
+
+    Attributes:
+        measurements: the outcomes.
+        configurations: knob values by name.
+        origins: what put each into its batch, or None.
+        measured_at: when each arrived, in seconds since 1970.
+        other: further quantities, by configuration.
+    """
+
+    measurements: Sequence[Measurement]
+    configurations: Sequence[Mapping[str, Any]]
+    origins: Sequence[str | None]
+    measured_at: Sequence[float]
+    other: Mapping[tuple[int, ...], Mapping[str, float]]
+
+    @classmethod
+    def of(cls, store: RecordStore, task_id: int) -> Rows:
+        """The rows of a task."""
+        return cls(
+            measurements=store.measurements(task_id),
+            configurations=store.decoded(task_id),
+            origins=store.origins(task_id),
+            measured_at=store.measured_at(task_id),
+            other=other_quantities(store, task_id),
+        )
+
+
+def rounds(store: RecordStore, task_id: int) -> Iterator[dict[str, Any]]:
+    """The rounds of an ask-and-tell search that were told, in their order; none of a run."""
+    number = 0
+    while (asked := store.fact(ASKED.format(task=task_id, number=number))) is not None:
+        yield asked
+        number += 1
+
+
+def other_quantities(store: RecordStore, task_id: int) -> dict[tuple[int, ...], dict[str, float]]:
+    """Further quantities that were told, by configuration and name."""
+    found: dict[tuple[int, ...], dict[str, float]] = {}
+    for asked in rounds(store, task_id):
+        for name, told in asked["other"].items():
+            for config, value in told:
+                found.setdefault(tuple(config), {})[name] = value
+    return found
+
+
+class Measurements:
+    """What was measured of one operator or function, in order of arrival.
+
+    Nothing is read before an array is asked for; then all is read at once, as it is then.
+
+    Args:
+        read: reads the rows.
+    """
+
+    def __init__(self, read: Callable[[], Rows]) -> None:
+        self._read = read
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return self._read()
+
+    def __len__(self) -> int:
+        return len(self._rows.measurements)
+
+    def __getitem__(self, index: int) -> Trial:
+        rows = self._rows
+        one = rows.measurements[index]
+        return Trial(
+            configuration=rows.configurations[index],
+            config=one.config,
+            seconds=one.cost if one.ok else None,
+            failure=one.failure,
+            message=one.message,
+            origin=rows.origins[index],
+            other=rows.other.get(one.config, {}),
+        )
+
+    def __iter__(self) -> Iterator[Trial]:
+        return (self[index] for index in range(len(self)))
+
+    # -- arrays -------------------------------------------------------------------------------
+
+    @cached_property
+    def configs(self) -> NDArray[np.int32]:
+        """Knob indices, shape (n, knobs)."""
+        configs = [one.config for one in self._rows.measurements]
+        width = len(configs[0]) if configs else 0
+        return np.array(configs, np.int32).reshape(-1, width)
+
+    @cached_property
+    def seconds(self) -> NDArray[np.float64]:
+        """Medians of the repeats in seconds, infinity for failures, shape (n,)."""
+        return np.array([one.cost for one in self._rows.measurements], np.float64)
+
+    @cached_property
+    def max_relative_error(self) -> NDArray[np.float64]:
+        """Largest difference from the reference, relative; NaN where not compared, shape (n,)."""
+        errors = [one.max_relative_error for one in self._rows.measurements]
+        return np.array([np.nan if one is None else one for one in errors], np.float64)
+
+    @cached_property
+    def build_seconds(self) -> NDArray[np.float64]:
+        """Wall-clock of each build in seconds, shape (n,)."""
+        return np.array([one.build_seconds for one in self._rows.measurements], np.float64)
+
+    @cached_property
+    def run_seconds(self) -> NDArray[np.float64]:
+        """Wall-clock of checking and timing each, in seconds, shape (n,)."""
+        return np.array([one.run_seconds for one in self._rows.measurements], np.float64)
+
+    @cached_property
+    def measured_at(self) -> NDArray[np.float64]:
+        """When each arrived, in seconds since 1970, shape (n,)."""
+        return np.array(self._rows.measured_at, np.float64)
+
+    @property
+    def failures(self) -> tuple[FailureKind | None, ...]:
+        """The kind of failure of each, or None."""
+        return tuple(one.failure for one in self._rows.measurements)
+
+    @property
+    def origins(self) -> tuple[str | None, ...]:
+        """What put each into its batch, an ``Origin``; None where nobody recorded it."""
+        return tuple(self._rows.origins)
+
+    @property
+    def configurations(self) -> tuple[Mapping[str, Any], ...]:
+        """Knob values by name of each."""
+        return tuple(self._rows.configurations)
+
+    # -- several quantities -------------------------------------------------------------------
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """Names of the numbers that there are of each: those of every run, then those told."""
+        told = dict.fromkeys(name for one in self._rows.other.values() for name in one)
+        return (*_QUANTITIES, *told)
+
+    def quantity(self, name: str) -> NDArray[np.float64]:
+        """A number of each, NaN (or infinity) where there is none, shape (n,).
+
+        Args:
+            name: one of ``quantities``.
+
+        Raises:
+            ConfigError: no such quantity was stored.
+        """
+        if name in _QUANTITIES:
+            found: NDArray[np.float64] = getattr(self, name)
+            return found
+        if name not in self.quantities:
+            raise ConfigError(
+                f"no quantity '{name}' is stored{did_you_mean(name, self.quantities)}",
+                hint=f"stored are {', '.join(self.quantities)}",
+            )
+        other = self._rows.other
+        values = [other.get(one.config, {}).get(name, np.nan) for one in self._rows.measurements]
+        return np.array(values, np.float64)
+
+    def front(self, quantities: Sequence[str]) -> list[Trial]:
+        """The configurations that no other one is better than in all of some quantities.
+
+        All of them are to be small. Failures, and what has no such quantity, take no part.
+
+        Args:
+            quantities: names, as in ``("seconds", "max_relative_error")``.
+
+        Returns:
+            By rising first quantity.
+
+        Raises:
+            ConfigError: no such quantity was stored.
+        """
+        if isinstance(quantities, str) or not quantities:
+            raise ConfigError(
+                f"a front is of several quantities, and not of {quantities!r}",
+                hint=f"name some of {', '.join(self.quantities)} in a tuple",
+            )
+        values = np.stack([self.quantity(name) for name in quantities], axis=1)
+        known = np.flatnonzero(np.isfinite(values).all(axis=1) & np.isfinite(self.seconds))
+        return [self[int(known[row])] for row in non_dominated(values[known])]
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame``: a row each, its knobs as columns ``knob.<name>``.
+
+        Raises:
+            ChameleonError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - where it is wanted
+        except ImportError as error:
+            raise ChameleonError(
+                "measurements as a data frame need pandas, which is not installed",
+                hint="pip install pandas, or use the arrays of this object as they are",
+            ) from error
+        knobs = pd.DataFrame(list(self.configurations)).add_prefix("knob.")
+        columns: dict[str, Any] = {name: self.quantity(name) for name in self.quantities}
+        columns["failure"] = [None if one is None else one.value for one in self.failures]
+        columns["origin"] = list(self.origins)
+        columns["measured_at"] = pd.to_datetime(self.measured_at, unit="s", utc=True)
+        return pd.concat([knobs, pd.DataFrame(columns)], axis=1)
+
+
+_QUANTITIES = ("seconds", "max_relative_error", "build_seconds", "run_seconds")
+
+__all__ = ["ASKED", "Measurements", "Rows", "Trial", "other_quantities", "rounds"]

@@ -1,0 +1,169 @@
+"""A run folder as an object: its operators, their best configurations, everything measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from chameleon_core.api.measurements import Measurements, Rows, Trial
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop.end.operator_result import interim_result
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.pipeline.schema import Requirement
+from chameleon_core.run_folder import read_store
+from chameleon_core.store import RecordStore
+
+
+@attrs.frozen(kw_only=True)
+class Operator:
+    """One operator of a run.
+
+    Attributes:
+        result: what the run says of it; where the run has not ended, as far as it is.
+        measurements: everything that was measured of it.
+    """
+
+    result: OperatorResult
+    measurements: Measurements
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.result.name
+
+    @property
+    def best(self) -> Mapping[str, Any] | None:
+        """Knob values of the best configuration by name, or None where none succeeded."""
+        return self.result.best
+
+    @property
+    def seconds(self) -> float | None:
+        """The best configuration's time: of the final comparison, or else as it was found."""
+        tuned = self.result.tuned_seconds
+        return self.result.search_seconds if tuned is None else tuned
+
+    def front(self, quantities: Sequence[str]) -> list[Trial]:
+        """See ``Measurements.front``."""
+        return self.measurements.front(quantities)
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """A run, as its folder was when it was loaded.
+
+    Attributes:
+        result: what ``chameleon run --json`` prints, typed; as far as it is where the run has not
+            ended.
+        finished: whether it came to its end.
+        operators: its operators by name, in the order of its tasks.
+    """
+
+    result: RunResult
+    finished: bool
+    operators: Mapping[str, Operator]
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.result.folder
+
+    @property
+    def network(self) -> NetworkResult:
+        """What was made of the network; empty where the model is none, or the run has not ended."""
+        return self.result.network
+
+    @property
+    def only(self) -> Operator:
+        """The operator of a run that has one.
+
+        Raises:
+            ConfigError: it has none, or several.
+        """
+        if len(self.operators) != 1:
+            raise ConfigError(
+                f"the run has {len(self.operators)} operators, not one",
+                hint=f"choose one: operators[name] of {', '.join(self.operators) or 'none'}",
+            )
+        (operator,) = self.operators.values()
+        return operator
+
+    @property
+    def best(self) -> Mapping[str, Any] | None:
+        """``Operator.best`` of the only operator."""
+        return self.only.best
+
+    @property
+    def measurements(self) -> Measurements:
+        """``Operator.measurements`` of the only operator."""
+        return self.only.measurements
+
+    def front(self, quantities: Sequence[str]) -> list[Trial]:
+        """``Measurements.front`` of the only operator."""
+        return self.only.front(quantities)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Read a run folder, also while the run goes on or of a tuner's ``store``.
+
+    Args:
+        folder: the folder that ``chameleon run``, ``tune`` or ``Tuner`` wrote.
+
+    Raises:
+        RunFolderError: there is no run in it, or it cannot be read.
+    """
+    path = Path(folder).expanduser().absolute()
+    with read_store(path) as store:
+        result, finished = _result(path, store)
+        rows = {
+            (stored.task.name, stored.space, stored.fingerprint): stored.id
+            for stored in store.tasks()
+        }
+    return Run(
+        result=result,
+        finished=finished,
+        operators={
+            one.name: Operator(
+                result=one,
+                measurements=Measurements(
+                    _Reader(folder=path, task_id=rows[one.name, one.space, one.fingerprint])
+                ),
+            )
+            for one in result.operators
+        },
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _Reader:
+    """Reads the rows of a task when it is called."""
+
+    folder: Path
+    task_id: int
+
+    def __call__(self) -> Rows:
+        with read_store(self.folder) as store:
+            return Rows.of(store, self.task_id)
+
+
+def _result(path: Path, store: RecordStore) -> tuple[RunResult, bool]:
+    """The result as it was kept, or as far as it is; and whether the run has ended."""
+    owner = store.fact("pipeline")
+    asked = None if owner is None else owner["document"].get("require")
+    require = None if asked is None else Requirement(**asked)
+    kept = store.fact("finished")
+    if kept is not None:
+        return RunResult.from_json(kept["result"], folder=path, require=require), True
+    interim = RunResult(
+        folder=path,
+        seconds=store.fact("seconds") or 0.0,
+        operators=tuple(interim_result(store, stored) for stored in store.tasks()),
+        require=require,
+        versions=store.fact("versions") or {},
+    )
+    return interim, False
+
+
+__all__ = ["Operator", "Run", "load_run"]

@@ -1,0 +1,314 @@
+"""Ask and tell: the search of a run, for other people's loops and any function."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from chameleon_core.api.ask_store import AskStore, search_of
+from chameleon_core.api.asked import Asked
+from chameleon_core.api.callbacks import Callback, listeners
+from chameleon_core.api.checks import one_each, whole_number
+from chameleon_core.api.measurements import Measurements, Rows, Trial
+from chameleon_core.api.outcomes import measurement_of
+from chameleon_core.api.rounds import Rounds
+from chameleon_core.errors import ConfigError
+from chameleon_core.event_bus import EventBus
+from chameleon_core.loop.round.stages import SearchStages, generator
+from chameleon_core.loop.round.task_run import TaskRun
+from chameleon_core.loop.round.tuner import TaskTuner
+from chameleon_core.plugins.registry import Registry
+from chameleon_core.space import DesignSpace
+from chameleon_core.space.chosen import config_of
+from chameleon_core.space.fixed import fixed_columns, fixed_space
+from chameleon_core.stages import Archive, StageRef
+from chameleon_core.task import Task
+
+BATCH_SIZE = 8
+"""Configurations of a batch where neither the tuner nor its preset says how many."""
+
+OPERATOR = "function"
+"""The operator of tasks that are functions of a program."""
+
+Stage = str | Mapping[str, Any] | None
+"""A stage as pipelines name it: its name, or a mapping with ``name`` and options."""
+
+
+class Tuner:
+    """Proposes configurations of a space, and learns from what is told of them.
+
+    It is the round of a run (explore, sample, synthesize, learn) without the run's frontend and
+    runner. The same asks and tells give the same proposals for one seed.
+
+    Args:
+        space: from ``design_space``, or any ``DesignSpace``.
+        explorer: the explorer, as a pipeline names it; the preset's where None.
+        cost_model: the same of the cost model.
+        sampler: the same of the sampler.
+        synthesizer: the same of the synthesizer.
+        preset: names the stages that are not given; ``default`` where None.
+        seed: of everything that is random.
+        batch_size: configurations that are asked for at once, at most; the preset's, or else 8.
+        store: a folder that keeps what is told. A tuner that is made again with the same arguments
+            goes on where it was. None for memory alone.
+        fix: knobs that hold one value.
+        callbacks: functions that take every event (``chameleon_core.events``). One that returns
+            ``STOP`` has ``stopped`` become true.
+        name: of what is tuned; records of another name are not its.
+        registry: where stages are looked up; the installed plugins where None.
+
+    Raises:
+        ConfigError: a stage, an option or a value is wrong.
+        PluginError: a stage breaks its contract.
+        RunFolderError: the store is in use, cannot be written, or belongs to another search.
+
+    Attributes:
+        space: the space, with what is fixed.
+        batch_size: configurations that are asked for at once, at most.
+        stopped: whether a callback has asked to stop.
+    """
+
+    def __init__(
+        self,
+        space: DesignSpace,
+        *,
+        explorer: Stage = None,
+        cost_model: Stage = None,
+        sampler: Stage = None,
+        synthesizer: Stage = None,
+        preset: str | None = None,
+        seed: int = 0,
+        batch_size: int | None = None,
+        store: str | Path | None = None,
+        fix: Mapping[str, Any] | None = None,
+        callbacks: Sequence[Callback] = (),
+        name: str = OPERATOR,
+        registry: Registry | None = None,
+    ) -> None:
+        given = {
+            "preset": preset,
+            "explorer": explorer,
+            "cost_model": cost_model,
+            "sampler": sampler,
+            "synthesizer": synthesizer,
+            "seed": seed,
+        }
+        search = search_of(given, registry)
+        self.space = fixed_space(space, fixed_columns(space, fix or {}))
+        size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
+        self.batch_size = whole_number(size, "batch_size", hint="leave it out for the default")
+        self.stopped = False
+        self._asked: Asked | None = None
+        task = Task(
+            name=name, operator=OPERATOR, arguments={"name": name}, target="python", flop=0.0
+        )
+        # Before the store is opened: what a stage refuses leaves no folder behind.
+        stages = SearchStages.of(
+            search, task, self.space, Archive(), batch_size=self.batch_size, device={}
+        )
+        self._store = AskStore(store, search, batch_size=self.batch_size, fix=fix or {})
+        self._close = weakref.finalize(self, self._store.close)
+        try:
+            self._run = TaskRun(
+                space=self.space,
+                space_ref=StageRef(factory="", options={}),
+                tuner=TaskTuner(
+                    self.space,
+                    stages,
+                    rng=generator(search.seed, task.key, "tuner"),
+                    batch_size=self.batch_size,
+                    plan_size=search.budget.plan_size,
+                ),
+                records=self._store.task_records(task, OPERATOR, self.space),
+                publish=EventBus(listeners(callbacks, self._stop)).publish,
+            )
+            self._rounds = Rounds(self._run, self._store)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let others have the store; safe to call twice. What was told is there already."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stop(self) -> None:
+        self.stopped = True
+
+    # -- what is known ------------------------------------------------------------------------
+
+    @property
+    def best(self) -> Trial | None:
+        """The fastest configuration so far, or None where none succeeded."""
+        records = self._run.records
+        best = min(records.measured.values(), key=lambda one: one.cost, default=None)
+        if best is None or not best.ok:
+            return None
+        return Trial(
+            configuration=self.space.decode(best.config),
+            config=best.config,
+            seconds=best.cost,
+            origin=records.origin(best.config),
+            other=self._rounds.other.get(best.config, {}),
+        )
+
+    @property
+    def measured(self) -> int:
+        """Configurations that were learnt, failures included, in this and earlier processes."""
+        return len(self._run.tuner.measurements)
+
+    @property
+    def measurements(self) -> Measurements:
+        """Everything that was told until now, in that order."""
+        return Measurements(self.rows)
+
+    def rows(self) -> Rows:
+        """What the store holds now."""
+        return Rows.of(self._store.records, self._run.records.stored.id)
+
+    # -- rounds -------------------------------------------------------------------------------
+
+    def enqueue(self, configuration: Mapping[str, Any]) -> None:
+        """Have a configuration measured with the next batch, before all else.
+
+        Several come in the order in which they were enqueued. One that was measured already is not
+        measured again.
+
+        Args:
+            configuration: knob values by name.
+
+        Raises:
+            ConfigError: it is no legal configuration of the space; says why.
+        """
+        self._rounds.enqueue(config_of(self.space, configuration))
+
+    def ask(self, count: int | None = None) -> Asked:
+        """The next configurations to measure; all of them are to be told before the next ask.
+
+        Args:
+            count: how many at most; ``batch_size`` where None.
+
+        Returns:
+            Distinct legal configurations that were never told; empty where there is none left.
+
+        Raises:
+            ConfigError: the last batch was not told, or ``count`` is none that there can be.
+            PluginError: a stage breaks its contract.
+        """
+        limit = self.batch_size
+        if count is not None:
+            limit = whole_number(count, "count", hint="leave it out for a whole batch")
+        if limit > self.batch_size:
+            raise ConfigError(
+                f"{limit} configurations are more than a batch of {self.batch_size}",
+                hint=f"make the tuner with batch_size={limit}: stages plan for whole batches",
+            )
+        if self._asked is not None:
+            raise ConfigError(
+                f"the {len(self._asked)} configurations that were asked for last are not told yet",
+                hint="tell(batch, seconds) first, with None for those that have no time",
+            )
+        batch = self._rounds.ask(limit)
+        if not batch.configs:
+            return Asked(configurations=(), configs=(), origins=())
+        self._asked = Asked(
+            configurations=tuple(self.space.decode(config) for config in batch.missing),
+            configs=batch.missing,
+            origins=tuple(str(batch.origins[config]) for config in batch.missing),
+        )
+        return self._asked
+
+    def tell(
+        self,
+        asked: Asked,
+        seconds: Sequence[Any],
+        *,
+        other: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        """Say what came of a batch, and learn from it.
+
+        Args:
+            asked: what ``ask`` returned last.
+            seconds: one entry per configuration, in their order: seconds (or whatever else above 0
+                is to be small), a list of them for repeats, or a failure: None, infinity,
+                not-a-number, an exception, or a text, which may begin with the kind of failure as
+                in ``"out_of_memory: 9 GiB"``.
+            other: further quantities by name, one number per configuration each. They are kept and
+                have their part in fronts; the search does not look at them.
+
+        Raises:
+            ConfigError: another batch than the last, one that was told before, fewer or more
+                entries than configurations, or an entry that is no outcome. Nothing is learnt then.
+            PluginError: a stage breaks its contract.
+        """
+        if not len(asked) and not len(seconds):
+            return
+        self._expect(asked)
+        if len(self._rounds.missing) < len(asked):
+            raise ConfigError(
+                "a part of this batch was evaluated already",
+                hint="evaluate(batch, function) once more, for the rest of it",
+            )
+        one_each(seconds, len(asked), "seconds")
+        for name, values in (other or {}).items():
+            one_each(values, len(asked), f"values of '{name}'")
+        told = [
+            measurement_of(config, said)
+            for config, said in zip(asked.configs, seconds, strict=True)
+        ]
+        quantities = {
+            name: [(config, float(one)) for config, one in zip(asked.configs, some, strict=True)]
+            for name, some in (other or {}).items()
+        }
+        with self._store.records.transaction():
+            for measurement in told:
+                self._rounds.save(measurement)
+            self._asked = None
+            self._rounds.learn(quantities)
+
+    def evaluate(self, asked: Asked, function: Callable[..., Any]) -> None:
+        """Call a function for every configuration of a batch, in this process, and learn from it.
+
+        Each outcome is kept as it arrives: one that was kept is not computed again after a restart.
+        Where a callback asks to stop, the rest of the batch is left for another call.
+
+        Args:
+            asked: what ``ask`` returned last.
+            function: takes knob values by their names and returns what ``tell`` takes of each; an
+                exception is a failed configuration.
+
+        Raises:
+            ConfigError: another batch than the last, or the function returns no outcome.
+            PluginError: a stage breaks its contract.
+        """
+        self._expect(asked)
+        for config in self._rounds.missing:
+            if self.stopped:
+                return
+            began = time.perf_counter()
+            try:
+                said = function(**self.space.decode(config))
+            except Exception as error:  # noqa: BLE001 - a bad candidate is a measurement
+                said = error
+            run_seconds = time.perf_counter() - began
+            self._rounds.save(measurement_of(config, said, run_seconds=run_seconds))
+        self._asked = None
+        self._rounds.learn({})
+
+    def _expect(self, asked: Asked) -> None:
+        if asked is not self._asked:
+            raise ConfigError(
+                "this batch is not the one that was asked for last, or it was told before",
+                hint="tell each batch once, before the next one is asked for",
+            )
+
+
+__all__ = ["BATCH_SIZE", "OPERATOR", "Stage", "Tuner"]

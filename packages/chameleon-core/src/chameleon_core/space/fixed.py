@@ -1,0 +1,130 @@
+"""A part of a design space: the one in which some knobs hold one value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.space.chosen import index_of, knob_of
+from chameleon_core.space.design import ENUMERABLE, DesignSpace
+from chameleon_core.space.identity import MixedRadix
+from chameleon_core.space.predicates import Configs
+
+
+class FixedSpace(DesignSpace):
+    """A design space with some knobs fixed.
+
+    Its configurations are those of the whole space that hold the fixed values wherever these knobs
+    apply. They keep their indices, so that records, workers and files of the whole space
+    understand them; the fingerprint is the whole space's for the same reason.
+
+    Args:
+        whole: the space.
+        fixed: column to index.
+    """
+
+    def __init__(self, whole: DesignSpace, fixed: Mapping[int, int]) -> None:
+        self._whole = whole
+        self._columns = np.array(sorted(fixed), np.intp)
+        self._indices = np.array([fixed[column] for column in sorted(fixed)], np.int32)
+        guesses = whole.first_guesses.copy()
+        guesses[:, self._columns] = self._indices
+        super().__init__(
+            whole.knobs,
+            constraints=whole.constraints,
+            features=whole.features_block,
+            first_guesses=guesses,
+            only=self._listing(),
+            variant=whole.variant,
+        )
+        free = self.cardinalities > 1
+        free[self._columns] = False
+        self.movable = np.flatnonzero(free)
+
+    def _listing(self) -> Configs | None:
+        """All that can be legal, where the whole space or the knobs left over can be listed."""
+        if self._whole.everything is not None:
+            return self._whole.everything
+        spans = self._whole.cardinalities.copy()
+        spans[self._columns] = 1
+        count = math.prod(spans.tolist())
+        if count > ENUMERABLE:
+            return None
+        rows = MixedRadix(spans.tolist()).decode(np.arange(count)).astype(np.int32)
+        rows[:, self._columns] = self._indices
+        return self._whole.distinct(self._whole.canonical(rows))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The whole space's."""
+        return self._whole.fingerprint
+
+    def _held(self, configs: Configs) -> NDArray[np.bool_]:
+        """Which configurations hold the fixed values wherever their knobs apply, shape (n,)."""
+        same = configs[:, self._columns] == self._indices
+        same |= ~self.active(configs)[:, self._columns]
+        held: NDArray[np.bool_] = same.all(axis=1)
+        return held
+
+    def _narrow(self, configs: Configs, ok: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        ok &= self._held(configs)
+        return super()._narrow(configs, ok)
+
+    def why_illegal(self, config: Sequence[int]) -> str | None:
+        reason = self._whole.why_illegal(config)
+        if reason is not None or self._held(np.asarray([config]))[0]:
+            return reason
+        fixed = {
+            self.knobs[column].name: self.knobs[column].decode(int(index))
+            for column, index in zip(self._columns, self._indices, strict=True)
+        }
+        return f"it does not hold the fixed values {fixed}"
+
+    def _random(self, count: int, rng: np.random.Generator) -> Configs:
+        drawn = super()._random(count, rng)
+        drawn[:, self._columns] = self._indices
+        return drawn
+
+
+def fixed_space(space: DesignSpace, columns: Mapping[int, int]) -> DesignSpace:
+    """The part of a space in which some knobs hold one value.
+
+    Args:
+        space: the space.
+        columns: column of a knob to the index that it holds; the space itself where there is none.
+
+    Raises:
+        ConfigError: no legal configuration holds these values.
+    """
+    if not columns:
+        return space
+    part = FixedSpace(space, columns)
+    if not len(part.sample(1, np.random.default_rng(0))):
+        fixed = {space.knobs[c].name: space.knobs[c].decode(i) for c, i in columns.items()}
+        raise ConfigError(
+            f"no legal configuration has {fixed}",
+            hint="fix fewer knobs, or others; the other conditions of the space hold as before",
+        )
+    return part
+
+
+def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int, int]:
+    """Columns and indices of knob values.
+
+    Args:
+        space: the space.
+        values: knob name to the value that it is to hold.
+
+    Raises:
+        ConfigError: the space has no such knob, or the knob no such value.
+    """
+    knobs = ((knob_of(space, name), value) for name, value in values.items())
+    return {space.index[knob.name]: index_of(knob, value) for knob, value in knobs}
+
+
+__all__ = ["FixedSpace", "fixed_columns", "fixed_space"]

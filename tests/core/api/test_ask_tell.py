@@ -1,0 +1,253 @@
+"""Ask and tell: nothing is asked twice, what is told is checked, one seed gives one search."""
+
+from __future__ import annotations
+
+import math
+
+import chameleon_core as cc
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.events import BatchMeasured, Measured
+from chameleon_core.measurement import FailureKind
+from chameleon_testing.synthetic import synthetic_registry
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .cases import STAGES, bowl
+
+REGISTRY = synthetic_registry()
+
+spaces = st.lists(st.integers(1, 4), min_size=1, max_size=3)
+
+
+def searched(cards, counts, *, seed=0, batch_size=5):
+    """Everything that is asked of a grid until it is exhausted, batch by batch."""
+    space = cc.design_space({f"knob{i}": list(range(card)) for i, card in enumerate(cards)})
+    asked = []
+    with cc.Tuner(space, **STAGES, registry=REGISTRY, seed=seed, batch_size=batch_size) as tuner:
+        for number in range(100):
+            batch = tuner.ask(counts[number % len(counts)])
+            if not len(batch):
+                break
+            asked.append(batch.configs)
+            tuner.tell(batch, [1.0 + sum(config) for config in batch.configs])
+    return asked
+
+
+@settings(max_examples=15)
+@given(
+    cards=spaces, counts=st.lists(st.integers(1, 5), min_size=1, max_size=3), seed=st.integers(0, 9)
+)
+def test_a_search_asks_for_everything_once_and_the_same_for_one_seed(cards, counts, seed):
+    asked = searched(cards, counts, seed=seed)
+    flat = [config for batch in asked for config in batch]
+    assert len(flat) == len(set(flat)) == math.prod(cards)
+    assert all(len(batch) <= max(counts) for batch in asked)
+    assert asked == searched(cards, counts, seed=seed)
+
+
+def test_another_seed_asks_otherwise():
+    assert searched([4, 4, 4], [5], seed=0) != searched([4, 4, 4], [5], seed=1)
+
+
+def test_what_is_asked_meets_the_conditions(tuner, tiles):
+    search = tuner(tiles)
+    while len(batch := search.ask()):
+        assert all(one["tile"] * one["unroll"] <= 128 for one in batch)
+        search.tell(batch, [bowl(**one) for one in batch])
+    assert search.measured == len(tiles.everything)
+    assert search.best.configuration == {"tile": 4, "unroll": 16, "vectorise": True}
+    assert search.best.seconds == pytest.approx(1e-3)
+
+
+def test_a_batch_is_told_once_whole_and_before_the_next(tuner, tiles):
+    search = tuner(tiles)
+    first = search.ask(3)
+    with pytest.raises(ConfigError, match="the 3 configurations that were asked for last"):
+        search.ask(3)
+    for wrong in ([1.0], [1.0] * 4):
+        with pytest.raises(ConfigError, match=f"{len(wrong)} seconds were told of 3"):
+            search.tell(first, wrong)
+    with pytest.raises(ConfigError, match="1 values of 'error' were told of 3"):
+        search.tell(first, [1.0] * 3, other={"error": [0.0]})
+    with pytest.raises(ConfigError, match="no sequence"):
+        search.tell(first, 1.0)
+    assert not search.measured
+    search.tell(first, [1.0] * 3)
+    with pytest.raises(ConfigError, match="told before"):
+        search.tell(first, [1.0] * 3)
+    second = search.ask(3)
+    with pytest.raises(ConfigError, match="not the one that was asked for last"):
+        search.tell(first, [1.0] * 3)
+    search.tell(second, [1.0] * 3)
+    assert search.measured == 6
+
+
+def test_a_refused_outcome_leaves_the_batch_to_be_told(tuner, tiles):
+    search = tuner(tiles)
+    batch = search.ask(2)
+    for wrong, said in (
+        (-1.0, "above 0"),
+        (0.0, "above 0"),
+        ({}, "no outcome"),
+        ([], "no outcome"),
+    ):
+        with pytest.raises(ConfigError, match=said) as refused:
+            search.tell(batch, [1.0, wrong])
+        assert refused.value.hint
+    assert not search.measured
+    search.tell(batch, [1.0, [2.0, 3.0, 9.0]])
+    assert search.measurements.seconds.tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        (None, FailureKind.RUN_ERROR, "it gave no time"),
+        (math.inf, FailureKind.RUN_ERROR, "it took inf"),
+        (math.nan, FailureKind.RUN_ERROR, "it took nan"),
+        (ValueError("odd"), FailureKind.RUN_ERROR, "ValueError: odd"),
+        (MemoryError(), FailureKind.OUT_OF_MEMORY, "MemoryError: "),
+        (TimeoutError("5 s"), FailureKind.RUN_TIMEOUT, "TimeoutError: 5 s"),
+        ("wrong_output: 0.3", FailureKind.WRONG_OUTPUT, "0.3"),
+        ("no such: thing", FailureKind.RUN_ERROR, "no such: thing"),
+    ],
+)
+def test_a_failure_has_its_kind(tuner, tiles, said, kind, message):
+    search = tuner(tiles)
+    search.tell(search.ask(1), [said])
+    (trial,) = search.measurements
+    assert (trial.failure, trial.message, trial.seconds) == (kind, message, None)
+    assert search.best is None
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "8"])
+def test_a_count_is_a_whole_number(tuner, tiles, count):
+    with pytest.raises(ConfigError, match="'count' must be a whole number"):
+        tuner(tiles).ask(count)
+
+
+def test_no_batch_is_larger_than_stages_plan_for(tuner, tiles):
+    with pytest.raises(ConfigError, match="more than a batch of 4") as refused:
+        tuner(tiles, batch_size=4).ask(5)
+    assert "batch_size=5" in refused.value.hint
+
+
+def test_a_stage_is_looked_up_as_in_a_pipeline(tuner, tiles):
+    with pytest.raises(
+        ConfigError, match=r"arguments of the tuner, explorer: .*'syntetic'"
+    ) as told:
+        tuner(tiles, explorer="syntetic")
+    assert "did you mean 'synthetic'" in str(told.value)
+
+
+def test_what_is_enqueued_comes_first_and_once(tuner, tiles):
+    wanted = [
+        {"tile": 8, "unroll": 16, "vectorise": True},
+        {"tile": 1, "unroll": 64, "vectorise": False},
+        {"tile": 2, "unroll": 0, "vectorise": False},
+    ]
+    search = tuner(tiles)
+    for one in (*wanted, wanted[0]):
+        search.enqueue(one)
+    first = search.ask(2)
+    assert list(first) == wanted[:2]
+    assert set(first.origins) == {"suggestion"}
+    search.tell(first, [1.0, 1.0])
+    search.enqueue(wanted[0])
+    second = search.ask(4)
+    assert second[0] == wanted[2]
+    assert len(second) == 4
+    assert second.origins[0] == "suggestion"
+    assert "suggestion" not in second.origins[1:]
+
+
+def test_what_cannot_be_enqueued_says_why(tuner, tiles):
+    search = tuner(tiles)
+    good = {"tile": 8, "unroll": 16, "vectorise": True}
+    for wrong, said in (
+        ({**good, "tyle": 1}, "no knob 'tyle'; did you mean 'tile'"),
+        ({**good, "tile": 3}, "knob 'tile' has no value 3"),
+        ({"tile": 8}, "says nothing of 'unroll', 'vectorise'"),
+        ({**good, "unroll": 64}, "it does not meet condition 0"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            search.enqueue(wrong)
+
+
+def test_callbacks_are_told_typed_events_and_may_stop(tuner, tiles, stages):
+    events = []
+    search = tuner(tiles, callbacks=[events.append])
+    search.tell(search.ask(2), [1.0, 2.0])
+    assert [event.seconds for event in events if isinstance(event, Measured)] == [1.0, 2.0]
+    assert [event.count for event in events if isinstance(event, BatchMeasured)] == [2]
+    assert not search.stopped
+
+    def enough(event):
+        return cc.STOP if isinstance(event, Measured) and event.seconds <= 2e-3 else None
+
+    found = cc.minimize(bowl, tiles, budget=18, callbacks=[enough], **stages)
+    assert found.best.seconds <= 2e-3
+    assert found.measurements[-1].seconds <= 2e-3
+    assert sum(trial.seconds <= 2e-3 for trial in found.measurements) == 1
+
+
+def test_a_function_is_tuned_to_its_optimum(tiles, stages):
+    found = cc.minimize(bowl, tiles, budget=100, **stages)
+    assert found.best.configuration == {"tile": 4, "unroll": 16, "vectorise": True}
+    assert len(found.measurements) == len(tiles.everything)
+    with pytest.raises(ConfigError, match="'budget'"):
+        cc.minimize(bowl, tiles, budget=0, **stages)
+
+
+def test_an_exception_is_a_failed_configuration(tiles, stages):
+    def picky(tile, unroll, vectorise):
+        if tile == 1:
+            raise TimeoutError("too slow")
+        return bowl(tile, unroll, vectorise)
+
+    found = cc.minimize(picky, tiles, budget=100, **stages)
+    failed = [trial for trial in found.measurements if trial.failure]
+    assert {trial.failure for trial in failed} == {FailureKind.RUN_TIMEOUT}
+    assert {trial.configuration["tile"] for trial in failed} == {1}
+    assert len(failed) == 6
+
+
+def test_fixed_knobs_hold_their_values(tuner, tiles):
+    search = tuner(tiles, fix={"tile": 8})
+    batch = search.ask()
+    assert {one["tile"] for one in batch} == {8}
+    search.tell(batch, [1.0] * len(batch))
+    assert search.measured == 4
+    assert not len(search.ask())
+    with pytest.raises(ConfigError, match=r"does not hold the fixed values \{'tile': 8\}"):
+        search.enqueue({"tile": 1, "unroll": 0, "vectorise": False})
+
+
+def test_other_quantities_make_a_front(tuner, tiles):
+    search = tuner(tiles, batch_size=4)
+    batch = search.ask(4)
+    search.tell(batch, [1.0, 2.0, 3.0, None], other={"error": [0.3, 0.4, 0.1, 0.0]})
+    front = search.measurements.front(("seconds", "error"))
+    assert [(one.seconds, one.other["error"]) for one in front] == [(1.0, 0.3), (3.0, 0.1)]
+    assert "error" in search.measurements.quantities
+    assert search.best.other == {"error": 0.3}
+    with pytest.raises(ConfigError, match="no quantity 'eror' is stored; did you mean 'error'"):
+        search.measurements.front(("seconds", "eror"))
+    with pytest.raises(ConfigError, match="several quantities"):
+        search.measurements.front("seconds")
+
+
+def test_a_batch_that_was_evaluated_in_part_is_evaluated_to_its_end(tuner, tiles):
+    search = tuner(tiles, callbacks=[lambda event: cc.STOP if type(event) is Measured else None])
+    batch = search.ask(3)
+    search.evaluate(batch, bowl)
+    assert (search.stopped, search.measured, len(search.measurements)) == (True, 0, 1)
+    with pytest.raises(ConfigError, match="a part of this batch was evaluated already"):
+        search.tell(batch, [1.0] * 3)
+    search.stopped = False
+    search.evaluate(batch, bowl)
+    search.stopped = False
+    search.evaluate(batch, bowl)
+    assert search.measured == 3
+    assert [trial.config for trial in search.measurements] == list(batch.configs)

@@ -1,0 +1,148 @@
+"""Spaces in a few lines: what they hold, what they refuse, and with what words."""
+
+from __future__ import annotations
+
+import chameleon_core as cc
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.space import Choice, DesignSpace, Factorization
+from chameleon_core.space.fixed import fixed_space
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def test_values_are_knobs_in_their_order():
+    space = cc.design_space(
+        {"where": [1, 2]}, tile=range(3), kind=("a", "b"), size=np.array([2, 4])
+    )
+    assert [knob.name for knob in space.knobs] == ["where", "tile", "kind", "size"]
+    assert space.decode((1, 2, 0, 1)) == {"where": 2, "tile": 2, "kind": "a", "size": 4}
+
+
+def test_a_condition_takes_single_values_and_is_asked_once_for_each():
+    asked = []
+
+    def small(tile, unroll):
+        asked.append((tile, unroll))
+        assert type(tile) is int
+        return tile < 4 and unroll < 16
+
+    space = cc.design_space(tile=[1, 2, 4], unroll=[0, 16], other=[False, True], where=[small])
+    assert len(space.everything) == 4
+    assert sorted(asked) == sorted(set(asked))
+    assert space.why_illegal((2, 0, 0)) == "it does not meet small"
+
+
+def test_a_mapping_names_conditions():
+    space = cc.design_space(tile=[1, 2], where={"small tiles": lambda tile: tile < 2})
+    assert space.why_illegal((1,)) == "it does not meet small tiles"
+
+
+def test_knobs_of_the_core_may_be_given():
+    tile = Factorization(name="tile", extent=8)
+    space = cc.design_space(tile=tile, unroll=[0, 1], where=[lambda tile: tile[1] == 4])
+    assert [space.decode(row)["tile"] for row in space.everything] == [(2, 4), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "more", "said"),
+    [
+        ({}, {}, "at least one knob"),
+        ({"tile": []}, {}, "has no options"),
+        ({"tile": [1, 1]}, {}, "an option twice"),
+        ({"tile": [1, "a"]}, {}, "mixes numbers and strings"),
+        ({"tile": 8}, {}, "needs a list of values"),
+        ({"tile": "12"}, {}, "needs a list of values"),
+        ({"tile": [None, 1]}, {}, "neither a number nor a text"),
+        ({"tile": [(1, 2)]}, {}, "neither a number nor a text"),
+        ({"tile": Factorization(name="tyle", extent=8)}, {}, "one named 'tyle'"),
+        ({"tile": [1]}, {"where": ["tile < 2"]}, "cannot be called"),
+        ({"tile": [1]}, {"where": [lambda tyle: True]}, "did you mean 'tile'"),
+        ({"tile": [1]}, {"where": [lambda *tile: True]}, "takes '.tile', which is no knob"),
+        ({"tile": [1]}, {"where": [lambda tile: False]}, "no combination"),
+        ({"tile": [1]}, {"where": [lambda tile: tile / 0]}, "raised ZeroDivisionError for"),
+        ({"tile": [1]}, {"fix": {"tile": 2}}, "knob 'tile' has no value 2"),
+        ({"tile": [1]}, {"fix": {"tyle": 1}}, "no knob 'tyle'"),
+        ({"tile": [1]}, {"first": [{"tile": 2}]}, "no value 2"),
+    ],
+)
+def test_what_is_no_space_says_why(knobs, more, said):
+    with pytest.raises(ConfigError, match=said) as refused:
+        cc.design_space(knobs, **more)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("knobs", [2, 9])
+def test_spaces_are_told_apart_by_what_their_conditions_allow(knobs):
+    values = {f"knob{i}": list(range(8)) for i in range(knobs)}
+    less, same, more = (
+        cc.design_space(values, where=[condition])
+        for condition in (
+            lambda knob0, knob1: knob0 < knob1,
+            lambda knob1, knob0: knob1 > knob0,
+            lambda knob0, knob1: knob0 <= knob1,
+        )
+    )
+    assert less.fingerprint == same.fingerprint != more.fingerprint
+
+
+def test_first_guesses_come_first():
+    space = cc.design_space(tile=[1, 2, 4], first=[{"tile": 4}, {"tile": 1}])
+    assert space.first_guesses.tolist() == [[2], [0]]
+
+
+@settings(max_examples=30)
+@given(
+    cards=st.lists(st.integers(2, 5), min_size=2, max_size=4),
+    data=st.data(),
+)
+def test_a_fixed_space_is_the_part_that_holds_the_values(cards, data):
+    values = {f"knob{i}": list(range(card)) for i, card in enumerate(cards)}
+    names = data.draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=len(cards)))
+    fix = {name: data.draw(st.sampled_from(values[name])) for name in names}
+    where = [lambda knob0, knob1: (knob0 + knob1) % 2 == 0]
+    whole = cc.design_space(values, where=where)
+    expected = [
+        row
+        for row in whole.everything.tolist()
+        if all(whole.decode(row)[name] == value for name, value in fix.items())
+    ]
+    if not expected:
+        with pytest.raises(ConfigError, match="no legal configuration has"):
+            cc.design_space(values, where=where, fix=fix)
+        return
+    part = cc.design_space(values, where=where, fix=fix)
+    assert part.everything.tolist() == expected
+    assert part.fingerprint == whole.fingerprint
+    rng = np.random.default_rng(0)
+    assert part.legal(part.mutate(part.sample(16, rng), rng)).all()
+    assert part.legal(whole.everything).sum() == len(expected)
+
+
+def test_a_fixed_knob_holds_where_it_applies():
+    whole = DesignSpace(
+        [
+            Choice(name="algorithm", options=("direct", "tiled")),
+            Choice(name="tile", options=(1, 2, 4), when=("algorithm", (1,))),
+        ]
+    )
+    part = fixed_space(whole, {1: 2})
+    assert [whole.decode(row) for row in part.everything] == [
+        {"algorithm": "direct", "tile": 1},
+        {"algorithm": "tiled", "tile": 4},
+    ]
+    assert part.why_illegal((1, 1)) == "it does not hold the fixed values {'tile': 4}"
+    assert part.why_illegal((0, 1)) == "a knob that does not apply is set"
+
+
+def test_a_large_fixed_space_draws_only_what_holds():
+    values = {f"knob{i}": list(range(16)) for i in range(9)}
+    part = cc.design_space(values, fix={"knob0": 3, "knob1": 5})
+    rows = part.sample(64, np.random.default_rng(0))
+    assert part.everything is None
+    assert len(rows) == 64
+    assert (rows[:, :2] == (3, 5)).all()
+    assert (part.mutate(rows, np.random.default_rng(1))[:, :2] == (3, 5)).all()
+    small = cc.design_space(values, fix={f"knob{i}": i for i in range(8)})
+    assert len(small.everything) == 16

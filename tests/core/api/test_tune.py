@@ -1,0 +1,246 @@
+"""A whole run from Python: the same checks and errors as the command line, and typed results."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+import chameleon_core as cc
+import numpy as np
+import pytest
+from chameleon_core.api import progress
+from chameleon_core.errors import ChameleonError, ConfigError, RunFolderError
+from chameleon_core.events import BatchMeasured, BestImproved, RunFinished, RunStarted
+from chameleon_core.loop import run_pipeline
+from chameleon_core.pipeline.load import from_dict
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+
+
+@pytest.fixture
+def registry():
+    return synthetic_registry()
+
+
+@pytest.fixture
+def document(tmp_path):
+    return synthetic_document(tmp_path / "run", operators=[[7, 9]])
+
+
+def test_a_run_from_a_mapping_is_the_run_of_the_pipeline(document, registry, tmp_path, capsys):
+    found = cc.tune(document, registry=registry)
+    assert found.finished
+    assert found.folder == tmp_path / "run"
+    again = run_pipeline(
+        from_dict({**document, "output": str(tmp_path / "same")}, registry=registry)
+    )
+    assert found.best == again.operators[0].best
+    assert found.only.seconds == again.operators[0].tuned_seconds
+    assert len(found.measurements) == 20
+    told = capsys.readouterr()
+    assert str(found.folder) in told.err
+    assert not told.out
+
+
+def test_keywords_are_laid_over_a_file(document, registry, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    del document["output"]
+    file = tmp_path / "mine.yaml"
+    file.write_text(json.dumps(document))
+    found = cc.tune(file, registry=registry, progress=False, budget={"measurements": 8})
+    assert found.folder == tmp_path / "runs" / "mine"
+    assert len(found.measurements) == 8
+    other = cc.tune(file, registry=registry, progress=False, seed=1, output="other")
+    assert other.folder == tmp_path / "other"
+    assert len(other.measurements) == 20
+
+
+def test_keywords_alone_are_a_pipeline_in_a_folder_of_its_own(
+    document, registry, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    del document["output"]
+    one, other = (cc.tune(**document, registry=registry, progress=False) for _ in range(2))
+    assert one.folder != other.folder
+    assert one.folder.parent == other.folder.parent == tmp_path
+    assert one.best == other.best
+
+
+def test_what_is_wrong_is_said_where_it_is_and_leaves_no_folder(
+    document, registry, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    del document["output"]
+    wrong = {**document, "budgit": {}, "explorer": "syntetic"}
+    with pytest.raises(ConfigError) as told:
+        cc.tune(wrong, registry=registry, seed="x", scheduler={"name": "round-robin", "odd": 1})
+    said = str(told.value)
+    assert "pipeline, budgit: unknown key 'budgit'; did you mean 'budget'?" in said
+    assert "did you mean 'synthetic'" in said
+    assert "arguments, seed: " in said
+    assert "arguments, scheduler.odd: unknown option 'odd'" in said
+    with pytest.raises(ConfigError, match="missing 'model'"):
+        cc.tune(registry=registry)
+
+
+def test_callbacks_are_told_typed_events(document, registry):
+    events = []
+    cc.tune(document, registry=registry, progress=False, callbacks=[events.append])
+    kinds = [type(event) for event in events]
+    assert kinds[0] is RunStarted
+    assert kinds[-1] is RunFinished
+    assert kinds.count(BatchMeasured) == 5
+    assert BestImproved in kinds
+
+
+def test_a_callback_that_fails_is_called_no_more(document, registry, capsys):
+    called = []
+
+    def odd(event):
+        called.append(event)
+        raise RuntimeError("odd")
+
+    assert cc.tune(document, registry=registry, progress=False, callbacks=[odd]).finished
+    assert len(called) == 1
+    assert "callbacks[0], test_a_callback_that_fails_is_called_no_more.<locals>.odd" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_callback_stops_a_run_that_the_same_call_continues(document, registry, tmp_path):
+    def enough(event):
+        return cc.STOP if isinstance(event, BatchMeasured) and event.round == 1 else None
+
+    stopped = cc.tune(document, registry=registry, progress=False, callbacks=[enough])
+    assert not stopped.finished
+    assert 8 <= len(stopped.measurements) < 20
+    assert stopped.only.seconds == stopped.measurements.seconds.min()
+    continued = cc.tune(document, registry=registry, progress=False)
+    whole = cc.tune(document, registry=registry, progress=False, output=tmp_path / "whole")
+    assert continued.finished
+    assert continued.best == whole.best
+    assert set(map(tuple, continued.measurements.configs.tolist())) == set(
+        map(tuple, whole.measurements.configs.tolist())
+    )
+
+
+def test_a_run_is_loaded_as_arrays(tmp_path, registry):
+    document = synthetic_document(tmp_path / "run", failing=20)
+    cc.tune(document, registry=registry, progress=False)
+    run = cc.load_run(tmp_path / "run")
+    assert list(run.operators) == ["op0", "op1"]
+    one = run.operators["op1"].measurements
+    assert one.configs.shape == (20, 3)
+    failed = np.array([kind is not None for kind in one.failures])
+    assert failed.any()
+    assert np.isinf(one.seconds[failed]).all()
+    assert np.isnan(one.max_relative_error).all()
+    assert (np.diff(one.measured_at) >= 0).all()
+    assert len(one.configurations) == len(one.origins) == len(one.build_seconds) == 20
+    assert one[0].configuration == {f"knob{i}": v for i, v in enumerate(one[0].config)}
+    front = run.operators["op1"].front(("seconds", "build_seconds"))
+    assert front[0].seconds == one.seconds.min()
+    with pytest.raises(ConfigError, match="2 operators, not one") as told:
+        _ = run.best
+    assert "op0, op1" in told.value.hint
+    with pytest.raises(RunFolderError, match="no run folder"):
+        cc.load_run(tmp_path)
+
+
+def test_a_requirement_is_read_again(document, registry):
+    document["require"] = {"min_ratio": 1e6, "against": "synthetic"}
+    run = cc.tune(document, registry=registry, progress=False)
+    assert run.result.missed
+    assert cc.load_run(run.folder).result.missed == run.result.missed
+
+
+def test_measurements_become_a_data_frame(document, registry):
+    pandas = pytest.importorskip("pandas")
+    frame = cc.tune(document, registry=registry, progress=False).measurements.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert len(frame) == 20
+    assert {"knob.knob0", "knob.knob1", "seconds", "failure", "origin"} <= set(frame.columns)
+
+
+def test_without_pandas_there_is_a_sentence(document, registry, monkeypatch):
+    run = cc.tune(document, registry=registry, progress=False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ChameleonError, match="need pandas") as told:
+        run.measurements.to_pandas()
+    assert "pip install pandas" in told.value.hint
+
+
+class Point:
+    """An entry point."""
+
+    value = "some.where:display"
+
+    def __init__(self, make):
+        self._make = make
+
+    def load(self):
+        return self._make
+
+
+def test_an_installed_display_is_used_and_closed(document, registry, monkeypatch):
+    seen = []
+
+    class Shown:
+        def __init__(self, stream):
+            self.stream = stream
+
+        @progress.hookimpl
+        def chameleon_run_finished(self, event):
+            seen.append(event)
+
+        def close(self):
+            seen.append("closed")
+
+    def points(*, group):
+        assert group == "chameleon.progress"
+        return [Point(lambda _: 1 / 0), Point(Shown)]
+
+    monkeypatch.setattr(progress.metadata, "entry_points", points)
+    cc.tune(document, registry=registry)
+    assert isinstance(seen[0], RunFinished)
+    assert seen[1:] == ["closed"]
+
+
+def test_without_one_there_are_plain_lines(document, registry, monkeypatch):
+    monkeypatch.setattr(progress.metadata, "entry_points", lambda group: [])
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    found = cc.tune(document, registry=registry)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == f"tuning op0: {found.folder}"
+    better = [line for line in lines if line.endswith(" measurements")]
+    assert len(better) > 1
+    assert lines[-2].startswith(better[-1].partition(" after ")[0])
+    assert lines[-2].endswith(", 20 measured, the measurement budget is spent")
+    assert lines[-1].startswith("finished after ")
+
+
+def test_the_command_line_brings_a_display():
+    """The distribution announces it; here it is read from the source, as nothing is installed."""
+    root = Path(__file__).parents[3]
+    project = tomllib.loads((root / "packages/chameleon-cli/pyproject.toml").read_text())["project"]
+    (target,) = project["entry-points"][progress.DISPLAYS].values()
+    module, _, name = target.partition(":")
+    shown = getattr(importlib.import_module(module), name)(io.StringIO())
+    shown.close()
+
+
+def test_everything_exported_is_there_and_importing_it_is_cheap():
+    assert set(cc.__all__) <= set(dir(cc))
+    for name in cc.__all__:
+        assert getattr(cc, name).__doc__ or name == "STOP"
+    with pytest.raises(AttributeError, match="no attribute 'tunes'"):
+        _ = cc.tunes
+    code = "import chameleon_core, sys; print(*{'numpy', 'attrs', 'pluggy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not done.stdout.strip()
