@@ -27,7 +27,7 @@ def install_everything(session: nox.Session) -> None:
     that others have written, and an engine for clusters.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
-    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
     optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray")
     session.install(*CONSTRAINTS, *editable, *tools, *optional)
 

@@ -1,0 +1,195 @@
+"""The schema of a whole pipeline file (JSON Schema, draft 2020-12).
+
+It says what can be told of a file by itself: keys, types, choices, bounds of numbers. What needs
+more (names that must be unique, files that must be there, options that exclude each other) is
+left to ``chameleon validate``: whatever the schema refuses, that refuses too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chameleon_core.dtypes import FLOAT32
+from chameleon_core.json_schema.bounds import Schema
+from chameleon_core.json_schema.stages import StageSchemas
+from chameleon_core.pipeline.precision import Precision
+from chameleon_core.pipeline.resolve import DEFAULT_PRESET, KEYS, STAGES
+from chameleon_core.pipeline.schema import Budget, Requirement
+from chameleon_core.pipeline.transform import Transformation
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.registry import Registry, default_registry
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_TEXT: Schema = {"type": "string", "pattern": r"\S"}
+
+
+def pipeline_schema(registry: Registry | None = None) -> Schema:
+    """The JSON Schema of pipeline files.
+
+    Args:
+        registry: the plugins whose stages and options are described; the installed ones where
+            None.
+    """
+    return _Document(registry if registry is not None else default_registry()).schema()
+
+
+class _Document:
+    """One schema in the making.
+
+    Args:
+        registry: the plugins.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._stages = StageSchemas(registry)
+        self._presets = {
+            entry.name: dict(entry.record.pipeline) for entry in registry.entries("presets")
+        }
+
+    def schema(self) -> Schema:
+        """The whole of it."""
+        sections: dict[str, Schema] = {
+            "preset": self._preset(),
+            "model": self._model(),
+            "target": self._target(),
+            "precision": self._precision(),
+            "transform": self._section(Transformation, "how `chameleon transform` changes it"),
+            **{key: self._stage(key, kind) for key, kind in STAGES.items()},
+            "warm_start": {
+                "description": "folders of earlier runs, whose best is measured first",
+                **_one_or_more({"type": "string"}, null=True),
+            },
+            "records": {
+                "description": "databases of earlier measurements: a place, none, default, or a "
+                "mapping with a name",
+                **_one_or_more({"anyOf": [{"type": "string"}, *self._databases()]}, null=True),
+            },
+            "baselines": {
+                "description": "what the winners are compared with",
+                **_one_or_more(self._stages.of("baselines")),
+            },
+            "budget": {
+                **self._stages.types.section(Budget),
+                "description": "how much a run may spend",
+            },
+            "require": {
+                "description": "a result that must be reached; exit code 5 where it is not",
+                "anyOf": [self._stages.types.section(Requirement), {"type": "null"}],
+            },
+            "seed": {
+                "description": "of every random choice",
+                "type": "integer",
+                "minimum": 0,
+                "default": 0,
+            },
+            "output": {"description": "the run folder; runs/ and the file's name", **_TEXT},
+        }
+        return {
+            "$schema": DIALECT,
+            "title": "Chameleon pipeline",
+            "description": "What to tune, how, for which machine, and how much may be spent.",
+            "type": "object",
+            "properties": {key: sections[key] for key in KEYS},
+            "required": self._required(),
+            "additionalProperties": False,
+            "$defs": self._stages.definitions,
+        }
+
+    def _required(self) -> list[str]:
+        """Keys that no preset gives."""
+        given = {key for pipeline in self._presets.values() for key in pipeline}
+        return [key for key in ("model", "target", *STAGES) if key not in given]
+
+    def _preset(self) -> Schema:
+        names = [self._stages.named(entry) for entry in self._registry.entries("presets")]
+        return {"description": "stages under one name", "anyOf": names or [False]}
+
+    def _model(self) -> Schema:
+        """A mapping whose only key is a frontend."""
+        named: dict[str, Schema] = {}
+        in_full: dict[str, Schema] = {}
+        for entry in self._registry.entries("frontends"):
+            schema = self._stages.opened(entry)
+            if self._registry.full_name(entry) == entry.name:
+                named[entry.name] = schema
+            in_full[self._stages.full(entry)] = schema
+        return {
+            "description": "what to tune: one key, the frontend",
+            "type": "object",
+            "properties": named,
+            "patternProperties": in_full,
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+        }
+
+    def _target(self) -> Schema:
+        resolvers = [self._stages.named(entry) for entry in self._registry.entries("targets")]
+        in_full: Schema = {
+            "type": "object",
+            "properties": {
+                "text": _TEXT,
+                "resolver": {"description": "which plugin reads it", "anyOf": resolvers or [False]},
+            },
+            "required": ["text"],
+            "additionalProperties": False,
+        }
+        return {
+            "description": "for which machine: native, or anything TVM takes",
+            "anyOf": [_TEXT, in_full],
+        }
+
+    def _precision(self) -> Schema:
+        schema = self._section(Precision, "what numbers a network may be computed in")
+        entries = self._registry.entries("frontends")
+        known = {FLOAT32, *(name for entry in entries for name in entry.record.precisions)}
+        types: Schema = {"enum": sorted(known)}
+        section, null, alone = schema["anyOf"]
+        section["properties"]["type"] |= {"enum": [*types["enum"], None]}
+        section["properties"]["search"] |= {"items": types}
+        return {**schema, "anyOf": [section, null, {**alone, **types}]}
+
+    def _section(self, kind: type, description: str) -> Schema:
+        types = self._stages.types
+        return {"description": description, **types.opened(kind, types.section(kind))}
+
+    def _databases(self) -> list[Schema]:
+        kind = "record_databases"
+        entries = self._registry.entries(kind)
+        return [self._stages.mapping(entry, required=True) for entry in entries]
+
+    def _stage(self, key: str, kind: str) -> Schema:
+        """A stage; one without a name is the preset's, with other options."""
+        nameless = {
+            name: self._stages.mapping(self._registry.find(kind, name), required=False)
+            for name in self._named_by_presets(key)
+            if name in self._registry.names(kind)
+        }
+        schema: Schema = {
+            "description": f"the {KINDS[kind].noun}",
+            "anyOf": [self._stages.of(kind), *nameless.values()],
+        }
+        default = _name_of(self._presets.get(DEFAULT_PRESET, {}).get(key))
+        return schema if default is None else {**schema, "default": default}
+
+    def _named_by_presets(self, key: str) -> list[str]:
+        stages = (pipeline.get(key) for pipeline in self._presets.values())
+        names = (_name_of(stage) for stage in stages)
+        return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def _name_of(stage: Any) -> str | None:
+    """What a preset calls a stage."""
+    name = stage.get("name") if isinstance(stage, dict) else stage
+    return name if isinstance(name, str) else None
+
+
+def _one_or_more(schema: Schema, *, null: bool = False) -> Schema:
+    """A value, or a list of such."""
+    members = [schema, {"type": "array", "items": schema}, *([{"type": "null"}] if null else [])]
+    return {"anyOf": members}
+
+
+__all__ = ["DIALECT", "pipeline_schema"]
