@@ -1,4 +1,4 @@
-"""Sessions for developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types``."""
+"""Sessions for developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types`` and ``docs``."""
 
 from pathlib import Path
 
@@ -71,3 +71,11 @@ def types(session: nox.Session) -> None:
     )
     sources = [str(path / "src") for path in PACKAGES if (path / "src").is_dir()]
     session.run("mypy", *sources, env={"MYPYPATH": ":".join(sources)})
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site of the documentation, into ``docs/_build``; whatever Sphinx warns of is an error."""
+    editable = [word for path in PACKAGES for word in ("-e", str(path))]
+    session.install(*CONSTRAINTS, *editable, "sphinx", "furo", "myst-parser")
+    session.run("sphinx-build", "-W", "--keep-going", "docs", "docs/_build", *session.posargs)

@@ -8,14 +8,17 @@ from attrs import validators
 
 Schema = dict[str, Any]
 
+NOTHING: Schema = {"not": {}}
+"""What no value fits."""
+
 # attrs names the classes of its validators nowhere; one of each tells them.
-_NUMBER = type(validators.ge(0))
-_OPTIONAL = type(validators.optional(validators.ge(0)))
-_AND = type(validators.and_(validators.ge(0)))
-_IN = type(validators.in_(()))
-_LONGER = type(validators.min_len(0))
-_SHORTER = type(validators.max_len(0))
-_EACH = type(validators.deep_iterable(validators.ge(0)))
+_NUMBER: Any = type(validators.ge(0))
+_OPTIONAL: Any = type(validators.optional(validators.ge(0)))
+_AND: Any = type(validators.and_(validators.ge(0)))
+_IN: Any = type(validators.in_(()))
+_LONGER: Any = type(validators.min_len(0))
+_SHORTER: Any = type(validators.max_len(0))
+_EACH: Any = type(validators.deep_iterable(validators.ge(0)))
 
 _COMPARED = {
     ">=": "minimum",
@@ -56,4 +59,4 @@ def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
     return {}
 
 
-__all__ = ["Schema", "bounds_of"]
+__all__ = ["NOTHING", "Schema", "bounds_of"]

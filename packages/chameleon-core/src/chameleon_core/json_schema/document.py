@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from chameleon_core.dtypes import FLOAT32
-from chameleon_core.json_schema.bounds import Schema
+from chameleon_core.json_schema.bounds import NOTHING, Schema
 from chameleon_core.json_schema.stages import StageSchemas
 from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import DEFAULT_PRESET, KEYS, STAGES
@@ -104,7 +104,7 @@ class _Document:
 
     def _preset(self) -> Schema:
         names = [self._stages.named(entry) for entry in self._registry.entries("presets")]
-        return {"description": "stages under one name", "anyOf": names or [False]}
+        return {"description": "stages under one name", "anyOf": names or [NOTHING]}
 
     def _model(self) -> Schema:
         """A mapping whose only key is a frontend."""
@@ -131,7 +131,10 @@ class _Document:
             "type": "object",
             "properties": {
                 "text": _TEXT,
-                "resolver": {"description": "which plugin reads it", "anyOf": resolvers or [False]},
+                "resolver": {
+                    "description": "which plugin reads it",
+                    "anyOf": resolvers or [NOTHING],
+                },
             },
             "required": ["text"],
             "additionalProperties": False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from chameleon_core.json_schema.bounds import Schema
+from chameleon_core.json_schema.bounds import NOTHING, Schema
 from chameleon_core.json_schema.types import TypeSchemas
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
@@ -35,7 +35,7 @@ class StageSchemas:
         """
         names = {
             "description": f"a {KINDS[kind].noun} by name",
-            "anyOf": [self.named(entry) for entry in self._registry.entries(kind)] or [False],
+            "anyOf": [self.named(entry) for entry in self._registry.entries(kind)] or [NOTHING],
         }
         if alone:
             return names

@@ -9,6 +9,7 @@ import numpy as np
 
 from chameleon_core.space.design import DesignSpace
 from chameleon_core.space.knobs import Knob
+from chameleon_core.space.predicates import Configs
 
 
 @attrs.frozen(kw_only=True)
@@ -41,10 +42,11 @@ def legal_share(space: DesignSpace, samples: int, rng: np.random.Generator) -> L
         rng: draws them.
     """
     exact = space.size <= samples
+    rows: Configs
     if exact:
         rows = space.from_keys(np.arange(space.size))
     else:
-        rows = rng.integers(0, space.cardinalities, (samples, len(space.knobs)))
+        rows = rng.integers(0, space.cardinalities, (samples, len(space.knobs)), np.int32)
     legal = space.legal(space.canonical(rows))
     everything = space.everything
     return LegalShare(

@@ -1,0 +1,129 @@
+"""The reference has a page for everything, and every page says something of what is on it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import click
+import pytest
+from chameleon_core.json_schema import pipeline_schema
+from chameleon_core.pipeline.resolve import KEYS
+from chameleon_core.plugins.event_hooks import EventHooks
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.registry import default_registry
+
+
+@pytest.fixture(scope="module")
+def reference(root):
+    """Imports a module of the extension of Sphinx that writes the reference."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(root / "docs" / "_ext")
+        yield lambda name: importlib.import_module(f"chameleon_reference.{name}")
+
+
+@pytest.fixture(scope="module")
+def pages(reference):
+    return reference("pages").pages()
+
+
+def headings(page):
+    return set(re.findall(r"^## `(.+)`$", page, re.MULTILINE))
+
+
+def rows(page):
+    """The first and the last cell of every row of the page's tables."""
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    return {line[0].strip("`"): line[-1] for line in lines}
+
+
+def test_every_plugin_has_an_entry(pages):
+    registry = default_registry()
+    for kind in KINDS:
+        if kind != "commands":
+            names = {registry.full_name(entry) for entry in registry.entries(kind)}
+            assert headings(pages[kind]) == names, kind
+
+
+def test_every_option_has_a_row_with_its_help(pages):
+    definitions = pipeline_schema()["$defs"]
+    for name, schema in definitions.items():
+        kind, dot, _ = name.partition(".")
+        if not dot or "properties" not in schema:
+            continue
+        found = rows(pages[kind])
+        for option, about in schema["properties"].items():
+            if option != "name":
+                assert option in found, f"{name}: {option}"
+                assert about.get("description"), f"{name}: {option} has no help"
+
+
+def test_every_key_of_an_operator_has_a_row_with_its_help(pages):
+    for kind, arguments in default_registry().classes("operators").items():
+        page = pages["operators"].partition(f"## `{kind}`\n")[2].partition("\n## ")[0]
+        found = rows(page)
+        for field in arguments.__attrs_attrs__:
+            assert found[field.alias], f"{kind}: {field.alias} has no help"
+
+
+def test_every_key_of_a_pipeline_has_a_row(pages):
+    assert set(KEYS) <= set(rows(pages["pipeline"]))
+    for section in ("budget", "require", "precision", "transform"):
+        assert f"## `{section}`" in pages["pipeline"]
+
+
+def test_every_hook_is_told_of(pages):
+    events = {name for name in vars(EventHooks) if name.startswith("chameleon_")}
+    assert headings(pages["hooks"]) == {kind.hook for kind in KINDS.values()} | events
+
+
+def test_every_command_has_an_entry_and_every_option_a_help(pages, reference):
+    found = dict(reference("commands").commands())
+    assert headings(pages["commands"]) == set(found)
+    names = {words.split()[1] for words in found if " " in words}
+    assert set(default_registry().names("commands")) < names
+    for words, command in found.items():
+        assert command.help, words
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.help, f"{words}: {option.name}"
+                assert f"`{option.opts[-1]}`" in pages["commands"]
+
+
+def test_every_key_of_a_result_is_explained(reference):
+    for title, keys in reference("results").results().items():
+        for key, about in keys.items():
+            assert about.strip(), f"{title}: {key}"
+
+
+def test_every_public_name_of_spaces_and_contracts_is_on_a_page(pages, reference):
+    python = reference("python")
+    for _, _, module in python.SHOWN:
+        assert headings(pages[python.page_name(module)]) == set(python.names_of(module))
+
+
+def test_no_two_pages_have_one_name(pages):
+    listed = re.findall(r"^([\w-]+)$", pages["index"], re.MULTILINE)
+    assert sorted(listed) == sorted(name for name in pages if name != "index")
+
+
+def test_every_page_of_the_folder_is_in_the_site(root, reference, tmp_path):
+    """Pages that the start page does not name come after the guides."""
+    sources = reference("sources")
+    text = (root / "docs" / "index.md").read_text()
+    assert text.count(sources.REST) == 1
+    (tmp_path / "networks.md").touch()
+    (tmp_path / "a-new-guide.md").touch()
+    completed = sources.completed(text, tmp_path)
+    assert "\nplugins\na-new-guide\n" in completed
+    assert completed.count("\nnetworks\n") == 1
+    for file in (root / "docs").glob("*/*.md"):
+        page = file.relative_to(root / "docs").with_suffix("").as_posix()
+        assert f"\n{page}\n" in text or page.startswith("reference/"), page
+
+
+def test_links_to_folders_are_their_names(root, reference):
+    shown = reference("sources").without_folders(
+        "[gram](../examples/gram_matrix), [x](../README.md)", root / "docs"
+    )
+    assert shown == "`examples/gram_matrix`, [x](../README.md)"
