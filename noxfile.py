@@ -1,4 +1,4 @@
-"""Sessions for developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types`` and ``docs``."""
+"""For developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types``, ``docs``."""
 
 from pathlib import Path
 

@@ -6,6 +6,7 @@ a test can ask whether anything is missing without running Sphinx.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,16 @@ def write_pages(app: Sphinx) -> None:
             file.write_text(text, encoding="utf-8")
 
 
+def keep_bars(
+    _app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]
+) -> None:
+    """Bars around a word of a docstring are a magnitude, and no substitution."""
+    lines[:] = [re.sub(r"\|(\w+)\|", r"\\|\1\\|", line) for line in lines]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the writer."""
     app.connect("builder-inited", write_pages)
     app.connect("source-read", prepare)
+    app.connect("autodoc-process-docstring", keep_bars)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,6 +7,7 @@ from chameleon_core.plugins.registry import Registry, default_registry
 
 from chameleon_reference.commands import commands_page
 from chameleon_reference.markdown import section
+from chameleon_reference.messages import messages_page
 from chameleon_reference.plugins import hooks_page, kind_page, pipeline_page
 from chameleon_reference.python import SHOWN, page_name, python_page
 from chameleon_reference.results import results_page
@@ -23,6 +24,7 @@ def pages(registry: Registry | None = None) -> dict[str, str]:
         "pipeline": pipeline_page(registry),
         "commands": commands_page(),
         "results": results_page(),
+        "messages": messages_page(),
     }
     plugins = {kind.name: kind_page(kind, registry) for kind in KINDS.values()}
     # The page of all commands has those of plugins as well.

@@ -50,7 +50,7 @@ def test_a_large_space_is_drawn_from():
 
 def test_what_is_told_of_a_space():
     made = space(constraints=[UNROLLED], first_guesses=np.array([[1, 2, 1], [0, 0, 1], [0, 0, 0]]))
-    told = describe_space(made, samples=10, guesses=2, rng=RNG(0))
+    told = describe_space(made, samples=10, guesses=2, seed=0)
     assert json.loads(json.dumps(told))["size"] == 24
     assert told["knobs"][1] == {
         "name": "tile",

@@ -53,7 +53,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
     from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
     from chameleon_core.space.description import describe_space  # noqa: PLC0415
-    from numpy.random import default_rng  # noqa: PLC0415
 
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
@@ -70,9 +69,7 @@ def command(  # noqa: PLR0917 - click passes them by name
                 "operator": task.name,
                 "kind": task.operator,
                 "flop": task.flop,
-                **describe_space(
-                    space, samples=samples, guesses=guesses, rng=default_rng(resolved.seed)
-                ),
+                **describe_space(space, samples=samples, guesses=guesses, seed=resolved.seed),
             }
             for task, space in zip(chosen, spaces_of(resolved, chosen), strict=True)
         ]

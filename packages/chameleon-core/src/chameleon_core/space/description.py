@@ -72,16 +72,14 @@ def describe_knob(space: DesignSpace, knob: Knob) -> dict[str, Any]:
     return {"name": knob.name, "values": values, "when": when}
 
 
-def describe_space(
-    space: DesignSpace, *, samples: int, guesses: int, rng: np.random.Generator
-) -> dict[str, Any]:
+def describe_space(space: DesignSpace, *, samples: int, guesses: int, seed: int) -> dict[str, Any]:
     """A design space as JSON values.
 
     Args:
         space: any.
         samples: index vectors that are looked at for the share of legal ones.
         guesses: first guesses that are decoded, at most.
-        rng: draws the index vectors.
+        seed: of the index vectors that are drawn.
 
     Returns:
         ``size`` (index vectors, legal or not), ``legal`` (see :class:`LegalShare`), ``knobs`` (see
@@ -91,7 +89,7 @@ def describe_space(
     return {
         "size": space.size,
         "fingerprint": space.fingerprint,
-        "legal": attrs.asdict(legal_share(space, samples, rng)),
+        "legal": attrs.asdict(legal_share(space, samples, np.random.default_rng(seed))),
         "knobs": [describe_knob(space, knob) for knob in space.knobs],
         "constraints": list(dict.fromkeys(one.reason for one in space.constraints)),
         "first_guesses": len(space.first_guesses),
