@@ -55,7 +55,9 @@ def pipeline_page(registry: Registry) -> str:
     for key in SECTIONS:
         members = keys[key].get("anyOf", [keys[key]])
         options = next(one for one in members if "properties" in one)
-        parts.append(section(f"`{key}`", keys[key]["description"] + ".", options_table(options)))
+        about = keys[key]["description"]
+        about = f"{about[0].upper()}{about[1:]}."
+        parts.append(section(f"`{key}`", about, options_table(options)))
     return "\n".join(parts)
 
 
