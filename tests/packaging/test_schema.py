@@ -11,7 +11,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.json_schema import pipeline_schema
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import Registry
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
@@ -100,11 +100,44 @@ def test_operators_of_other_distributions_are_in_it(root, monkeypatch):
     assert not check.is_valid(document)
 
 
-@pytest.mark.parametrize("preset", [None, "paper"])
-def test_misspelt_keys_are_refused_wherever_validate_refuses_them(preset, check):
-    named = {} if preset is None else {"preset": preset}
+def test_a_name_of_two_distributions_is_told_apart():
+    class Other:
+        @hookimpl
+        def chameleon_explorers(self):
+            yield PluginRecord(
+                name="annealing", summary="another one", options=NoOptions, factory="other:Other"
+            )
+
+    registry = Registry.from_plugins([("other", Other())], with_installed=True)
+    check = Draft202012Validator(pipeline_schema(registry))
+    for explorer, fits in [
+        ("annealing", True),  # which means that of the default preset
+        ("other:annealing", True),
+        ({"name": "other:annealing"}, True),
+        ({"name": "other:annealing", "chains": 4}, False),
+        ({"name": "chameleon-tuner-explorers:annealing", "chains": 4}, True),
+        ({"chains": 4}, True),  # the default preset's, which means its own distribution's
+    ]:
+        document = {**MINIMAL, "explorer": explorer}
+        assert check.is_valid(document) is fits, explorer
+        try:
+            from_dict(document, registry=registry)
+        except PipelineError:
+            assert not fits, explorer
+        else:
+            assert fits, explorer
+
+
+@pytest.mark.parametrize(
+    ("named", "sections"),
+    [
+        ({}, {"model", "space", "cost_model", "sampler", "scheduler", "budget", "baselines"}),
+        ({"preset": "paper"}, {"explorer", "synthesizer"}),
+    ],
+)
+def test_misspelt_keys_are_refused_wherever_validate_refuses_them(named, sections, check):
     document = {**expanded({**MINIMAL, **named}), **named}
-    paths = list(keys_of(document))
+    paths = [path for path in keys_of(document) if path[0] in sections or len(path) == 1]
     assert len(paths) > 40
     for path in paths:
         changed = misspelt(document, path)
@@ -154,6 +187,7 @@ def test_what_validate_refuses_of_values(key, value, check):
     ("key", "value"),
     [
         ("explorer", "chameleon-tuner-explorers:ppo"),
+        ("explorer", {"name": "Chameleon_Tuner.explorers:ppo", "steps": 4}),
         ("runner", {"cold_bytes": 1024}),
         ("model", {"builtin": "resnet18"}),
         ("model", {"builtin": {"network": "resnet18", "batch": 2}}),

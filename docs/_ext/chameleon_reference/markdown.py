@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from chameleon_core.pipeline.durations import DURATION
+
 _TYPES = {
     "integer": "integer",
     "number": "number",
@@ -90,7 +92,7 @@ def _members(schema: Mapping[str, Any]) -> Iterable[str]:
         inner = in_words(schema["items"])
         yield f"list of: {inner}" if inner != "any" else "list"
     elif schema.get("pattern"):
-        yield "duration such as `20m`" if "ms|d|h" in schema["pattern"] else "text"
+        yield "duration such as `20m`" if schema["pattern"] == DURATION else "text"
     else:
         names = schema.get("type", [])
         for name in [names] if isinstance(names, str) else names:

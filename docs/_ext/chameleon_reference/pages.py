@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from chameleon_core.plugins.kinds import KINDS
@@ -37,7 +37,7 @@ def pages(registry: Registry | None = None) -> dict[str, Page]:
     # The page of all commands has those of plugins as well.
     kinds = [kind for kind in KINDS.values() if kind.name != "commands"]
     plugins: dict[str, Page] = {kind.name: partial(kind_page, kind, registry) for kind in kinds}
-    groups = {
+    groups: dict[str, dict[str, Page]] = {
         "Files and commands": files,
         "Plugins": {**plugins, "hooks": hooks_page},
         "Python": {page_name(shown[-1]): partial(python_page, *shown) for shown in SHOWN},
@@ -46,7 +46,7 @@ def pages(registry: Registry | None = None) -> dict[str, Page]:
     return {"index": partial(_index, groups), **found}
 
 
-def _index(groups: dict[str, Iterable[str]]) -> str:
+def _index(groups: Mapping[str, Iterable[str]]) -> str:
     trees = [
         section(title, "\n".join(["```{toctree}", ":maxdepth: 1", "", *names, "```"]))
         for title, names in groups.items()

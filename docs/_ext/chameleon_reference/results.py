@@ -14,8 +14,11 @@ from chameleon_reference.markdown import cell, section, table
 
 _ENTRY = re.compile(r"^    (\w+): (.*?)(?=^    \w|^\S|\Z)", re.MULTILINE | re.DOTALL)
 
-_SAID_BY = {"wall_seconds": "spending", "spent_seconds": "spending", "run": "folder"}
+_SAID_BY = {"spent_seconds": "spending", "run": "folder"}
 """Keys that have another name than the attribute that they are."""
+
+_SUMS = {"wall_seconds": "the sum of all that ``spent_seconds`` divides."}
+"""Keys that are no attribute."""
 
 
 def results() -> dict[str, dict[str, str]]:
@@ -54,7 +57,7 @@ def _fields(kind: type) -> list[str]:
 
 def _told(kind: type, keys: list[str]) -> dict[str, str]:
     """What a class says of keys: in its docstring, or in that of a property."""
-    said = dict(_ENTRY.findall(inspect.getdoc(kind) or ""))
+    said = _SUMS | dict(_ENTRY.findall(inspect.getdoc(kind) or ""))
     for key in keys:
         member = getattr(kind, key, None)
         if isinstance(member, property) and member.__doc__:

@@ -7,6 +7,8 @@ left to ``chameleon validate``: whatever the schema refuses, that refuses too.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chameleon_core.dtypes import FLOAT32
@@ -16,8 +18,15 @@ from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import DEFAULT_PRESET, KEYS, STAGES
 from chameleon_core.pipeline.schema import Budget, Requirement
 from chameleon_core.pipeline.transform import Transformation
+from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.plugins.manager import Registration
+from chameleon_core.plugins.registry import (
+    AmbiguousNameError,
+    Registry,
+    UnknownNameError,
+    default_registry,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -44,9 +53,7 @@ class _Document:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._stages = StageSchemas(registry)
-        self._presets = {
-            entry.name: dict(entry.record.pipeline) for entry in registry.entries("presets")
-        }
+        self._presets = registry.entries("presets")
 
     def schema(self) -> Schema:
         """The whole of it."""
@@ -99,11 +106,11 @@ class _Document:
 
     def _required(self) -> list[str]:
         """Keys that no preset gives."""
-        given = {key for pipeline in self._presets.values() for key in pipeline}
+        given = {key for preset in self._presets for key in preset.record.pipeline}
         return [key for key in ("model", "target", *STAGES) if key not in given]
 
     def _preset(self) -> Schema:
-        names = [self._stages.named(entry) for entry in self._registry.entries("presets")]
+        names = [self._stages.named(entry) for entry in self._presets]
         return {"description": "stages under one name", "anyOf": names or [NOTHING]}
 
     def _model(self) -> Schema:
@@ -165,27 +172,34 @@ class _Document:
 
     def _stage(self, key: str, kind: str) -> Schema:
         """A stage; one without a name is the preset's, with other options."""
-        nameless = {
-            name: self._stages.mapping(self._registry.find(kind, name), required=False)
-            for name in self._named_by_presets(key)
-            if name in self._registry.names(kind)
-        }
-        schema: Schema = {
+        entries = {entry.record.factory: entry for entry in self._of_presets(key, kind)}
+        nameless = [self._stages.mapping(entry, required=False) for entry in entries.values()]
+        return {
             "description": f"the {KINDS[kind].noun}",
-            "anyOf": [self._stages.of(kind), *nameless.values()],
+            "anyOf": [self._stages.of(kind), *nameless],
+            **self._default(key),
         }
-        default = _name_of(self._presets.get(DEFAULT_PRESET, {}).get(key))
-        return schema if default is None else {**schema, "default": default}
 
-    def _named_by_presets(self, key: str) -> list[str]:
-        stages = (pipeline.get(key) for pipeline in self._presets.values())
-        names = (_name_of(stage) for stage in stages)
-        return list(dict.fromkeys(name for name in names if name is not None))
+    def _of_presets(self, key: str, kind: str) -> Iterator[Registration]:
+        """What presets name for a key, as far as it is installed."""
+        for preset in self._presets:
+            name = _name_of(preset.record.pipeline.get(key))
+            if name is not None:
+                with contextlib.suppress(UnknownNameError, AmbiguousNameError):
+                    yield self._registry.find(kind, name, author=preset.distribution)
+
+    def _default(self, key: str) -> Schema:
+        """What a pipeline that says nothing has."""
+        if DEFAULT_PRESET not in self._registry.names("presets"):
+            return {}
+        preset = self._registry.record("presets", DEFAULT_PRESET, author=CORE)
+        name = _name_of(preset.pipeline.get(key))
+        return {} if name is None else {"default": name}
 
 
 def _name_of(stage: Any) -> str | None:
     """What a preset calls a stage."""
-    name = stage.get("name") if isinstance(stage, dict) else stage
+    name = stage.get("name") if isinstance(stage, Mapping) else stage
     return name if isinstance(name, str) else None
 
 

@@ -10,6 +10,8 @@ from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import Registry
 
+_ESCAPED = r"\\\g<0>"
+_BETWEEN = re.compile(r"[-_.]+")
 _SPECIAL = re.compile(r"[\\^$.|?*+(){}\[\]/]")
 
 
@@ -52,16 +54,15 @@ class StageSchemas:
 
     def named(self, entry: Registration) -> Schema:
         """What a pipeline may call an entry."""
-        texts: list[Schema] = []
-        if self._registry.full_name(entry) == entry.name:
-            texts.append({"const": entry.name})
-        texts.append({"type": "string", "pattern": self.full(entry)})
+        # A name of several distributions is not refused: where a preset wrote it, it means one.
+        texts = [{"const": entry.name}, {"type": "string", "pattern": self.full(entry)}]
         return {"description": entry.record.summary, "anyOf": texts}
 
     def full(self, entry: Registration) -> str:
-        """The pattern of ``distribution:name``."""
-        escaped = _SPECIAL.sub(r"\\\g<0>", f"{entry.distribution}:{entry.name}")
-        return f"^{escaped}$"
+        """The pattern of ``distribution:name``; a distribution is spelt in many ways (PEP 503)."""
+        words = _BETWEEN.split(entry.distribution)
+        spelt = "[-_.]+".join("".join(map(_either_case, word)) for word in words)
+        return f"^{spelt}:{_SPECIAL.sub(_ESCAPED, entry.name)}$"
 
     def mapping(self, entry: Registration, *, required: bool) -> Schema:
         """A mapping with options of an entry.
@@ -89,6 +90,10 @@ class StageSchemas:
             opened = self.types.opened(options, self.types.section(options))
             self.definitions[key] = {"description": entry.record.summary, **opened}
         return _reference(key)
+
+
+def _either_case(letter: str) -> str:
+    return f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else letter
 
 
 def _reference(key: str) -> Schema:

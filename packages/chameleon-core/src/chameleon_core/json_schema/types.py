@@ -65,15 +65,15 @@ class TypeSchemas:
         """
         field = heading_field(kind)
         required = any(one.default is attrs.NOTHING for one in attrs.fields(kind) if one.init)
-        anyway: list[Schema] = [section]
+        members: list[Schema] = [section]
         if not required:
-            anyway.append({"type": "null"})
+            members.append({"type": "null"})
         if field is not None:
             alone = self.section(kind)["properties"][field.alias]
             # Its default is that of the option below the section, where editors show it.
         alone = {key: value for key, value in alone.items() if key != "default"}
-        anyway.append({"not": {"type": ["object", "null"]}, **alone})
-        return {"anyOf": anyway} if len(anyway) > 1 else section
+        members.append({"not": {"type": ["object", "null"]}, **alone})
+        return {"anyOf": members} if len(members) > 1 else section
 
     def of(self, kind: Any) -> Schema:  # noqa: PLR0911 - one for each kind of type
         """The schema of an annotation."""
