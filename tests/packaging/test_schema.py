@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 
 import pytest
 from chameleon_cli.main import run
@@ -86,6 +87,25 @@ def test_every_example_fits_as_written_and_with_every_default(root, check):
         assert not list(check.iter_errors(YAML(typ="safe").load(file))), file
         document = json.loads(json.dumps(dict(load_pipeline(file).document)))
         assert not list(check.iter_errors(document)), file
+
+
+FENCE = re.compile(r"^ *```yaml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+KEY = re.compile(r"^(?=[a-z_]+:)", re.MULTILINE)
+
+
+def test_pipelines_and_parts_of_them_in_the_pages_fit(files, schema):
+    """Blocks whose keys are a pipeline's; some show one key in several ways, so each by itself."""
+    check = Draft202012Validator({**schema, "required": []})
+    seen = 0
+    for file in files:
+        for text in FENCE.findall(file.read_text()) if file.suffix == ".md" else ():
+            parts = [YAML(typ="safe").load(part) for part in KEY.split(text)]
+            shown = [part for part in parts if isinstance(part, dict)]
+            if {key for part in shown for key in part} <= set(schema["properties"]):
+                for part in shown:
+                    assert not [error.message for error in check.iter_errors(part)], (file, part)
+                    seen += 1
+    assert seen > 20
 
 
 def test_operators_of_other_distributions_are_in_it(root, monkeypatch):
