@@ -134,21 +134,23 @@ class _Document:
 
     def _target(self) -> Schema:
         resolvers = [self._stages.named(entry) for entry in self._registry.entries("targets")]
+        resolver = {"description": "which plugin reads it", "anyOf": resolvers or [NOTHING]}
+        # A target as a mapping is TVM's own; only the resolver knows its other keys.
+        described: Schema = {
+            "type": "object",
+            "properties": {"kind": _TEXT},
+            "required": ["kind"],
+            "not": {"anyOf": [{"required": [key]} for key in ("text", "resolver")]},
+        }
         in_full: Schema = {
             "type": "object",
-            "properties": {
-                "text": _TEXT,
-                "resolver": {
-                    "description": "which plugin reads it",
-                    "anyOf": resolvers or [NOTHING],
-                },
-            },
+            "properties": {"text": {"anyOf": [_TEXT, described]}, "resolver": resolver},
             "required": ["text"],
             "additionalProperties": False,
         }
         return {
             "description": "for which machine: native, or anything TVM takes",
-            "anyOf": [_TEXT, in_full],
+            "anyOf": [_TEXT, described, in_full],
         }
 
     def _precision(self) -> Schema:
