@@ -1,4 +1,4 @@
-"""Sessions for developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types``."""
+"""For developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types``, ``docs``."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def install_everything(session: nox.Session) -> None:
     that others have written, and an engine for clusters.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
-    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+    tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
     optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray")
     session.install(*CONSTRAINTS, *editable, *tools, *optional)
 
@@ -72,3 +72,11 @@ def types(session: nox.Session) -> None:
     )
     sources = [str(path / "src") for path in PACKAGES if (path / "src").is_dir()]
     session.run("mypy", *sources, env={"MYPYPATH": ":".join(sources)})
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site of the documentation, into ``docs/_build``; whatever Sphinx warns of is an error."""
+    editable = [word for path in PACKAGES for word in ("-e", str(path))]
+    session.install(*CONSTRAINTS, *editable, "sphinx", "furo", "myst-parser")
+    session.run("sphinx-build", "-W", "--keep-going", "docs", "docs/_build", *session.posargs)

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {"__pycache__", "build", "dist", "runs"}
+GENERATED = {"__pycache__", "build", "dist", "runs", "_build", "reference"}
 
 
 @attrs.frozen(kw_only=True)

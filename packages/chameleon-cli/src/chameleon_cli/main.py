@@ -28,6 +28,14 @@ BUILT_IN: dict[str, BuiltIn] = {
         summary="Write a commented pipeline to start from.",
         factory="chameleon_cli.init:command",
     ),
+    "schema": BuiltIn(
+        summary="Print the JSON Schema of pipeline files, for editors.",
+        factory="chameleon_cli.schema:command",
+    ),
+    "space": BuiltIn(
+        summary="Show the design space of each operator: knobs, sizes, first guesses.",
+        factory="chameleon_cli.space:command",
+    ),
     "plugins": BuiltIn(
         summary="List what is installed, by kind.",
         factory="chameleon_cli.plugins:command",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import click
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.jsonable import registered_classes, tags_of, to_json
+from chameleon_core.pipeline.jsonable import default_of
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
@@ -57,13 +57,8 @@ def options_of(record: Any) -> list[dict[str, Any]]:
 
 
 def _default(field: attrs.Attribute[Any]) -> Any:
-    default: Any = field.default
-    if default is attrs.NOTHING:
-        return None
-    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        # A factory that needs the instance has no default of its own.
-        default = None if default.takes_self else default.factory()
-    return to_json(default, tags_of(field, registered_classes))
+    default = default_of(field)
+    return None if default is attrs.NOTHING else default
 
 
 def _as_json(registry: Registry, kinds: list[str]) -> dict[str, Any]:

@@ -7,6 +7,9 @@ import re
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)\s*")
 
+DURATION = rf"^\s*(?:{_PART.pattern})+$"
+"""What a duration looks like, but for the order of its units."""
+
 
 def parse_duration(text: str) -> float:
     """Seconds in a text such as ``1h30m``.

@@ -31,6 +31,23 @@ def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags
     return classes(tagged) if isinstance(tagged, str) else tagged
 
 
+def default_of(
+    field: attrs.Attribute[Any], classes: Callable[[str], Tags] = registered_classes
+) -> Any:
+    """The default of an option as JSON values, or ``attrs.NOTHING`` where it has none.
+
+    Args:
+        field: one that is computed of the other options has no default of its own.
+        classes: gives the names and classes of a kind of plugin.
+    """
+    default: Any = field.default
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        default = attrs.NOTHING if default.takes_self else default.factory()
+    if default is attrs.NOTHING:
+        return default
+    return to_json(default, tags_of(field, classes), classes=classes)
+
+
 def to_json(
     value: Any,
     tags: Tags | None = None,

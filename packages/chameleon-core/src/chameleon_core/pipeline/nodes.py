@@ -206,9 +206,14 @@ def first_field(node: Node, kind: type) -> Node:
         return node
     if node.value is None:
         return Node(value={}, mark=node.mark)
+    field = heading_field(kind)
+    if field is None:
+        return node
+    return Node(value={field.alias: Item(key_mark=node.mark, node=node)}, mark=node.mark)
+
+
+def heading_field(kind: type) -> attrs.Attribute[Any] | None:
+    """The option that a value alone is taken for; None of a class without options."""
     fields = [field for field in attrs.fields(kind) if field.init]
     required = [field for field in fields if field.default is attrs.NOTHING]
-    if not fields:
-        return node
-    alias = (required or fields)[0].alias
-    return Node(value={alias: Item(key_mark=node.mark, node=node)}, mark=node.mark)
+    return next(iter(required or fields), None)

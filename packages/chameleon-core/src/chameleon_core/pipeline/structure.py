@@ -71,8 +71,8 @@ class Structurer(Scalars):
         # The last registered predicate is asked first.
         by_test: list[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]]] = [
             (lambda kind: kind in (Any, object), lambda node, _: node.plain()),
-            (_is_mapping, self._mapping),
-            (_is_sequence, self._sequence),
+            (is_mapping, self._mapping),
+            (is_sequence, self._sequence),
             (lambda kind: get_origin(kind) in (Union, types.UnionType), self._union),
             (lambda kind: get_origin(kind) is Literal, self.literal),
             (lambda kind: isinstance(kind, type) and attrs.has(kind), self._attrs),
@@ -158,7 +158,7 @@ class Structurer(Scalars):
         mappings = [
             failure
             for member, failure in zip(members, failures, strict=True)
-            if node.is_mapping and (_is_mapping(member) or attrs.has(member))
+            if node.is_mapping and (is_mapping(member) or attrs.has(member))
         ]
         if inside or len(mappings) == 1:
             raise (inside or mappings)[0]
@@ -284,12 +284,14 @@ class Structurer(Scalars):
         return problems
 
 
-def _is_mapping(kind: Any) -> bool:
+def is_mapping(kind: Any) -> bool:
+    """Whether a type is written as a mapping of any keys."""
     origin = get_origin(kind) or kind
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
-def _is_sequence(kind: Any) -> bool:
+def is_sequence(kind: Any) -> bool:
+    """Whether a type is written as a list."""
     origin = get_origin(kind) or kind
     return (
         isinstance(origin, type)
@@ -303,7 +305,7 @@ def _name_of(kind: Any) -> str:
         return NAMES[kind]
     if get_origin(kind) is Literal:
         return listing([str(choice) for choice in get_args(kind)])
-    return "a list" if _is_sequence(kind) else "a mapping"
+    return "a list" if is_sequence(kind) else "a mapping"
 
 
 def _words(error: BaseException) -> str:

@@ -1,0 +1,164 @@
+"""Pages of what is installed: the pipeline's keys, operators, and every plugin with its options."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from chameleon_core.json_schema import pipeline_schema
+from chameleon_core.json_schema.stages import StageSchemas
+from chameleon_core.pipeline.resolve import KEYS, STAGES
+from chameleon_core.plugins.event_hooks import EventHooks
+from chameleon_core.plugins.hookspecs import RegistrationHooks
+from chameleon_core.plugins.kinds import KINDS, Kind
+from chameleon_core.plugins.registry import Registry
+
+from chameleon_reference.markdown import cell, code, options_table, section, table
+
+SECTIONS = ("budget", "require", "precision", "transform")
+"""Keys of a pipeline whose value is a mapping with options of its own."""
+
+_OTHERS = {
+    "frontends": "Stands below `model:`, as its only key.",
+    "operators": "Stands in the list below `operators:`, each as the only key of an entry.",
+    "targets": "Reads what stands after `target:`.",
+    "templates": "Chosen by the spaces `auto` and `template`; named by their option `templates`.",
+    "instructions": "Chosen by templates for what a target has; `chameleon cpu` lists these.",
+    "baselines": "Stands in the list `baselines:`.",
+    "rivals": "Named by suites of `chameleon bench`.",
+    "record_databases": "Stands after `records:`, as a place, or in full.",
+    "transforms": "Stands in the list `transforms` of the section `transform`.",
+    "network_scores": "Stands in the list `scores` of the section `transform`.",
+    "presets": "Stands after `preset:`.",
+    "commands": "A command of `chameleon`; the page on commands has its options.",
+}
+
+
+def pipeline_page(registry: Registry) -> str:
+    """The keys of a pipeline file, and the sections of their own."""
+    schema = pipeline_schema(registry)
+    keys = schema["properties"]
+    rows = [
+        [
+            f"`{key}`",
+            cell(code(keys[key]["default"])) if "default" in keys[key] else "",
+            cell(keys[key].get("description", "")),
+            f"[{STAGES[key]}]({STAGES[key]}.md)" if key in STAGES else "",
+        ]
+        for key in KEYS
+    ]
+    parts = [
+        section("Pipeline files", "What stands in a file that `chameleon run` takes.", level=1),
+        table(["key", "default", "", "choices"], rows),
+    ]
+    for key in SECTIONS:
+        members = keys[key].get("anyOf", [keys[key]])
+        options = next(one for one in members if "properties" in one)
+        about = keys[key]["description"]
+        about = f"{about[0].upper()}{about[1:]}."
+        parts.append(section(f"`{key}`", about, options_table(options)))
+    return "\n".join(parts)
+
+
+def kind_page(kind: Kind, registry: Registry) -> str:
+    """Everything of a kind, with its options."""
+    definitions = pipeline_schema(registry)["$defs"]
+    key = next((key for key, name in STAGES.items() if name == kind.name), None)
+    where = f"Stands after `{key}:`." if key is not None else _OTHERS[kind.name]
+    hook = f"Registered by the hook [`{kind.hook}`](hooks.md)."
+    title = kind.name.replace("_", " ").capitalize()
+    parts = [section(title, where, hook, level=1)]
+    for entry in registry.entries(kind.name):
+        name = registry.full_name(entry)
+        about = [f"{entry.record.summary.rstrip('.')}. Of `{entry.distribution}`."]
+        about += _more(entry.record)
+        options = _options(kind, name, entry.record, definitions, registry)
+        parts.append(section(f"`{name}`", *about, options))
+    return "\n".join(parts)
+
+
+def _options(
+    kind: Kind, name: str, record: Any, definitions: dict[str, Any], registry: Registry
+) -> str:
+    if kind.name == "operators":
+        listed = definitions["frontends.operators"]["anyOf"][0]["properties"]["operators"]
+        tagged = listed["items"]["properties"]
+        if name not in tagged:
+            return "Only networks are made of it.\n"
+        return options_table(tagged[name]["anyOf"][0])
+    if not hasattr(record, "options"):
+        return ""
+    schema = definitions.get(f"{kind.name}.{name}")
+    if schema is None:
+        schema = _schema_of(record, registry)
+    members = schema.get("anyOf", [schema])
+    found = dict(next(one for one in members if "properties" in one))
+    found["properties"] = {k: v for k, v in found["properties"].items() if k != "name"}
+    return options_table(found)
+
+
+def _schema_of(record: Any, registry: Registry) -> dict[str, Any]:
+    """The options of a stage that no pipeline file names."""
+    return StageSchemas(registry).types.section(record.options)
+
+
+def _more(record: Any) -> list[str]:
+    """What else a record says."""
+    told = []
+    if getattr(record, "operators", ()):
+        told.append("Operators: " + ", ".join(map(code, record.operators)) + ".")
+    if getattr(record, "targets", ()):
+        told.append("Targets: " + ", ".join(map(code, record.targets)) + ".")
+    if getattr(record, "precisions", ()):
+        told.append("Types beside float32: " + ", ".join(map(code, record.precisions)) + ".")
+    if getattr(record, "architecture", ""):
+        needs = ", ".join(map(code, record.features)) or "nothing more"
+        told.append(f"Architecture: `{record.architecture}`; needs {needs}.")
+    if hasattr(record, "pipeline"):
+        told.append(f"```json\n{json.dumps(dict(record.pipeline), indent=2)}\n```")
+    return told
+
+
+def hooks_page() -> str:
+    """All hooks: those that register, and those that hear of events."""
+    parts = [
+        section(
+            "Hooks",
+            "What a plugin may implement; [Writing a plugin](../plugins.md) says how.",
+            level=1,
+        )
+    ]
+    for kind in KINDS.values():
+        spec = _spec(kind)
+        about = inspect.getdoc(spec) or ""
+        contract = f"Contract: `{kind.contract}`." if kind.contract else ""
+        record = f"Returns records of the class `{kind.record.__name__}`."
+        parts.append(section(f"`{kind.hook}`", _example(about), record, contract))
+    for name, spec in vars(EventHooks).items():
+        if name.startswith("chameleon_"):
+            parts.append(section(f"`{name}`", _example(inspect.getdoc(spec) or "")))
+    return "\n".join(parts)
+
+
+def _spec(kind: Kind) -> Any:
+    return getattr(RegistrationHooks, kind.hook)
+
+
+def _example(docstring: str) -> str:
+    """A docstring whose example is a block of Python."""
+    lines: list[str] = []
+    inside = False
+    for line in docstring.splitlines():
+        if line.startswith("Example"):
+            inside = True
+            lines += ["```python"]
+        elif line.startswith("Documentation:"):
+            continue
+        elif inside and line and not line.startswith(" "):
+            lines += ["```", "", line]
+            inside = False
+        else:
+            lines.append(line.removeprefix("    ") if inside else line.replace("``", "`"))
+    text = "\n".join(lines).rstrip()
+    return f"{text}\n```" if inside else text

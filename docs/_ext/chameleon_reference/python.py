@@ -1,0 +1,57 @@
+"""Pages of classes from their docstrings (autodoc)."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from chameleon_core import loop, pipeline, schedulers, space, stages
+from chameleon_core.events import records
+
+from chameleon_reference.markdown import section
+
+SHOWN: tuple[tuple[str, str, ModuleType], ...] = (
+    ("Design spaces", "What a search walks through.", space),
+    ("Contracts of stages", "What a plugin's classes do, and what they are given.", stages),
+    ("Schedulers", "What decides which task gets the next batch.", schedulers),
+    ("Pipelines", "Reading a pipeline, and what it is then.", pipeline),
+    ("Runs", "Running a pipeline from Python.", loop),
+    ("Events", "What listeners and event hooks are called with.", records),
+)
+"""Modules whose public names have a page: its title, a sentence, the module."""
+
+
+def python_page(title: str, about: str, module: ModuleType) -> str:
+    """The public names of a module, in the order that it lists them."""
+    head = section(title, about, f"Module `{module.__name__}`.", level=1)
+    entries = [section(f"`{name}`", _entry(module, name)) for name in names_of(module)]
+    return "\n".join([head, *entries])
+
+
+def _entry(module: ModuleType, name: str) -> str:
+    """A class or a function by autodoc; of an alias, which has no docstring, what it stands for."""
+    value = getattr(module, name)
+    own = getattr(value, "__module__", "").startswith("chameleon_")
+    if own and isinstance(value, type):
+        directive = f".. autoclass:: {module.__name__}.{name}\n   :members:"
+    elif own and callable(value):
+        directive = f".. autofunction:: {module.__name__}.{name}"
+    else:
+        return f"```python\n{name} = {value!r}\n```"
+    return f"```{{eval-rst}}\n{directive}\n```"
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """What a module makes public."""
+    named = getattr(module, "__all__", None)
+    if named is not None:
+        return list(named)
+    return [
+        name
+        for name, one in vars(module).items()
+        if getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
+    ]
+
+
+def page_name(module: ModuleType) -> str:
+    """The page of a module."""
+    return "python-" + module.__name__.removeprefix("chameleon_core.").replace(".", "-")

@@ -1,0 +1,65 @@
+"""The page of results: every key of ``run --json`` and ``best.json``, as the classes say it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import attrs
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult, VariantResult
+from chameleon_core.store import Spending
+
+from chameleon_reference.markdown import cell, section, table
+
+_ENTRY = re.compile(r"^    (\w+): (.*?)(?=^    \w|^\S|\Z)", re.MULTILINE | re.DOTALL)
+
+_SAID_BY = {"spent_seconds": "spending", "run": "folder"}
+"""Keys that have another name than the attribute that they are."""
+
+_SUMS = {"wall_seconds": "the sum of all that ``spent_seconds`` divides."}
+"""Keys that are no attribute."""
+
+
+def results() -> dict[str, dict[str, str]]:
+    """The keys of each kind of object with what they hold."""
+    operator = OperatorResult(name="", task={"flop": 0.0}, space="", fingerprint="")
+    run = RunResult(folder=Path(), seconds=0.0, operators=())
+    return {
+        "The run": _told(RunResult, [*run.to_json(), "slower"]),
+        "An operator": _told(OperatorResult, [*operator.to_json(), "recorded"]),
+        "A variant of an operator's comparison": _told(VariantResult, _fields(VariantResult)),
+        "Where an operator's wall-clock went": _told(Spending, _fields(Spending)),
+        "The network": _told(NetworkResult, [*_fields(NetworkResult), "ratio"]),
+    }
+
+
+def results_page() -> str:
+    """All of them."""
+    parts = [
+        section(
+            "Results",
+            "`chameleon run --json` prints one object, and `best.json` of the run folder holds the "
+            "same. Seconds are seconds, `null` stands where there is none; what a network has "
+            "nothing to say of is left out.",
+            level=1,
+        )
+    ]
+    for title, keys in results().items():
+        rows = [[f"`{key}`", cell(about.replace("``", "`"))] for key, about in keys.items()]
+        parts.append(section(title, table(["key", ""], rows)))
+    return "\n".join(parts)
+
+
+def _fields(kind: type) -> list[str]:
+    return [field.name for field in attrs.fields(kind)]
+
+
+def _told(kind: type, keys: list[str]) -> dict[str, str]:
+    """What a class says of keys: in its docstring, or in that of a property."""
+    said = _SUMS | dict(_ENTRY.findall(inspect.getdoc(kind) or ""))
+    for key in keys:
+        member = getattr(kind, key, None)
+        if isinstance(member, property) and member.__doc__:
+            said.setdefault(key, member.__doc__)
+    return {key: said.get(_SAID_BY.get(key, key), said.get(key, "")) for key in dict.fromkeys(keys)}

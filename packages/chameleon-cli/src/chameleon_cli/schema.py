@@ -1,0 +1,40 @@
+"""``chameleon schema``: what editors complete and check pipeline files with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from chameleon_core.errors import ConfigError
+from chameleon_core.json_schema import pipeline_schema
+
+
+@click.command("schema")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it to this file, and say how an editor finds it.",
+)
+def command(output: Path | None) -> None:
+    """Print the JSON Schema (draft 2020-12) of pipeline files, with the installed plugins.
+
+    Editors with yaml-language-server complete and check a file whose first line is
+    `# yaml-language-server: $schema=FILE`. `chameleon validate` checks more than a schema can.
+    """
+    text = json.dumps(pipeline_schema(), indent=2)
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        output.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{output} cannot be written: {error.strerror or error}",
+            hint="name a file in a folder that exists and may be written to",
+        ) from error
+    click.echo(
+        f"wrote {output}; a pipeline beside it begins with\n"
+        f"# yaml-language-server: $schema={output.name}"
+    )

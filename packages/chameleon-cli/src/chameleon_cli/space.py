@@ -1,0 +1,114 @@
+"""``chameleon space``: what there is to choose for each operator, before anything is measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from chameleon_core.errors import ConfigError
+from chameleon_core.words import did_you_mean
+
+from chameleon_cli.options import set_option
+from chameleon_cli.streams import results_alone
+
+_SHOWN = 8
+"""Values of a knob that are shown; JSON has all of them."""
+
+
+@click.command("space")
+@click.argument("pipeline", type=click.Path(path_type=Path))
+@set_option("space=sketch")
+@click.option("--operator", "only", metavar="NAME", help="Show this operator alone.")
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=4096,
+    show_default=True,
+    help="Index vectors drawn for the share of legal ones.",
+)
+@click.option(
+    "--guesses",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="First guesses shown, at most.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(  # noqa: PLR0917 - click passes them by name
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    only: str | None,
+    samples: int,
+    guesses: int,
+    as_json: bool,
+) -> None:
+    """Show the design space of each operator of PIPELINE; nothing is built or measured.
+
+    The size counts index vectors, legal or not. The share of legal ones is that of random index
+    vectors whose knobs that do not apply are left aside.
+    """
+    # Imported here so that --help needs neither numpy nor a plugin.
+    from chameleon_core.loop.start.tasks import spaces_of, tasks_of  # noqa: PLC0415
+    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415
+    from chameleon_core.space.description import describe_space  # noqa: PLC0415
+
+    with results_alone():
+        resolved = load_pipeline(pipeline, overrides)
+        target, tasks = tasks_of(resolved)
+        names = [task.name for task in tasks]
+        if only is not None and only not in names:
+            raise ConfigError(
+                f"the pipeline has no operator '{only}'{did_you_mean(only, names)}",
+                hint=f"operators: {', '.join(names)}",
+            )
+        chosen = [task for task in tasks if only in (None, task.name)]
+        described = [
+            {
+                "operator": task.name,
+                "kind": task.operator,
+                "flop": task.flop,
+                **describe_space(space, samples=samples, guesses=guesses, seed=resolved.seed),
+            }
+            for task, space in zip(chosen, spaces_of(resolved, chosen), strict=True)
+        ]
+    if as_json:
+        found = {"target": target, "space": resolved.space.name, "operators": described}
+        click.echo(json.dumps(found, indent=2))
+        return
+    click.echo(f"target {target}, space '{resolved.space.name}'")
+    for one in described:
+        _print(one)
+
+
+def _print(operator: dict[str, Any]) -> None:
+    legal = operator["legal"]
+    looked_at = f"all {legal['samples']}" if legal["exact"] else f"{legal['samples']} random ones"
+    count = legal["configurations"]
+    click.echo()
+    click.secho(f"{operator['operator']}: {operator['kind']}", bold=True)
+    click.echo(
+        f"  {len(operator['knobs'])} knobs, {operator['size']:.3g} index vectors; "
+        f"{legal['share']:.1%} of {looked_at} are legal"
+        + ("" if count is None else f", {count} configurations")
+    )
+    width = max(len(knob["name"]) for knob in operator["knobs"])
+    for knob in operator["knobs"]:
+        values = [_word(value) for value in knob["values"]]
+        more = f", ... ({len(values)} in all)" if len(values) > _SHOWN else ""
+        where = ""
+        if knob["when"] is not None:
+            given = " or ".join(_word(value) for value in knob["when"]["values"])
+            where = f"    where {knob['when']['knob']} is {given}"
+        click.echo(f"    {knob['name']:{width}}  {', '.join(values[:_SHOWN])}{more}{where}")
+    if not operator["first_guesses"]:
+        click.echo("  no first guesses: a search begins with random configurations")
+    for number, guess in enumerate(operator["guesses"], 1):
+        settings = ", ".join(f"{name} {_word(value)}" for name, value in guess.items())
+        click.echo(f"  first guess {number} of {operator['first_guesses']}: {settings}")
+
+
+def _word(value: Any) -> str:
+    """A knob's value; the factors of a loop's extent, outermost first, are told as 8x4."""
+    return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

@@ -1,0 +1,214 @@
+"""The schema of a whole pipeline file (JSON Schema, draft 2020-12).
+
+It says what can be told of a file by itself: keys, types, choices, bounds of numbers. What needs
+more (names that must be unique, files that must be there, options that exclude each other) is
+left to ``chameleon validate``: whatever the schema refuses, that refuses too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from chameleon_core.dtypes import FLOAT32
+from chameleon_core.json_schema.bounds import NOTHING, Schema
+from chameleon_core.json_schema.stages import StageSchemas
+from chameleon_core.pipeline.precision import Precision
+from chameleon_core.pipeline.resolve import DEFAULT_PRESET, KEYS, STAGES
+from chameleon_core.pipeline.schema import Budget, Requirement
+from chameleon_core.pipeline.transform import Transformation
+from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.kinds import KINDS
+from chameleon_core.plugins.manager import Registration
+from chameleon_core.plugins.registry import (
+    AmbiguousNameError,
+    Registry,
+    UnknownNameError,
+    default_registry,
+)
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_TEXT: Schema = {"type": "string", "pattern": r"\S"}
+
+
+def pipeline_schema(registry: Registry | None = None) -> Schema:
+    """The JSON Schema of pipeline files.
+
+    Args:
+        registry: the plugins whose stages and options are described; the installed ones where
+            None.
+    """
+    return _Document(registry if registry is not None else default_registry()).schema()
+
+
+class _Document:
+    """One schema in the making.
+
+    Args:
+        registry: the plugins.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._stages = StageSchemas(registry)
+        self._presets = registry.entries("presets")
+
+    def schema(self) -> Schema:
+        """The whole of it."""
+        sections: dict[str, Schema] = {
+            "preset": self._preset(),
+            "model": self._model(),
+            "target": self._target(),
+            "precision": self._precision(),
+            "transform": self._section(Transformation, "how `chameleon transform` changes it"),
+            **{key: self._stage(key, kind) for key, kind in STAGES.items()},
+            "warm_start": {
+                "description": "folders of earlier runs, whose best is measured first",
+                **_one_or_more({"type": "string"}, null=True),
+            },
+            "records": {
+                "description": "databases of earlier measurements: a place, none, default, or a "
+                "mapping with a name",
+                **_one_or_more({"anyOf": [{"type": "string"}, *self._databases()]}, null=True),
+            },
+            "baselines": {
+                "description": "what the winners are compared with",
+                **_one_or_more(self._stages.of("baselines")),
+            },
+            "budget": {
+                **self._stages.types.section(Budget),
+                "description": "how much a run may spend",
+            },
+            "require": {
+                "description": "a result that must be reached; exit code 5 where it is not",
+                "anyOf": [self._stages.types.section(Requirement), {"type": "null"}],
+            },
+            "seed": {
+                "description": "of every random choice",
+                "type": "integer",
+                "minimum": 0,
+                "default": 0,
+            },
+            "output": {"description": "the run folder; runs/ and the file's name", **_TEXT},
+        }
+        return {
+            "$schema": DIALECT,
+            "title": "Chameleon pipeline",
+            "description": "What to tune, how, for which machine, and how much may be spent.",
+            "type": "object",
+            "properties": {key: sections[key] for key in KEYS},
+            "required": self._required(),
+            "additionalProperties": False,
+            "$defs": self._stages.definitions,
+        }
+
+    def _required(self) -> list[str]:
+        """Keys that no preset gives."""
+        given = {key for preset in self._presets for key in preset.record.pipeline}
+        return [key for key in ("model", "target", *STAGES) if key not in given]
+
+    def _preset(self) -> Schema:
+        names = [self._stages.named(entry) for entry in self._presets]
+        return {"description": "stages under one name", "anyOf": names or [NOTHING]}
+
+    def _model(self) -> Schema:
+        """A mapping whose only key is a frontend."""
+        named: dict[str, Schema] = {}
+        in_full: dict[str, Schema] = {}
+        for entry in self._registry.entries("frontends"):
+            schema = self._stages.opened(entry)
+            if self._registry.full_name(entry) == entry.name:
+                named[entry.name] = schema
+            in_full[self._stages.full(entry)] = schema
+        return {
+            "description": "what to tune: one key, the frontend",
+            "type": "object",
+            "properties": named,
+            "patternProperties": in_full,
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+        }
+
+    def _target(self) -> Schema:
+        resolvers = [self._stages.named(entry) for entry in self._registry.entries("targets")]
+        resolver = {"description": "which plugin reads it", "anyOf": resolvers or [NOTHING]}
+        # A target as a mapping is TVM's own; only the resolver knows its other keys.
+        described: Schema = {
+            "type": "object",
+            "properties": {"kind": _TEXT},
+            "required": ["kind"],
+            "not": {"anyOf": [{"required": [key]} for key in ("text", "resolver")]},
+        }
+        in_full: Schema = {
+            "type": "object",
+            "properties": {"text": {"anyOf": [_TEXT, described]}, "resolver": resolver},
+            "required": ["text"],
+            "additionalProperties": False,
+        }
+        return {
+            "description": "for which machine: native, or anything TVM takes",
+            "anyOf": [_TEXT, described, in_full],
+        }
+
+    def _precision(self) -> Schema:
+        schema = self._section(Precision, "what numbers a network may be computed in")
+        entries = self._registry.entries("frontends")
+        known = {FLOAT32, *(name for entry in entries for name in entry.record.precisions)}
+        types: Schema = {"enum": sorted(known)}
+        section, null, alone = schema["anyOf"]
+        section["properties"]["type"] |= {"enum": [*types["enum"], None]}
+        section["properties"]["search"] |= {"items": types}
+        return {**schema, "anyOf": [section, null, {**alone, **types}]}
+
+    def _section(self, kind: type, description: str) -> Schema:
+        types = self._stages.types
+        return {"description": description, **types.opened(kind, types.section(kind))}
+
+    def _databases(self) -> list[Schema]:
+        kind = "record_databases"
+        entries = self._registry.entries(kind)
+        return [self._stages.mapping(entry, required=True) for entry in entries]
+
+    def _stage(self, key: str, kind: str) -> Schema:
+        """A stage; one without a name is the preset's, with other options."""
+        entries = {entry.record.factory: entry for entry in self._of_presets(key, kind)}
+        nameless = [self._stages.mapping(entry, required=False) for entry in entries.values()]
+        return {
+            "description": f"the {KINDS[kind].noun}",
+            "anyOf": [self._stages.of(kind), *nameless],
+            **self._default(key),
+        }
+
+    def _of_presets(self, key: str, kind: str) -> Iterator[Registration]:
+        """What presets name for a key, as far as it is installed."""
+        for preset in self._presets:
+            name = _name_of(preset.record.pipeline.get(key))
+            if name is not None:
+                with contextlib.suppress(UnknownNameError, AmbiguousNameError):
+                    yield self._registry.find(kind, name, author=preset.distribution)
+
+    def _default(self, key: str) -> Schema:
+        """What a pipeline that says nothing has."""
+        if DEFAULT_PRESET not in self._registry.names("presets"):
+            return {}
+        preset = self._registry.record("presets", DEFAULT_PRESET, author=CORE)
+        name = _name_of(preset.pipeline.get(key))
+        return {} if name is None else {"default": name}
+
+
+def _name_of(stage: Any) -> str | None:
+    """What a preset calls a stage."""
+    name = stage.get("name") if isinstance(stage, Mapping) else stage
+    return name if isinstance(name, str) else None
+
+
+def _one_or_more(schema: Schema, *, null: bool = False) -> Schema:
+    """A value, or a list of such."""
+    members = [schema, {"type": "array", "items": schema}, *([{"type": "null"}] if null else [])]
+    return {"anyOf": members}
+
+
+__all__ = ["DIALECT", "pipeline_schema"]

@@ -1,0 +1,175 @@
+"""Annotated types as JSON Schemas: what ``pipeline.structure`` takes for each, said beforehand."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import attrs
+
+from chameleon_core.json_schema.bounds import Schema, bounds_of
+from chameleon_core.pipeline.durations import DURATION
+from chameleon_core.pipeline.jsonable import Tags, default_of, tags_of
+from chameleon_core.pipeline.nodes import heading_field
+from chameleon_core.pipeline.structure import is_mapping, is_sequence
+
+_SCALARS: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
+
+
+class TypeSchemas:
+    """Makes the schemas of options classes and of the types of their fields.
+
+    Args:
+        classes: gives the names and classes of a kind of plugin, for ``tagged`` fields.
+        stage: gives the schema of a stage of a kind, for fields with ``stages`` and ``names``:
+            called with the kind, and whether a name alone has to do.
+    """
+
+    def __init__(
+        self, classes: Callable[[str], Tags], stage: Callable[[str, bool], Schema]
+    ) -> None:
+        self._classes = classes
+        self._stage = stage
+
+    def section(self, kind: type) -> Schema:
+        """An options class: a mapping of its options, and of nothing else.
+
+        Args:
+            kind: an attrs class. Where its annotations cannot be resolved, as those of a broken
+                plugin, any value is taken for its options.
+        """
+        resolved = True
+        try:
+            attrs.resolve_types(kind)
+        except Exception:  # noqa: BLE001 - a plugin's; whoever uses it is told by ``validate``
+            resolved = False
+        fields = [field for field in attrs.fields(kind) if field.init]
+        schema: Schema = {
+            "type": "object",
+            "properties": {field.alias: self._field(field, resolved=resolved) for field in fields},
+            "additionalProperties": False,
+        }
+        required = [field.alias for field in fields if field.default is attrs.NOTHING]
+        return {**schema, "required": required} if required else schema
+
+    def opened(self, kind: type, section: Schema) -> Schema:
+        """A section that may be written as the value of one option alone (``first_field``).
+
+        Args:
+            kind: the options class.
+            section: its schema, or a reference to it.
+        """
+        field = heading_field(kind)
+        required = any(one.default is attrs.NOTHING for one in attrs.fields(kind) if one.init)
+        members: list[Schema] = [section]
+        if not required:
+            members.append({"type": "null"})
+        if field is not None:
+            alone = self.section(kind)["properties"][field.alias]
+            # Its default is that of the option below the section, where editors show it.
+        alone = {key: value for key, value in alone.items() if key != "default"}
+        members.append({"not": {"type": ["object", "null"]}, **alone})
+        return {"anyOf": members} if len(members) > 1 else section
+
+    def of(self, kind: Any) -> Schema:  # noqa: PLR0911 - one for each kind of type
+        """The schema of an annotation."""
+        if kind in (Any, object, None):
+            return {}
+        if kind is type(None):
+            return {"type": "null"}
+        if kind in _SCALARS:
+            return {"type": _SCALARS[kind]}
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return {"enum": [member.value for member in kind]}
+        if get_origin(kind) is Literal:
+            return {"enum": list(get_args(kind))}
+        if get_origin(kind) in (Union, types.UnionType):
+            return _any_of([self.of(member) for member in get_args(kind)])
+        if is_mapping(kind):
+            arguments = get_args(kind)
+            inner = self.of(arguments[1]) if arguments else {}
+            return {"type": "object", "additionalProperties": inner}
+        if is_sequence(kind):
+            return self._sequence(kind)
+        if isinstance(kind, type) and issubclass(kind, Path):
+            return {"type": "string"}
+        return self.section(kind) if isinstance(kind, type) and attrs.has(kind) else {}
+
+    def _sequence(self, kind: Any) -> Schema:
+        origin, arguments = get_origin(kind) or kind, get_args(kind)
+        if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+            return {
+                "type": "array",
+                "prefixItems": [self.of(one) for one in arguments],
+                "minItems": len(arguments),
+                "maxItems": len(arguments),
+            }
+        schema: Schema = {"type": "array"}
+        if arguments:
+            schema["items"] = self.of(arguments[0])
+        unique = isinstance(origin, type) and issubclass(origin, AbstractSet)
+        return {**schema, "uniqueItems": True} if unique else schema
+
+    def _field(self, field: attrs.Attribute[Any], *, resolved: bool) -> Schema:
+        """One option: its type, what its validators refuse, its help and its default."""
+        schema: Schema = {}
+        if field.metadata.get("help"):
+            schema["description"] = field.metadata["help"]
+        default = default_of(field, self._classes)
+        if default is not attrs.NOTHING:
+            schema["default"] = default
+        if not resolved:
+            return schema
+        typed, bounds = self._type(field), bounds_of(field.validator)
+        both = [one["items"] for one in (typed, bounds) if "items" in one]
+        items = {"items": both[0] if len(both) == 1 else {"allOf": both}} if both else {}
+        return {**schema, **typed, **bounds, **items}
+
+    def _type(self, field: attrs.Attribute[Any]) -> Schema:
+        tags = tags_of(field, self._classes)
+        if tags is not None:
+            one = self._tagged(tags)
+            return {"type": "array", "items": one} if is_sequence(field.type) else one
+        if "stages" in field.metadata:
+            return {"type": "array", "items": self._stage(field.metadata["stages"], False)}
+        if "names" in field.metadata:
+            return {"type": "array", "items": self._stage(field.metadata["names"], True)}
+        schema = self.of(field.type)
+        if field.metadata.get("duration"):
+            return _any_of([schema, {"type": "string", "pattern": DURATION}])
+        return schema
+
+    def _tagged(self, tags: Mapping[str, type]) -> Schema:
+        """A mapping whose only key picks a class."""
+        return {
+            "type": "object",
+            "properties": {
+                tag: self.opened(kind, self.section(kind)) for tag, kind in tags.items()
+            },
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+        }
+
+
+def _any_of(members: list[Schema]) -> Schema:
+    """One of several; types alone are listed as one, and so are values."""
+    names: list[str] = []
+    rest: list[Schema] = []
+    for one in members:
+        if set(one) == {"anyOf"}:
+            rest += one["anyOf"]
+        elif set(one) == {"type"}:
+            names += [one["type"]] if isinstance(one["type"], str) else one["type"]
+        else:
+            rest.append(one)
+    if names:
+        rest.insert(0, {"type": names[0] if len(names) == 1 else names})
+    return rest[0] if len(rest) == 1 else {"anyOf": rest}
+
+
+__all__ = ["Schema", "TypeSchemas"]

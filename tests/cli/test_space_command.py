@@ -1,0 +1,67 @@
+"""``chameleon space``: what there is to choose, before anything is measured."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chameleon_cli.main import run
+from chameleon_core.errors import ExitCode
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+from ruamel.yaml import YAML
+
+
+@pytest.fixture
+def space(tmp_path, install, capsys):
+    """Runs the command on a pipeline of synthetic stages."""
+    install(synthetic_registry())
+    file = tmp_path / "pipeline.yaml"
+    YAML().dump(synthetic_document(tmp_path / "run"), file)
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run(["space", str(file), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_json_has_every_operator_with_every_value(space):
+    code, out, _ = space("--json")
+    told = json.loads(out)
+    assert code == ExitCode.OK
+    assert told["space"] == "synthetic"
+    for operator in told["operators"]:
+        assert operator["size"] >= len(operator["knobs"][0]["values"])
+        assert 0 <= operator["legal"]["share"] <= 1
+        assert all(knob["values"] for knob in operator["knobs"])
+
+
+def test_people_read_knobs_sizes_and_shares(space):
+    told = json.loads(space("--json")[1])
+    code, out, _ = space()
+    assert code == ExitCode.OK
+    for operator in told["operators"]:
+        assert f"{operator['operator']}: {operator['kind']}" in out
+        for knob in operator["knobs"]:
+            assert f"\n    {knob['name']}" in out
+    assert "index vectors" in out
+    assert "are legal" in out
+
+
+def test_one_operator_alone_and_one_that_is_not_there(space):
+    first, *others = (one["operator"] for one in json.loads(space("--json")[1])["operators"])
+    told = json.loads(space("--json", "--operator", first)[1])
+    assert [one["operator"] for one in told["operators"]] == [first]
+    code, _, err = space("--operator", f"{first}x")
+    assert code == ExitCode.USAGE
+    assert f"did you mean '{first}'" in err
+    assert f"hint: operators: {', '.join([first, *others])}" in err
+
+
+def test_samples_are_as_many_as_asked_for_at_most(space):
+    told = json.loads(space("--json", "--samples", "2", "--guesses", "0")[1])
+    for operator in told["operators"]:
+        assert operator["legal"]["samples"] <= 2
+        assert operator["guesses"] == []

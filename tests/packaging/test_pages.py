@@ -1,0 +1,182 @@
+"""What the pages of docs say is so: their files run, their commands parse, their messages exist.
+
+A fenced block whose first line is ``# NAME.EXTENSION`` is that file, in a folder of its page.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from chameleon_cli.main import chameleon
+from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.start.tasks import spaces_of, tasks_of
+from chameleon_core.pipeline import from_dict, load_pipeline
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"# ([\w/]+\.\w+)\n")
+SHELLS = {"sh", "bash", "console"}
+
+
+def pages():
+    folder = ROOT / "docs"
+    reference = folder / "reference"
+    found = [ROOT / "README.md", *folder.rglob("*.md")]
+    return [file for file in sorted(found) if reference not in file.parents]
+
+
+def blocks(file):
+    return FENCE.findall(file.read_text(encoding="utf-8"))
+
+
+def files_of(page, folder):
+    """Write the named blocks of a page into a folder; returns the names."""
+    names = []
+    for _, text in blocks(ROOT / "docs" / page):
+        head = NAMED.match(text)
+        if head is not None:
+            file = folder / head[1]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            names.append(head[1])
+    return names
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes the files of a page, importable as long as the test lasts."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+
+    def write(page):
+        return tmp_path, files_of(page, tmp_path)
+
+    yield write
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if file.startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def commands_of(file):
+    """The command lines of `chameleon` that a page shows, each as words."""
+    for language, text in blocks(file):
+        if language in SHELLS:
+            for line in text.replace("\\\n", " ").splitlines():
+                words = shlex.split(line.removeprefix("$ "), comments=True)
+                program = words[0].rpartition("/")[2] if words else ""
+                if program in {"python3.11", "python"} and words[1:2] == ["bootstrap.py"]:
+                    if words[2] != "test":
+                        yield words[2:]
+                elif program == "chameleon":
+                    yield words[1:]
+
+
+def parsed(words):
+    """Let click read a command line as far as options and arguments, whose files need not exist."""
+    command, context = chameleon, click.Context(chameleon, info_name="chameleon")
+    while True:
+        rest = list(words)
+        _, words, _ = command.make_parser(context).parse_args(rest)
+        if not isinstance(command, click.Group):
+            return
+        name, command, words = command.resolve_command(context, list(words))
+        context = click.Context(command, parent=context, info_name=name)
+
+
+@pytest.mark.parametrize("file", pages(), ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_command_that_is_shown_exists_with_its_options(file):
+    for words in commands_of(file):
+        try:
+            parsed(words)
+        except click.UsageError as error:
+            pytest.fail(f"chameleon {shlex.join(words)}: {error.format_message()}")
+
+
+def test_commands_are_found_and_wrong_ones_refused():
+    found = list(commands_of(ROOT / "docs" / "quickstart.md"))
+    assert ["validate", "conv.yaml"] in found
+    assert ["run", "examples/quickstart.yaml"] in found
+    for words in (["validat", "x"], ["run", "x", "--frehs"], ["records", "no-such"]):
+        with pytest.raises(click.UsageError):
+            parsed(words)
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["quickstart.md", "tutorials/operator.md", "tutorials/network.md", "tutorials/remote.md"],
+)
+def test_pipelines_of_tutorials_validate(page, written):
+    folder, names = written(page)
+    pipelines = [name for name in names if name.endswith(".yaml")]
+    assert pipelines
+    for name in pipelines:
+        assert load_pipeline(folder / name).model.name
+
+
+def test_the_operator_of_the_tutorial_has_a_space_and_a_reference(written):
+    folder, _ = written("tutorials/operator.md")
+    pipeline = load_pipeline(folder / "scaled.yaml")
+    _, tasks = tasks_of(pipeline)
+    (space,) = spaces_of(pipeline, tasks)
+    assert len(space.first_guesses)
+    module = importlib.import_module("scaled")
+    data, weights = np.full((2, 3), -1.0), np.eye(3)
+    assert not module.expected(data, weights).any()
+    assert (module.expected(-data, weights) == 0.5).all()
+
+
+def test_the_network_of_the_tutorial_answers(written):
+    written("tutorials/network.md")
+    network, inputs = importlib.import_module("net").make()
+    assert tuple(network(*inputs).shape) == (1, 10)
+
+
+def test_the_explorer_of_the_tutorial_runs_and_conforms(written, tmp_path):
+    written("tutorials/explorer.md")
+    plugin = importlib.import_module("nearby.hooks")
+    document = synthetic_document(tmp_path / "run", explorer="nearby")
+    result = run_pipeline(from_dict(document, registry=synthetic_registry(plugin)))
+    assert all(operator.tuned_seconds for operator in result.operators)
+    importlib.import_module("test_nearby").test_nearby_conforms()
+
+
+def texts_of_the_code():
+    """Every text in modules that raise errors, with an ellipsis for what it fills in."""
+    sources = (file.read_text("utf-8") for file in ROOT.glob("packages/*/src/**/*.py"))
+    for source in sources:
+        if "Error(" not in source and "self._say(" not in source and "Problem(" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.JoinedStr):
+                parts = (getattr(one, "value", "") for one in node.values)
+                yield "…".join(one if isinstance(one, str) else "" for one in parts)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_messages_of_troubleshooting_are_those_of_the_code():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^### `(.+)`$", text, re.MULTILINE)
+    assert len(headings) > 20
+    said = list(texts_of_the_code())
+    for heading in headings:
+        pattern = re.compile(".*".join(map(re.escape, heading.split("…"))), re.DOTALL)
+        assert any(pattern.search(one) for one in said), heading
+
+
+def test_modules_of_how_it_works_are_there():
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(chameleon_\w+(?:/[\w.]+)+)`", text))
+    assert len(named) > 20
+    for path in named:
+        assert list(ROOT.glob(f"packages/*/src/{path}")), path
