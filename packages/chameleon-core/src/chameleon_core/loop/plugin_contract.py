@@ -12,6 +12,7 @@ import structlog
 from numpy.typing import NDArray
 
 from chameleon_core.errors import ChameleonError, PluginError
+from chameleon_core.plugins.factory import hint_after
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Candidates, Scores, Visited
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_HINT = "this is a mistake in the plugin; tell its authors, or choose another one"
+_HINT = "`chameleon plugins check` says what else is wrong with it; or choose another one"
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +51,7 @@ class PluginContract:
         except (Exception, SystemExit) as error:  # a plugin may not end the command
             raise PluginError(
                 f"{self.noun} {self.name!r} failed to {doing}: {type(error).__name__}: {error}",
-                hint=_HINT,
+                hint=f"{hint_after(error)}; or choose another one",
             ) from error
 
     def __str__(self) -> str:
