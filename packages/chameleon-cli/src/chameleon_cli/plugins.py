@@ -18,7 +18,6 @@ from chameleon_core.words import did_you_mean
 
 from chameleon_cli.plugins_check import command as check
 
-
 _LIST = "list"
 
 
