@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar
 
 import attrs
 import click
@@ -297,7 +296,7 @@ class Kept(RecordDatabase):
     """Keeps everything in a file of JSON lines, which is enough for a test."""
 
     place = "memory"
-    files: ClassVar = {}
+    files = {}
 
     def __init__(self, options):
         self.kept = self.files.setdefault(options.location, {})
@@ -325,7 +324,7 @@ class Kept(RecordDatabase):
 
 
 class LastWins(Kept):
-    files: ClassVar = {}
+    files = {}
 
     def better(self, one, other):
         return True
