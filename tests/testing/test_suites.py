@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import unittest
 
 import attrs
 import click
@@ -11,10 +13,12 @@ import pytest
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.plugins import (
     KINDS,
+    STAGE_KINDS,
     CommandRecord,
     NoOptions,
     PluginRecord,
     PresetRecord,
+    default_registry,
     load_factory,
 )
 from chameleon_core.schedulers.round_robin import RoundRobin
@@ -399,13 +403,21 @@ class Unwritable:
     [
         (Mutable, "can be changed after a run has begun"),
         (Untold, "option 'draws' has no help"),
-        (Demanding, "its options cannot be made"),
         (Unwritable, "its options cannot be"),
     ],
 )
 def test_options(options, words):
     found = failures(SamplerSuite, record=record_of(fakes.SyntheticSampler, options))
     assert words in found["options"]
+
+
+def test_an_option_without_a_default_has_to_be_given():
+    record = record_of(fakes.SyntheticSampler, Demanding)
+    skipped = [one.skipped for one in outcomes(SamplerSuite, {"record": record}) if one.skipped]
+    assert "'draws' has no default" in skipped[0]
+    assert failures(SamplerSuite, record=record, options={"draws": 2}) == {}
+    wrong = failures(SamplerSuite, record=record, options={"draws": "two"})
+    assert "its options cannot be made" in wrong["options"]
 
 
 def test_a_record_that_cannot_be_registered_is_told_so():
@@ -433,3 +445,13 @@ def test_a_failure_of_the_plugin_s_own_keeps_its_hint():
 class Refusing(fakes.SyntheticSpace):
     def __init__(self, options):
         raise ConfigError("no such space", hint="Take another one.")
+
+
+@pytest.mark.parametrize("kind", STAGE_KINDS)
+def test_the_options_of_our_own_stages_conform(kind):
+    for entry in default_registry().entries(kind):
+        attributes = {"kind": kind, "record": entry.record}
+        suite = type("Options", (StageSuite,), attributes)()
+        suite.test_record()
+        with contextlib.suppress(unittest.SkipTest):  # what has no default is the pipeline's to say
+            suite.test_options()

@@ -85,7 +85,7 @@ def test_two_of_one_name_are_refused(tmp_path):
     ("name", "words"),
     [
         ("random.py", "Python's own library has a module 'random'"),
-        ("numpy.py", "'numpy' is a module of this process already"),
+        ("numpy.py", "there is another module 'numpy'"),
         ("my-hooks.py", "'my-hooks' is no name of a module"),
         ("notes.txt", "no Python module"),
         ("missing.py", "there is no plugin"),
@@ -104,3 +104,13 @@ def test_an_installed_one_of_the_same_distribution_is_left_out(package):
     assert replaces(one, "given.explorer", "elsewhere.hooks")
     assert replaces(one, "other", "given_explorer.hooks")
     assert not replaces(one, "other", "elsewhere.hooks")
+
+
+def test_a_module_that_would_hide_another_one_is_refused(tmp_path, monkeypatch):
+    for folder in ("there", "here"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "given_hidden.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "there")
+    with pytest.raises(ConfigError, match="there is another module 'given_hidden', in .*there"):
+        give([str(tmp_path / "here" / "given_hidden.py")])
+    assert str(tmp_path / "here") not in sys.path

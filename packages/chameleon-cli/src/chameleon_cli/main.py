@@ -65,18 +65,13 @@ def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[
     del option
     if not paths or context.resilient_parsing:
         return
-    from importlib import metadata  # noqa: PLC0415 - only where it is asked for
-
-    from chameleon_core.plugins.given import give, replaces  # noqa: PLC0415
-    from chameleon_core.plugins.hookspecs import PROJECT  # noqa: PLC0415
+    from chameleon_core.plugins.given import give, replaced  # noqa: PLC0415 - where asked for
     from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
 
     plugins = give(paths)
     default_registry.cache_clear()
-    for point in metadata.entry_points(group=PROJECT):
-        distribution = point.dist.name if point.dist is not None else ""
-        for one in (one for one in plugins if replaces(one, distribution, point.module)):
-            click.echo(f"{one.path} takes the place of the installed '{distribution}'", err=True)
+    for one, distribution in replaced(plugins):
+        click.echo(f"{one.path} takes the place of the installed '{distribution}'", err=True)
 
 
 @click.group(

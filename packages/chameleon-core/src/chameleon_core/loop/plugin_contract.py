@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_HINT = "`chameleon plugins check` says what else is wrong with it; or choose another one"
-
 
 @attrs.frozen(kw_only=True)
 class PluginContract:
@@ -59,7 +57,10 @@ class PluginContract:
 
     def broken(self, what: str) -> PluginError:
         """The error for a broken contract."""
-        return PluginError(f"{self.noun} {self.name!r} {what}", hint=_HINT)
+        return PluginError(
+            f"{self.noun} {self.name!r} {what}",
+            hint=f"`chameleon plugins check {self.name}` says what else is wrong; or choose another",
+        )
 
     def configs(self, value: Any, space: DesignSpace) -> Configs:
         """An array of configurations, checked for shape and type, not for legality."""

@@ -7,6 +7,7 @@ as well: candidates are built in worker processes, and their operators are plugi
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -92,6 +93,16 @@ def replaces(one: GivenPlugin, distribution: str, module: str) -> bool:
         module: the module with its hooks.
     """
     return module == one.module or canonical(distribution) == canonical(one.distribution)
+
+
+def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
+    """Which of some plugins take the place of an installed one, and of which distribution."""
+    return [
+        (one, distribution)
+        for distribution, module in _announced()
+        for one in plugins
+        if replaces(one, distribution, module)
+    ]
 
 
 def canonical(name: str) -> str:
@@ -208,26 +219,40 @@ def _project(folder: Path) -> Mapping[str, Any]:
 
 
 def _check_import(one: GivenPlugin) -> None:
-    """Refuse a name that means another module already, of Python's library say."""
+    """Refuse a name that means another module already: Python's own, or an installed one.
+
+    Its folder comes first from now on, so that everything else would import it in that one's place.
+    """
     top = one.module.partition(".")[0]
     if top in sys.stdlib_module_names:
         raise ConfigError(
             f"{one.path} cannot be imported: Python's own library has a module '{top}'",
             hint="give the module another name",
         )
-    loaded = sys.modules.get(top)
-    places = [] if loaded is None else [*getattr(loaded, "__path__", ())]
-    file = None if loaded is None else getattr(loaded, "__file__", None)
-    places += [] if file is None else [str(Path(file).parent), file]
-    wanted = one.root / top
-    if loaded is not None and not any(
-        Path(place).resolve() in {wanted.resolve(), one.root.resolve()} for place in places
+    spec = importlib.util.find_spec(top)
+    if spec is None:
+        return
+    own = {one.root / top, one.root / f"{top}.py"}
+    places = [Path(place) for place in spec.submodule_search_locations or ()]
+    places += [] if spec.origin is None else [Path(spec.origin)]
+    if own & {place.resolve() for place in places}:
+        return
+    if top not in sys.modules and any(
+        replaces(one, distribution, module) for distribution, module in _announced()
     ):
-        raise ConfigError(
-            f"{one.path} cannot be imported: '{top}' is a module of this process already, "
-            f"{file or places}",
-            hint="give the module another name",
-        )
+        return
+    raise ConfigError(
+        f"{one.path} cannot be imported: there is another module '{top}', in {places[0].parent}",
+        hint="give the module another name",
+    )
+
+
+def _announced() -> Iterable[tuple[str, str]]:
+    """Distribution and hooks module of every installed plugin."""
+    from importlib import metadata  # noqa: PLC0415 - only where something is given
+
+    for point in metadata.entry_points(group=PROJECT):
+        yield ("" if point.dist is None else point.dist.name), point.module
 
 
 __all__ = [

@@ -13,7 +13,7 @@ instructions are in ``chameleon_tvm.testing.suites``, those of transforms and ne
 ``chameleon_transforms.testing``.
 """
 
-from chameleon_testing.suites.base import ConformanceSuite, SpaceUser, StageSuite
+from chameleon_testing.suites.base import ConformanceSuite, StageSuite, TaskSuite
 from chameleon_testing.suites.databases import RecordDatabaseSuite
 from chameleon_testing.suites.hardware import BaselineSuite, RivalSuite, RunnerSuite, SpaceSuite
 from chameleon_testing.suites.models import FrontendSuite, TargetSuite
@@ -40,8 +40,8 @@ __all__ = [
     "SamplerSuite",
     "SchedulerSuite",
     "SpaceSuite",
-    "SpaceUser",
     "StageSuite",
     "SynthesizerSuite",
     "TargetSuite",
+    "TaskSuite",
 ]

@@ -98,15 +98,24 @@ class StageSuite(ConformanceSuite):
         """The options that the plugin is tried with.
 
         Raises:
-            ConformanceError: one that has no default is not given, or one is wrong.
+            ConformanceError: they cannot be made.
+            unittest.SkipTest: one that has no default is not given.
         """
+        kind = self.registered.options
+        missing = [
+            field.alias
+            for field in attrs.fields(kind)
+            if field.init and field.default is attrs.NOTHING and field.alias not in self.options
+        ]
+        if missing:
+            raise unittest.SkipTest(
+                f"{', '.join(map(repr, missing))} has no default: set the suite's attribute "
+                "'options', or name a pipeline that uses the plugin"
+            )
         try:
-            return read_options(self.options, self.registered.options, self.where)
+            return read_options(self.options, kind, self.where)
         except ChameleonError as error:
-            raise ConformanceError(
-                f"{self.where}: its options cannot be made: {error}. Options without a default "
-                "are set in the suite's attribute 'options', or by a pipeline"
-            ) from error
+            raise ConformanceError(f"{self.where}: its options cannot be made: {error}") from error
 
     def make(self, context: Any = None) -> Any:
         """The plugin, made as a pipeline makes it.
@@ -143,9 +152,9 @@ class StageSuite(ConformanceSuite):
                 f"processes read them: {error}"
             ) from error
         for field in attrs.fields(kind):
-            # A path is made absolute wherever it is read.
+            # Reading makes paths absolute, and stages of their names.
             require(
-                field.metadata.get("path")
+                {"path", "stages"} & field.metadata.keys()
                 or getattr(again, field.name) == getattr(options, field.name),
                 f"{self.where}: its option '{field.alias}' is another one after JSON",
             )
@@ -170,7 +179,7 @@ class StageSuite(ConformanceSuite):
         )
 
 
-class SpaceUser(StageSuite):
+class TaskSuite(StageSuite):
     """Checks that need a task.
 
     Attributes:
@@ -206,4 +215,4 @@ def _stages(pipeline: ResolvedPipeline) -> list[Any]:
     return list(stages_of(pipeline))
 
 
-__all__ = ["ConformanceSuite", "SpaceUser", "StageSuite"]
+__all__ = ["ConformanceSuite", "StageSuite", "TaskSuite"]

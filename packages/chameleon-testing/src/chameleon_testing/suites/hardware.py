@@ -19,13 +19,13 @@ from chameleon_testing.conformance_hardware import (
     check_space_provider,
 )
 from chameleon_testing.sentences import require
-from chameleon_testing.suites.base import SpaceUser
+from chameleon_testing.suites.base import TaskSuite
 
 _SAMPLE = 4
 """Random configurations that are measured."""
 
 
-class SpaceSuite(SpaceUser):
+class SpaceSuite(TaskSuite):
     """Checks of a space provider, on ``task``.
 
     Attributes:
@@ -53,7 +53,7 @@ class SpaceSuite(SpaceUser):
         check_kernel(builder, builder.build(config), where=f"{self.where}, configuration {config}")
 
 
-class RunnerSuite(SpaceUser):
+class RunnerSuite(TaskSuite):
     """Checks of a runner.
 
     Attributes:
@@ -123,7 +123,7 @@ class RunnerSuite(SpaceUser):
             runner.close()
 
 
-class BaselineSuite(SpaceUser):
+class BaselineSuite(TaskSuite):
     """Checks of a baseline, on ``task``."""
 
     kind = "baselines"
@@ -133,7 +133,7 @@ class BaselineSuite(SpaceUser):
         check_baseline(self.make, self.given_task())
 
 
-class RivalSuite(SpaceUser):
+class RivalSuite(TaskSuite):
     """Checks of a rival, which tunes ``task`` with few measurements.
 
     Attributes:

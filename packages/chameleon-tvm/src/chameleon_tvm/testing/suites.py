@@ -18,7 +18,7 @@ from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.instructions import check_instruction
 
 
-class _TaskSuite(ConformanceSuite):
+class _OperatorTaskSuite(ConformanceSuite):
     """Checks on a task of the operator.
 
     Attributes:
@@ -70,7 +70,7 @@ class _TaskSuite(ConformanceSuite):
         )
 
 
-class OperatorSuite(_TaskSuite):
+class OperatorSuite(_OperatorTaskSuite):
     """Checks of an operator, on a small one of its kind."""
 
     kind = "operators"
@@ -95,7 +95,7 @@ class OperatorSuite(_TaskSuite):
         )
 
 
-class TemplateSuite(_TaskSuite):
+class TemplateSuite(_OperatorTaskSuite):
     """Checks of a template, on a small operator that it is for."""
 
     kind = "templates"
