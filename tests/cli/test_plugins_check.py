@@ -92,6 +92,12 @@ def test_an_unknown_name_is_a_plugin_s_error(name, capsys):
     assert "nobody" in capsys.readouterr().err
 
 
+def test_whether_it_draws_is_asked_of_explorers_alone(capsys):
+    assert run(["plugins", "check", "broken", "--no-draws"]) == ExitCode.USAGE
+    assert "the checks of samplers do not ask" in capsys.readouterr().err
+    assert run(["plugins", "check", "explorers:synthetic", "--no-draws"]) == ExitCode.OK
+
+
 def test_plugins_still_lists_kinds(capsys):
     assert run(["plugins", "samplers"]) == ExitCode.OK
     listed = capsys.readouterr().out

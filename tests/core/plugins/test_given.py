@@ -111,6 +111,6 @@ def test_a_module_that_would_hide_another_one_is_refused(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "given_hidden.py").touch()
     monkeypatch.syspath_prepend(tmp_path / "there")
-    with pytest.raises(ConfigError, match="there is another module 'given_hidden', in .*there"):
+    with pytest.raises(ConfigError, match=r"there is another module 'given_hidden', in .*there"):
         give([str(tmp_path / "here" / "given_hidden.py")])
     assert str(tmp_path / "here") not in sys.path

@@ -25,8 +25,9 @@ _KIT = "chameleon-tuner-testing"
     type=click.Path(path_type=Path, dir_okay=False),
     help="A pipeline that uses it: what it is tried on, and its options.",
 )
+@click.option("--no-draws", is_flag=True, help="It is the same for every seed, on purpose.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(name: str, pipeline: Path | None, as_json: bool) -> None:
+def command(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> None:
     """Check that the plugin NAME does what its kind must do.
 
     NAME is what a pipeline calls it, or KIND:NAME where plugins of several kinds have the name, as
@@ -37,8 +38,16 @@ def command(name: str, pipeline: Path | None, as_json: bool) -> None:
     suite = _suite(entry)
     suite = type(suite.__name__, (suite,), {"record": entry.record})
     outcomes = load_factory(_OUTCOMES)
+    attributes = _subjects(suite, pipeline)
+    if no_draws:
+        if not hasattr(suite, "draws"):
+            raise ConfigError(
+                f"the checks of {entry.kind} do not ask whether one draws random numbers",
+                hint="leave --no-draws out",
+            )
+        attributes["draws"] = False
     found = []
-    for outcome in outcomes(suite, _subjects(suite, pipeline)):
+    for outcome in outcomes(suite, attributes):
         found.append(outcome)
         if not as_json:
             _print(outcome)

@@ -100,7 +100,8 @@ def check_explorer(make: Callable[[StageContext], Explorer], *, draws: bool = Tr
     require(
         not draws or not np.array_equal(once, other),
         f"{where}: two seeds give the same proposals, so that it draws from a generator of its own "
-        "or from none; draw from context.rng, or check it as one that draws nothing",
+        "or from none; draw from context.rng, or check it as one that draws nothing (draws = False "
+        "in its suite, --no-draws)",
     )
 
 

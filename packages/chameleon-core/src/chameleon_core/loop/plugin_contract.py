@@ -59,7 +59,7 @@ class PluginContract:
         """The error for a broken contract."""
         return PluginError(
             f"{self.noun} {self.name!r} {what}",
-            hint=f"`chameleon plugins check {self.name}` says what else is wrong; or choose another",
+            hint=f"`chameleon plugins check {self.name}` says what else is wrong with it",
         )
 
     def configs(self, value: Any, space: DesignSpace) -> Configs:
