@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+import torch
 from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
 from chameleon_testing.conformance import (
     ConformanceError,
@@ -325,6 +326,29 @@ class FixedSampler(GoodSampler):
         return fresh[rng.permutation(len(fresh))][:count]
 
 
+class TorchSampler(GoodSampler):
+    seed = 11
+
+    def select(self, candidates, visited, count):
+        generator = torch.Generator()
+        if self.seed is not None:
+            generator.manual_seed(self.seed)
+        fresh = super().select(candidates, visited, len(candidates.configs))
+        return fresh[torch.randperm(len(fresh), generator=generator).numpy()][:count]
+
+
+class DefaultTorchSampler(TorchSampler):
+    seed = None
+
+
+class SeededTorchSampler(TorchSampler):
+    """Seeds torch's generator with a number drawn from its context's, as it may."""
+
+    @property
+    def seed(self):
+        return int(self.rng.integers(1 << 30))
+
+
 class SeededSampler(GoodSampler):
     """Seeds a generator of its own with a number drawn from its context's, as it may."""
 
@@ -360,6 +384,8 @@ class FixedSynthesizer(GoodSynthesizer):
         (check_explorer, GlobalExplorer, "NumPy's global generator"),
         (check_sampler, UnseededSampler, "a generator that nobody seeds"),
         (check_sampler, FixedSampler, r"with a fixed seed, numpy.random.RandomState\(7\)"),
+        (check_sampler, TorchSampler, r"with a fixed seed, torch.Generator\(11\)"),
+        (check_sampler, DefaultTorchSampler, r"torch.Generator\(its default seed\)"),
         (check_sampler, SpoilingSampler, "changes the scores it is given"),
         (check_cost_model, SpoilingModel, "changes the costs it is given"),
         (check_synthesizer, FixedSynthesizer, r"with a fixed seed, random.Random\(5\)"),
@@ -372,6 +398,7 @@ def test_draws_and_changes_that_nobody_may_make_are_found_out(check, stage, word
 
 def test_a_generator_seeded_from_the_context_s_passes():
     check_sampler(SeededSampler)
+    check_sampler(SeededTorchSampler)
 
 
 class FirstExplorer(GoodExplorer):
@@ -391,3 +418,10 @@ def test_what_is_the_same_for_every_seed_has_to_say_so():
     with pytest.raises(ConformanceError, match="two seeds give the same proposals"):
         check_explorer(FirstExplorer)
     check_explorer(FirstExplorer, draws=False)
+
+
+def test_a_generator_that_a_class_keeps_is_found_out(monkeypatch):
+    """It goes on from task to task; set here alone, since all of a package is looked at."""
+    monkeypatch.setattr(GoodSampler, "kept", np.random.default_rng(3), raising=False)
+    with pytest.raises(ConformanceError, match=r"GoodSampler\.kept is a generator of its own"):
+        check_sampler(GoodSampler)

@@ -175,6 +175,7 @@ def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
         "stem": kind.name.removesuffix("s"),
         "hook": kind.hook,
         "summary": about["summary"],
+        "suites": kind.conformance.partition(":")[0],
         "Suite": kind.conformance.partition(":")[2],
         "dependencies": ", ".join(f'"{one}"' for one in needed),
         "test_dependencies": "".join(f', "{_ours(one)}"' for one in about["testing"]),

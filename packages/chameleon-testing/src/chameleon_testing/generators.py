@@ -61,7 +61,8 @@ class Making:
 
 def global_states() -> dict[str, Any]:
     """The states of the global generators, by what they are called; torch's where it is there."""
-    name, keys, position, *_ = np.random.get_state()  # noqa: NPY002 - this is what is looked at
+    legacy: Any = np.random.get_state()  # noqa: NPY002 - this is what is looked at
+    name, keys, position, *_ = legacy
     states: dict[str, Any] = {
         "Python's global generator (random)": hash(random.getstate()),
         "NumPy's global generator (numpy.random)": (name, hash(keys.tobytes()), position),
@@ -110,16 +111,25 @@ def generators_made(package: str) -> Iterator[list[Making]]:
             watched = _watched(name, original, package, made)
             for module, attribute in _holders(original, package):
                 stack.enter_context(mock.patch.object(module, attribute, watched))
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            original = torch.Generator
+            watched = _watched_torch(original, package, made)
+            for module, attribute in _holders(original, package, torch):
+                stack.enter_context(mock.patch.object(module, attribute, watched))
         yield made
 
 
 def generators_kept(package: str) -> list[str]:
     """The generators that a package's modules, and their classes, keep: ``module.name``."""
     return [
-        f"{holder.__name__ if isinstance(holder, ModuleType) else holder.__qualname__}.{name}"
+        f"{holder}.{name}"
         for module in _modules(package)
-        for holder in (module, *_classes(module))
-        for name, value in list(vars(holder).items())
+        for holder, names in (
+            (module.__name__, vars(module)),
+            *((one.__qualname__, vars(one)) for one in _classes(module)),
+        )
+        for name, value in list(names.items())
         if isinstance(value, _KEPT)
     ]
 
@@ -172,9 +182,7 @@ def check_seeds(
     return first, second
 
 
-def _watched(
-    name: str, original: Callable[..., Any], package: str, made: list[Making]
-) -> Callable[..., Any]:
+def _watched(name: str, original: Any, package: str, made: list[Making]) -> Callable[..., Any]:
     """What is called in an original's place: the same, noted."""
 
     def note(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
@@ -192,16 +200,50 @@ def _watched(
 
         return noted
 
-    class Noting(type(original)):  # type: ignore[misc]
-        # Those that were made before are instances still.
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, original)
-
-        def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
+    class Noting(_instances_of(original)):  # type: ignore[misc]
+        def __call__(self, *arguments: Any, **keywords: Any) -> Any:
             note(arguments, keywords)
             return original(*arguments, **keywords)
 
     return Noting(original.__name__, (original,), {})
+
+
+def _instances_of(original: Any) -> Any:
+    """A metaclass of classes whose instances those of the original are: some were made before."""
+
+    class Instances(type(original)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+    return Instances
+
+
+def _watched_torch(original: Any, package: str, made: list[Making]) -> Any:
+    """What takes the place of torch's generators: the same, noted with their seeds."""
+
+    class Generator(original, metaclass=_instances_of(original)):  # type: ignore[misc]
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.note("its default seed")
+
+        def manual_seed(self, seed: int) -> Any:
+            self.note(str(seed))
+            return super().manual_seed(seed)
+
+        def seed(self) -> int:
+            self.note("")
+            return int(super().seed())
+
+        def note(self, seed: str) -> None:
+            place = _place(package)
+            if not place:
+                return
+            noted = getattr(self, "noted", None)
+            if noted in made:
+                made.remove(noted)
+            self.noted = Making(maker="torch.Generator", seed=seed, place=place)
+            made.append(self.noted)
+
+    return Generator
 
 
 def _place(package: str) -> str:
@@ -215,11 +257,11 @@ def _place(package: str) -> str:
     return ""
 
 
-def _holders(original: object, package: str) -> list[tuple[Any, str]]:
+def _holders(original: object, package: str, *homes: ModuleType) -> list[tuple[Any, str]]:
     """Where an original is found under a name: in its own module, and in the package's."""
     return [
         (module, name)
-        for module in (np.random, random, *_modules(package))
+        for module in (np.random, random, *homes, *_modules(package))
         for name, value in list(vars(module).items())
         if value is original
     ]

@@ -85,7 +85,7 @@ class OperatorSuite(_OperatorTaskSuite):
     def test_arguments(self) -> None:
         """A task made of its arguments gives the same arguments back."""
         task = self.given_task()
-        kind = None if self.record is None else self.record.arguments
+        kind: Any = None if self.record is None else self.record.arguments
         if kind is None:
             raise unittest.SkipTest("only networks are made of such operators")
         again = kind.of(task).task(task.name, task.target)
