@@ -36,10 +36,11 @@ def test_its_wheel_is_found_checked_and_used(example, installed, tmp_path):
     assert found["distribution"] == "hill-climb"
     checked = chameleon(installed, tmp_path, "plugins", "check", "hill-climb")
     assert not [one for one in checked["checks"] if one["failure"] or one["skipped"]]
-    settings = ("--set", "budget.measurements=6", "--set", "budget.batch_size=3")
+    given = ("budget.measurements=4", "budget.batch_size=2", "baselines=[]")
+    settings = [word for one in given for word in ("--set", one)]
     run = ("run", example / "pipeline.yaml", *settings, "--output", "run")
     (operator,) = chameleon(installed, tmp_path, *run)["operators"]
-    assert operator["measurements"] == 6
+    assert operator["measurements"] == 4
     assert operator["tuned_seconds"] > 0
 
 

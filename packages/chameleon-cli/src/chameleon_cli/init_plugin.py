@@ -186,8 +186,12 @@ def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
 
 def _ours(short: str) -> str:
     """One of this project's distributions, in a range that this version is the least of."""
-    major, minor, *_ = (versions([CORE])[CORE] or "0.1").split(".")
-    return f"{CORE.removesuffix('core')}{short}>={major}.{minor},<{int(major) + 1}"
+    name = f"{CORE.removesuffix('core')}{short}"
+    version = versions([CORE])[CORE]
+    if version is None:
+        return name
+    major, minor, *_ = version.split(".")
+    return f"{name}>={major}.{minor},<{int(major) + 1}"
 
 
 __all__ = ["kind_of", "templates", "write_plugin"]
