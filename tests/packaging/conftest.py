@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -75,3 +79,43 @@ def files():
         # In a worktree of git, `.git` is a file that names a folder of the machine.
         found += [Path(folder) / name for name in names if name != ".git"]
     return found
+
+
+def installed_from_wheel(example, folder):
+    """The environment of a process that has an example's wheel installed.
+
+    Args:
+        example: the folder of its distribution.
+        folder: an empty one.
+    """
+    # Built from a copy, since setuptools leaves files where it builds.
+    source, wheels, site = folder / "source", folder / "wheels", folder / "site"
+    files = [file for file in example.rglob("*") if file.suffix in {".py", ".toml", ".md"}]
+    for file in files:
+        copy = source / file.relative_to(example)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(file.read_text())
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    # The index is asked for the build's own tool only where it is not installed.
+    offline = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
+    build = [*pip, "wheel", "--no-deps", *offline, "--wheel-dir", str(wheels), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = wheels.glob("*.whl")
+    install = [*pip, "install", "--no-deps", "--target", str(site), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *([known] if known else [])])}
+
+
+def chameleon(environment, folder, *arguments):
+    """What a command prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", "chameleon_cli", *map(str, arguments), "--json"],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -14,6 +14,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_core.loop import run_pipeline
 from chameleon_core.pipeline import from_dict, load_pipeline
 from chameleon_core.plugins.kinds import KINDS
+from chameleon_testing.suites.checking import outcomes
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -84,40 +85,55 @@ def test_the_operator_of_the_docs_is_the_example_s(root):
 
 
 @pytest.fixture
-def plugin(root, tmp_path, monkeypatch):
-    """The package of docs/plugins.md, written out and imported: its hooks module."""
-    package = tmp_path / "my_explorer"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    for text in blocks(root / "docs" / "plugins.md", "python"):
-        head, _, code = text.partition("\n")
-        if head.startswith("# my_explorer/"):
-            (tmp_path / head.removeprefix("# ")).write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield importlib.import_module("my_explorer.hooks")
-    for name in [name for name in sys.modules if top_is(name, "my_explorer")]:
+def plugin(tmp_path, monkeypatch):
+    """The package that docs/plugins.md begins with, as `init --plugin` writes it."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "--plugin", "explorer", "my-explorer"]) == ExitCode.OK
+    monkeypatch.syspath_prepend(tmp_path / "my-explorer" / "src")
+    yield tmp_path / "my-explorer"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_explorer"]:
         del sys.modules[name]
 
 
-def top_is(name, package):
-    return name.partition(".")[0] == package
+def test_the_plugin_of_the_docs_is_what_the_command_writes(root, plugin):
+    shown = set()
+    for text in blocks(root / "docs" / "plugins.md", "python"):
+        head, _, code = text.partition("\n")
+        if head.startswith("# my_explorer/"):
+            file = plugin / "src" / head.removeprefix("# ")
+            _, _, whole = file.read_text().partition('"""\n\n')
+            assert code == whole
+            shown.add(file.name)
+    assert shown == {"hooks.py", "options.py", "explorer.py"}
+    assert (plugin / "pyproject.toml").read_text() in blocks(root / "docs" / "plugins.md", "toml")
+    (commands,) = blocks(root / "docs" / "plugins.md", "sh")
+    assert commands.startswith("chameleon init --plugin explorer my-explorer\n")
 
 
 def test_the_plugin_of_the_docs_runs_and_conforms(root, plugin, tmp_path):
     text = (root / "docs" / "plugins.md").read_text()
-    explorers = re.findall(r"`explorer: (\w+)`|`explorer: (\{.*?\})`", text)
+    explorers = re.findall(r"`explorer: ([\w-]+)`|`explorer: (\{.*?\})`", text)
     assert len(explorers) == 2
+    hooks = importlib.import_module("my_explorer.hooks")
     for number, written in enumerate(itertools.chain.from_iterable(explorers)):
         if not written:
             continue
         value = written
         if written.startswith("{"):
-            value = json.loads(re.sub(r"([a-z]\w*)", r'"\1"', written))
+            value = json.loads(re.sub(r"([a-z][\w-]*)", r'"\1"', written))
         document = synthetic_document(tmp_path / f"run{number}", explorer=value)
-        result = run_pipeline(from_dict(document, registry=synthetic_registry(plugin)))
+        result = run_pipeline(from_dict(document, registry=synthetic_registry(hooks)))
         assert all(operator.tuned_seconds for operator in result.operators)
-    (check,) = (one for one in blocks(root / "docs" / "plugins.md", "python") if "def test" in one)
+    shown = blocks(root / "docs" / "plugins.md", "python")
+    (check,) = (one for one in shown if "class Test" in one)
     names = {}
     exec(check, names)  # noqa: S102 - our own documentation
-    (test,) = (value for name, value in names.items() if name.startswith("test_"))
-    test()
+    found = list(outcomes(names["TestMyExplorer"], {}))
+    assert found
+    assert not [one for one in found if one.failure or one.skipped]
+
+
+def test_docs_list_every_conformance_suite(root):
+    text = (root / "docs" / "plugins.md").read_text()
+    for kind in KINDS.values():
+        assert kind.conformance.partition(":")[2] in text

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-import json
 import os
-import subprocess
-import sys
 
 import pytest
+
+from .conftest import chameleon, installed_from_wheel
 
 MOST_LINES = 60
 
@@ -21,37 +19,7 @@ def example(root):
 
 @pytest.fixture(scope="module")
 def installed(example, tmp_path_factory):
-    """The environment of a process that has the example's wheel installed."""
-    folder = tmp_path_factory.mktemp("example")
-    # Built from a copy, since setuptools leaves files where it builds.
-    source, site = folder / "source", folder / "site"
-    files = [file for file in example.rglob("*") if file.suffix in {".py", ".toml"}]
-    for file in files:
-        copy = source / file.relative_to(example)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(file.read_text())
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps"]
-    # The index is asked for the build's own tool only where it is not installed.
-    offline = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
-    # Makes a wheel and installs that.
-    words = [*pip, *offline, "--target", str(site), str(source)]
-    subprocess.run(words, check=True, capture_output=True)
-    known = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *([known] if known else [])])}
-
-
-def chameleon(environment, folder, *arguments):
-    """What a command prints as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "chameleon_cli", *map(str, arguments), "--json"],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return installed_from_wheel(example, tmp_path_factory.mktemp("example"))
 
 
 def lines_of_code(file):
@@ -93,3 +61,14 @@ def test_its_wheel_registers_and_workers_find_it(example, installed, tmp_path):
     assert operator["untuned_seconds"] > 0
     assert operator["task"]["operator"] == "gram"
     assert set(operator["best"]) == {"rows", "columns"}
+
+
+def test_workers_find_it_where_it_lies(example, tmp_path):
+    """They build its kernels, and it is not installed anywhere."""
+    sizes = ("model.operators.0.gram.samples=64", "model.operators.0.gram.features=48")
+    more = ("budget.measurements=1", "baselines=[]")
+    settings = [word for one in (*sizes, *more) for word in ("--set", one)]
+    run = ("run", example / "pipeline.yaml", *settings, "--output", "run")
+    (operator,) = chameleon(dict(os.environ), tmp_path, "--plugin", example, *run)["operators"]
+    assert operator["measurements"] == 1
+    assert operator["failed"] == {}

@@ -28,7 +28,7 @@ SIBLINGS = {
     "chameleon_bench": {*BOTH, "chameleon_cli"},
     "chameleon_records": {*BOTH, "chameleon_cli"},
     "chameleon_one_shot": {*BOTH, "chameleon_cli"},
-    "chameleon_transforms": {*BOTH, "chameleon_cli", "chameleon_tvm"},
+    "chameleon_transforms": {*BOTH, "chameleon_cli", "chameleon_tvm", "chameleon_testing"},
 }
 HEAVY_ALLOWED = {
     "chameleon_system": set(),
@@ -51,6 +51,7 @@ ONLY_IN = {
     ("chameleon_records", "chameleon_cli"): ("commands/",),
     ("chameleon_one_shot", "chameleon_cli"): ("commands/",),
     ("chameleon_transforms", "chameleon_cli"): ("commands/",),
+    ("chameleon_transforms", "chameleon_testing"): ("testing.py",),
     ("chameleon_transforms", "sklearn"): ("data.py",),
     ("chameleon_tvm", "chameleon_cli"): ("commands/",),
     ("chameleon_tvm", "chameleon_bench"): ("commands/",),

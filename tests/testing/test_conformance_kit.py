@@ -1,9 +1,11 @@
 """The conformance kit finds the mistake in every stage that has one."""
 
 import itertools
+import random
 
 import numpy as np
 import pytest
+import torch
 from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
 from chameleon_testing.conformance import (
     ConformanceError,
@@ -295,3 +297,131 @@ def test_a_good_synthesizer_passes():
 def test_bad_synthesizers_are_found_out(synthesizer, words):
     with pytest.raises(ConformanceError, match=words):
         check_synthesizer(synthesizer)
+
+
+class OwnGeneratorExplorer(GoodExplorer):
+    """Draws from a generator of its own, the same for every seed."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.rng = np.random.default_rng(0)
+
+
+class GlobalExplorer(GoodExplorer):
+    def pick(self, visited, count):
+        np.random.seed(3)  # noqa: NPY002 - what nobody may do
+        return super().pick(visited, count)
+
+
+class UnseededSampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        np.random.default_rng()
+        return super().select(candidates, visited, count)
+
+
+class FixedSampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        rng = np.random.RandomState(7)
+        fresh = super().select(candidates, visited, len(candidates.configs))
+        return fresh[rng.permutation(len(fresh))][:count]
+
+
+class TorchSampler(GoodSampler):
+    seed = 11
+
+    def select(self, candidates, visited, count):
+        generator = torch.Generator()
+        if self.seed is not None:
+            generator.manual_seed(self.seed)
+        fresh = super().select(candidates, visited, len(candidates.configs))
+        return fresh[torch.randperm(len(fresh), generator=generator).numpy()][:count]
+
+
+class DefaultTorchSampler(TorchSampler):
+    seed = None
+
+
+class SeededTorchSampler(TorchSampler):
+    """Seeds torch's generator with a number drawn from its context's, as it may."""
+
+    @property
+    def seed(self):
+        return int(self.rng.integers(1 << 30))
+
+
+class SeededSampler(GoodSampler):
+    """Seeds a generator of its own with a number drawn from its context's, as it may."""
+
+    def select(self, candidates, visited, count):
+        rng = np.random.RandomState(int(self.rng.integers(1 << 30)))
+        fresh = super().select(candidates, visited, len(candidates.configs))
+        return fresh[rng.permutation(len(fresh))][:count]
+
+
+class SpoilingSampler(GoodSampler):
+    def select(self, candidates, visited, count):
+        chosen = super().select(candidates, visited, count).copy()
+        candidates.scores[:] = 0.0
+        return chosen
+
+
+class SpoilingModel(GoodModel):
+    def fit(self, observations):
+        super().fit(observations)
+        observations.costs[np.isinf(observations.costs)] = 1.0
+
+
+class FixedSynthesizer(GoodSynthesizer):
+    def refine(self, batch, candidates, visited):
+        random.Random(5).random()
+        return super().refine(batch, candidates, visited)
+
+
+@pytest.mark.parametrize(
+    ("check", "stage", "words"),
+    [
+        (check_explorer, OwnGeneratorExplorer, r"with a fixed seed, numpy.random.default_rng\(0\)"),
+        (check_explorer, GlobalExplorer, "NumPy's global generator"),
+        (check_sampler, UnseededSampler, "a generator that nobody seeds"),
+        (check_sampler, FixedSampler, r"with a fixed seed, numpy.random.RandomState\(7\)"),
+        (check_sampler, TorchSampler, r"with a fixed seed, torch.Generator\(11\)"),
+        (check_sampler, DefaultTorchSampler, r"torch.Generator\(its default seed\)"),
+        (check_sampler, SpoilingSampler, "changes the scores it is given"),
+        (check_cost_model, SpoilingModel, "changes the costs it is given"),
+        (check_synthesizer, FixedSynthesizer, r"with a fixed seed, random.Random\(5\)"),
+    ],
+)
+def test_draws_and_changes_that_nobody_may_make_are_found_out(check, stage, words):
+    with pytest.raises(ConformanceError, match=words):
+        check(stage)
+
+
+def test_a_generator_seeded_from_the_context_s_passes():
+    check_sampler(SeededSampler)
+    check_sampler(SeededTorchSampler)
+
+
+class FirstExplorer(GoodExplorer):
+    """Draws nothing: the first configurations in their order, whatever the seed is."""
+
+    def pick(self, visited, count):
+        size = min(int(np.prod(self.space.cardinalities.astype(float))), 4096)
+        rows = np.unravel_index(np.arange(size), tuple(self.space.cardinalities[-6:]))
+        configs = np.zeros((size, len(self.space.knobs)), np.int32)
+        configs[:, -len(rows) :] = np.stack(rows, axis=1)
+        configs = self.space.distinct(self.space.canonical(configs))
+        configs = configs[self.space.legal(configs)]
+        return configs[visited.fresh(configs)][:count]
+
+
+def test_what_is_the_same_for_every_seed_has_to_say_so():
+    with pytest.raises(ConformanceError, match="two seeds give the same proposals"):
+        check_explorer(FirstExplorer)
+    check_explorer(FirstExplorer, draws=False)
+
+
+def test_a_generator_that_a_class_keeps_is_found_out(monkeypatch):
+    """It goes on from task to task; set here alone, since all of a package is looked at."""
+    monkeypatch.setattr(GoodSampler, "kept", np.random.default_rng(3), raising=False)
+    with pytest.raises(ConformanceError, match=r"GoodSampler\.kept is a generator of its own"):
+        check_sampler(GoodSampler)

@@ -18,6 +18,7 @@ from chameleon_core.plugins import (
     hookimpl,
     load_factory,
 )
+from chameleon_core.plugins.factory import hint_after
 from chameleon_core.plugins.hookspecs import RegistrationHooks
 
 
@@ -144,3 +145,13 @@ def test_installed_plugins_can_be_joined_by_own_ones():
     registry = Registry.from_plugins([plugin("mine")], with_installed=True)
     assert "mine" in registry.names("samplers")
     assert "chameleon-tuner-core" in registry.distributions
+
+
+def test_a_hint_names_what_is_missing_or_says_how_to_see_the_traceback():
+    missing = ModuleNotFoundError("No module named 'surely.missing'", name="surely.missing")
+    assert "the module 'surely'" in hint_after(missing)
+    own = ModuleNotFoundError("No module named 'pytest.optionz'", name="pytest.optionz")
+    assert hint_after(own) == (
+        "the package 'pytest' has no module 'pytest.optionz': correct the import"
+    )
+    assert "--debug" in hint_after(ZeroDivisionError())

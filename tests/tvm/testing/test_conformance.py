@@ -5,9 +5,18 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions, OperatorRecord, Registry, TemplateRecord, hookimpl
+from chameleon_core.plugins import (
+    InstructionRecord,
+    NoOptions,
+    OperatorRecord,
+    Registry,
+    TemplateRecord,
+    hookimpl,
+)
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_testing.conformance import ConformanceError
+from chameleon_testing.suites.checking import outcomes
+from chameleon_tvm.instructions.neon import Sdot
 from chameleon_tvm.operators import base
 from chameleon_tvm.operators.base import Operator, seeded_array
 from chameleon_tvm.operators.spec import OperatorSpec
@@ -16,7 +25,9 @@ from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template import provider
 from chameleon_tvm.spaces.template.scheduled import ScheduledTemplate
 from chameleon_tvm.targets import TVMTargets
+from chameleon_tvm.testing import suites
 from chameleon_tvm.testing.conformance import check_operator, check_template
+from chameleon_tvm.testing.suites import InstructionSuite, OperatorSuite, TemplateSuite
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
 SPECS = [
@@ -109,21 +120,14 @@ def install(monkeypatch):
         class Plugin:
             @hookimpl
             def chameleon_operators(self):
-                factory = f"{__name__}:{operator.__name__}"
-                yield OperatorRecord(summary="", arguments=DoubleSpec, factory=factory)
+                yield operator_record(operator)
 
             @hookimpl
             def chameleon_templates(self):
-                yield TemplateRecord(
-                    name="double",
-                    summary="",
-                    operators=("double",),
-                    targets=("llvm",),
-                    factory=f"{__name__}:{template.__name__}",
-                )
+                yield template_record(template)
 
         registry = Registry.from_plugins([Plugin()], with_installed=True)
-        for module in (base, provider):
+        for module in (base, provider, suites):
             monkeypatch.setattr(module, "default_registry", lambda: registry)
         return DoubleSpec().task("t", NATIVE)
 
@@ -154,3 +158,58 @@ def test_a_template_that_computes_something_else_is_told_so(install):
     message = r"template of operator 'double', configuration \[\d\]: outputs differ by"
     with pytest.raises(ConformanceError, match=message):
         check_template(install(Double, WrongTemplate))
+
+
+def operator_record(operator):
+    return OperatorRecord(
+        summary="odd", arguments=DoubleSpec, factory=f"{__name__}:{operator.__name__}"
+    )
+
+
+def template_record(template):
+    return TemplateRecord(
+        name="double",
+        summary="odd",
+        operators=("double",),
+        targets=("llvm",),
+        factory=f"{__name__}:{template.__name__}",
+    )
+
+
+def failures(suite, **attributes):
+    found = outcomes(suite, attributes)
+    return {one.name: one.failure for one in found if one.failure is not None}
+
+
+def test_a_suite_finds_a_wrong_operator_and_one_that_is_not_installed(install):
+    install(Wrong)
+    found = failures(OperatorSuite, record=operator_record(Wrong), spec=DoubleSpec())
+    assert "outputs differ by" in found["function"]
+    found = failures(OperatorSuite, record=operator_record(Double), spec=DoubleSpec())
+    assert "no process would find it" in found["function"]
+
+
+def test_a_suite_finds_a_wrong_template(install):
+    install(Double, WrongTemplate)
+    record = template_record(WrongTemplate)
+    found = failures(TemplateSuite, record=record, spec=DoubleSpec())
+    assert "outputs differ by" in found["configurations"]
+    skipped = [one.skipped for one in outcomes(TemplateSuite, {"record": record}) if one.skipped]
+    assert "set the suite's attribute 'spec'" in skipped[0]
+
+
+class Unheard(Sdot):
+    mnemonics = ("unheard",)
+
+
+def test_a_suite_finds_a_wrong_instruction():
+    record = InstructionRecord(
+        name="sdot",
+        summary=Unheard.summary,
+        architecture="aarch64",
+        features=("dotprod",),
+        factory=f"{__name__}:Unheard",
+    )
+    target = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod"
+    found = failures(InstructionSuite, record=record, target=target)
+    assert "none of unheard in its code" in found["meaning"]

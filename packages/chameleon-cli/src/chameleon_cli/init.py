@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -72,10 +73,47 @@ def template(registry: Registry, stem: str) -> str:
 
 
 @click.command("init")
-@click.argument("file", type=click.Path(path_type=Path), default="pipeline.yaml")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Replace the file where it exists.")
-def command(file: Path, force: bool) -> None:
-    """Write a commented pipeline to FILE (pipeline.yaml)."""
+@click.option(
+    "--plugin", "kind", metavar="KIND", help="Write a plugin's package: --plugin explorer NAME."
+)
+def command(file: Path | None, folder: Path | None, force: bool, kind: str | None) -> None:
+    """Write a commented pipeline to FILE (pipeline.yaml).
+
+    With --plugin KIND NAME [FOLDER] write a package with a plugin of that kind, which can be
+    installed and changed; its tests pass.
+    """
+    if kind is not None:
+        _write_plugin(kind, file, folder, force=force)
+        return
+    if folder is not None:
+        raise ConfigError(
+            f"one file can be written, and '{folder}' is a second one",
+            hint="give the command again for it; with --plugin KIND it is a folder",
+        )
+    _write_pipeline(Path("pipeline.yaml") if file is None else file, force=force)
+
+
+def _write_plugin(kind: str, name: Path | None, folder: Path | None, *, force: bool) -> None:
+    from chameleon_cli.init_plugin import write_plugin  # noqa: PLC0415 - only where it is asked for
+
+    if name is None:
+        raise ConfigError(
+            "the plugin has no name", hint=f"write `chameleon init --plugin {kind} my-{kind}`"
+        )
+    if force:
+        raise ConfigError(
+            "a package is never replaced, --force or not", hint="remove its folder, or name another"
+        )
+    place, check = write_plugin(kind, str(name), folder)
+    click.echo(f"wrote {place}, a plugin that works; next:")
+    for line in (f"cd {shlex.quote(str(place))}", "pip install -e '.[test]'", check):
+        click.echo(f"  {line}")
+
+
+def _write_pipeline(file: Path, *, force: bool) -> None:
     text = template(default_registry(), file.stem)
     try:
         with file.open("w" if force else "x", encoding="utf-8") as stream:

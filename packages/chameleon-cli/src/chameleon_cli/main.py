@@ -68,11 +68,34 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         context.exit()
 
 
+def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[str, ...]) -> None:
+    """Add plugins before any command is looked for: it may be one of theirs."""
+    del option
+    if not paths or context.resilient_parsing:
+        return
+    from chameleon_core.plugins.given import give, replaced  # noqa: PLC0415 - where asked for
+    from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
+
+    plugins = give(paths)
+    default_registry.cache_clear()
+    for one, distribution in replaced(plugins):
+        click.echo(f"{one.path} takes the place of the installed '{distribution}'", err=True)
+
+
 @click.group(
     cls=LazyGroup, built_in=BUILT_IN, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.option("--debug", is_flag=True, help=f"Show tracebacks and every log line (or {_DEBUG}=1).")
 @click.option("-v", "--verbose", is_flag=True, help="Show more log lines.")
+@click.option(
+    "--plugin",
+    multiple=True,
+    metavar="PATH",
+    is_eager=True,
+    expose_value=False,
+    callback=_give_plugins,
+    help="Use a plugin that is not installed: its hooks module, package or folder.",
+)
 @click.option(
     "--version",
     is_flag=True,

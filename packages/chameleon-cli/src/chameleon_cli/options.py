@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from chameleon_core.plugins.given import given_paths
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -56,7 +57,8 @@ def given_again(
     Returns:
         The command line, and the overrides with the output's folder among them.
     """
-    words = ["chameleon", *command.split(), str(file)]
+    plugins = [word for path in given_paths() for word in ("--plugin", path)]
+    words = ["chameleon", *plugins, *command.split(), str(file)]
     words += [word for text in overrides for word in ("--set", text)]
     if output is not None:
         words += ["-o", str(output)]

@@ -16,12 +16,35 @@ from chameleon_core.plugins.records import OperatorRecord
 from chameleon_core.plugins.registry import Registry, default_registry
 from chameleon_core.words import did_you_mean
 
+from chameleon_cli.plugins_check import command as check
 
-@click.command("plugins")
+_LIST = "list"
+
+
+class _Plugins(click.Group):
+    """Lists where no other command is named: ``plugins``, ``plugins explorers``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else [_LIST, *args])
+
+
+@click.group("plugins", cls=_Plugins)
+def command() -> None:
+    """List what is installed, all of it or one KIND, as in `chameleon plugins explorers`.
+
+    `chameleon plugins check NAME` checks that one of them does what it must.
+    """
+
+
+command.add_command(check)
+
+
+@command.command(_LIST)
 @click.argument("kind", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
-def command(kind: str | None, as_json: bool, with_options: bool) -> None:
+def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
     """List what is installed, all of it or one KIND (explorers, say)."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(

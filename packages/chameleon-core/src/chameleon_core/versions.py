@@ -12,6 +12,7 @@ import attrs
 
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.given import canonical, given
 
 Versions = dict[str, str | None]
 """Versions by distribution; None where one is in this process without being installed."""
@@ -63,6 +64,8 @@ def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> 
 
 @functools.cache
 def _version(name: str) -> str | None:
+    if any(canonical(one.distribution) == canonical(name) for one in given()):
+        return None  # what is installed under this name takes no part
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

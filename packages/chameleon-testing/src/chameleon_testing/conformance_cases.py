@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 SEED = 20
 """Seed of the generators the kit hands out."""
 
+HUGE = "huge"
+"""Name of the space in which two seeds never propose the same by chance."""
+
 
 def _always(values: Values) -> NDArray[np.bool_]:
     return np.ones(len(values["mode"]), np.bool_)
@@ -65,7 +68,7 @@ def spaces() -> Mapping[str, DesignSpace]:
             [modes, flag("other")],
             constraints=[Constraint(reason="nothing is legal", holds=lambda v: ~_always(v))],
         ),
-        "huge": DesignSpace([Choice(name=f"k{i}", options=tuple(range(100))) for i in range(12)]),
+        HUGE: DesignSpace([Choice(name=f"k{i}", options=tuple(range(100))) for i in range(12)]),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from chameleon_core.plugins import KINDS, CommandRecord, PresetRecord, Registry
 from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.given import canonical, given
 
 ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
 """These distributions take part in every run; each with its package."""
@@ -53,6 +54,8 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
         distribution: its name.
         packages: the import packages of it that matter, hashable.
     """
+    if any(canonical(one.distribution) == canonical(distribution) for one in given()):
+        return f"given, sources {_digest(packages)}"
     try:
         found = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
@@ -60,11 +63,15 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     if not origin.get("dir_info", {}).get("editable"):
         return found.version
+    return f"{found.version}, sources {_digest(packages)}"
+
+
+def _digest(packages: Collection[str]) -> str:
     digest = hashlib.sha256()
     for file, name in _sources(packages):
         digest.update(f"{name}\0".encode())
         digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return f"{found.version}, sources {digest.hexdigest()[:_DIGITS]}"
+    return digest.hexdigest()[:_DIGITS]
 
 
 def _sources(packages: Collection[str]) -> Iterator[tuple[Path, str]]:

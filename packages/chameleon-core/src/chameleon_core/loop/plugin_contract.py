@@ -12,6 +12,7 @@ import structlog
 from numpy.typing import NDArray
 
 from chameleon_core.errors import ChameleonError, PluginError
+from chameleon_core.plugins.factory import hint_after
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.space import Configs, DesignSpace
 from chameleon_core.stages import Candidates, Scores, Visited
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from chameleon_core.pipeline.schema import StageSpec
 
 log = structlog.get_logger()
-
-_HINT = "this is a mistake in the plugin; tell its authors, or choose another one"
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +49,7 @@ class PluginContract:
         except (Exception, SystemExit) as error:  # a plugin may not end the command
             raise PluginError(
                 f"{self.noun} {self.name!r} failed to {doing}: {type(error).__name__}: {error}",
-                hint=_HINT,
+                hint=f"{hint_after(error)}; or choose another one",
             ) from error
 
     def __str__(self) -> str:
@@ -58,7 +57,10 @@ class PluginContract:
 
     def broken(self, what: str) -> PluginError:
         """The error for a broken contract."""
-        return PluginError(f"{self.noun} {self.name!r} {what}", hint=_HINT)
+        return PluginError(
+            f"{self.noun} {self.name!r} {what}",
+            hint=f"`chameleon plugins check {self.name}` says what else is wrong with it",
+        )
 
     def configs(self, value: Any, space: DesignSpace) -> Configs:
         """An array of configurations, checked for shape and type, not for legality."""

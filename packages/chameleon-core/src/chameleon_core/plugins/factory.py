@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ from chameleon_core.plugins.records import (
 )
 from chameleon_core.plugins.registration import Kind
 from chameleon_core.words import with_article
+
+TRACEBACK = "`chameleon --debug`, with the same command after it, shows the traceback"
+"""What whoever writes a plugin does first."""
 
 
 def load_factory(factory: str) -> Callable[..., Any]:
@@ -34,30 +38,40 @@ def load_factory(factory: str) -> Callable[..., Any]:
     if not (colon and module_name and attribute):
         raise PluginError(
             f"factory {factory!r} has another form than 'module:Class'",
-            hint="this is a mistake in the plugin; tell its authors",
+            hint="correct it where the plugin's hooks name it",
         )
     try:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        package = (error.name or module_name).partition(".")[0]
-        raise PluginError(
-            f"{factory!r} cannot be imported: {error}",
-            hint=f"install the package that brings the module '{package}'",
-        ) from error
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
+        missing = isinstance(error, ModuleNotFoundError)
+        words = str(error) if missing else f"{type(error).__name__}: {error}"
         raise PluginError(
-            f"{factory!r} cannot be imported: {type(error).__name__}: {error}",
-            hint="reinstall the plugin, or tell its authors",
+            f"{factory!r} cannot be imported: {words}", hint=hint_after(error)
         ) from error
     if not callable(found):
         raise PluginError(
             f"{factory!r} is {with_article(type(found).__name__)} and cannot be called",
-            hint="this is a mistake in the plugin; tell its authors",
+            hint="the plugin's hooks must name a class or a function",
         )
     loaded: Callable[..., Any] = found
     return loaded
+
+
+def hint_after(error: BaseException) -> str:
+    """What to do about an exception that came out of a plugin's own code.
+
+    Args:
+        error: the exception; of one that a missing module caused, the hint names the module.
+    """
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if not missing:
+        return f"{TRACEBACK}; it is a mistake in the plugin"
+    package = missing.partition(".")[0]
+    if package != missing and package in sys.modules:
+        return f"the package '{package}' has no module '{missing}': correct the import"
+    return f"install the package that brings the module '{package}'"
 
 
 def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = None) -> Any:
@@ -96,7 +110,7 @@ def make(
     except (Exception, SystemExit) as error:
         raise PluginError(
             f"{kind.noun} '{record.name}' cannot be made: {type(error).__name__}: {error}",
-            hint=f"{record.factory!r} raised this; tell the plugin's authors",
+            hint=f"{record.factory!r} raised this; {hint_after(error)}",
         ) from error
     missing = _missing_methods(kind, made)
     if missing:

@@ -20,6 +20,7 @@ _CORE = "chameleon-tuner-core"
 _TVM = "chameleon-tuner-tvm"
 _SAMPLERS = "chameleon-tuner-samplers"
 _RECORDS = "chameleon-tuner-records"
+_SUITES = "chameleon_testing.suites"
 
 
 class RegistrationHooks(TransformHooks, ProgramHooks):
@@ -29,6 +30,7 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         contract=f"{_STAGES}:Explorer",
         takes_context=True,
         distribution="chameleon-tuner-explorers",
+        conformance=f"{_SUITES}:ExplorerSuite",
     )
     def chameleon_explorers(self) -> Iterable[PluginRecord]:
         """Explorers walk a design space: ``Class(options, context)``.
@@ -51,6 +53,7 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         contract=f"{_STAGES}:CostModel",
         takes_context=True,
         distribution="chameleon-tuner-cost-models",
+        conformance=f"{_SUITES}:CostModelSuite",
     )
     def chameleon_cost_models(self) -> Iterable[PluginRecord]:
         """Cost models predict which configurations are fast: ``Class(options, context)``.
@@ -69,7 +72,12 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(contract=f"{_STAGES}:Sampler", takes_context=True, distribution=_SAMPLERS)
+    @registers(
+        contract=f"{_STAGES}:Sampler",
+        takes_context=True,
+        distribution=_SAMPLERS,
+        conformance=f"{_SUITES}:SamplerSuite",
+    )
     def chameleon_samplers(self) -> Iterable[PluginRecord]:
         """Samplers keep few of the candidates: ``Class(options, context)``.
 
@@ -87,7 +95,12 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(contract=f"{_STAGES}:Synthesizer", takes_context=True, distribution=_SAMPLERS)
+    @registers(
+        contract=f"{_STAGES}:Synthesizer",
+        takes_context=True,
+        distribution=_SAMPLERS,
+        conformance=f"{_SUITES}:SynthesizerSuite",
+    )
     def chameleon_synthesizers(self) -> Iterable[PluginRecord]:
         """Synthesizers replace what need not be measured: ``Class(options, context)``.
 
@@ -105,7 +118,11 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(contract=f"{_STAGES}:Runner", distribution="chameleon-tuner-runners")
+    @registers(
+        contract=f"{_STAGES}:Runner",
+        distribution="chameleon-tuner-runners",
+        conformance=f"{_SUITES}:RunnerSuite",
+    )
     def chameleon_runners(self) -> Iterable[PluginRecord]:
         """Runners build, check and time: ``Class(options)``.
 
@@ -123,7 +140,11 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(contract=f"{_STAGES}:Baseline", distribution=_TVM)
+    @registers(
+        contract=f"{_STAGES}:Baseline",
+        distribution=_TVM,
+        conformance=f"{_SUITES}:BaselineSuite",
+    )
     def chameleon_baselines(self) -> Iterable[PluginRecord]:
         """Baselines are what a user would run instead: ``Class(options)``.
 
@@ -141,7 +162,11 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(contract=f"{_STAGES}:Rival", distribution=_TVM)
+    @registers(
+        contract=f"{_STAGES}:Rival",
+        distribution=_TVM,
+        conformance=f"{_SUITES}:RivalSuite",
+    )
     def chameleon_rivals(self) -> Iterable[PluginRecord]:
         """Other tuners, for ``chameleon bench``: ``Class(options)``.
 
@@ -160,7 +185,10 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         return ()
 
     @registers(
-        contract="chameleon_core.schedulers:Scheduler", takes_context=True, distribution=_CORE
+        contract="chameleon_core.schedulers:Scheduler",
+        takes_context=True,
+        distribution=_CORE,
+        conformance=f"{_SUITES}:SchedulerSuite",
     )
     def chameleon_schedulers(self) -> Iterable[PluginRecord]:
         """Schedulers decide which task gets the next batch: ``Class(options, context)``.
@@ -179,7 +207,11 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(contract=f"{_STAGES}:RecordDatabase", distribution=_RECORDS)
+    @registers(
+        contract=f"{_STAGES}:RecordDatabase",
+        distribution=_RECORDS,
+        conformance=f"{_SUITES}:RecordDatabaseSuite",
+    )
     def chameleon_record_databases(self) -> Iterable[PluginRecord]:
         """Record databases keep measurements beside the runs: ``Class(options)``.
 
@@ -197,7 +229,10 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(distribution=_WHOLE)
+    @registers(
+        distribution=_WHOLE,
+        conformance=f"{_SUITES}:PresetSuite",
+    )
     def chameleon_presets(self) -> Iterable[PresetRecord]:
         """Presets: stages of a pipeline under a name.
 
@@ -214,7 +249,10 @@ class RegistrationHooks(TransformHooks, ProgramHooks):
         """
         return ()
 
-    @registers(distribution=_WHOLE)
+    @registers(
+        distribution=_WHOLE,
+        conformance=f"{_SUITES}:CommandSuite",
+    )
     def chameleon_commands(self) -> Iterable[CommandRecord]:
         """Commands for the command line, made with click.
 

@@ -84,13 +84,22 @@ class LoadedPlugins:
 
 
 def installed() -> Iterator[DiscoveredPlugin]:
-    """The plugins that installed distributions announce in the entry-point group."""
+    """The plugins that installed distributions announce in the entry-point group.
+
+    And those that are given without being installed. Of one that is both, the given one is meant.
+    """
     # Takes as long to import as all the rest here; workers, which look nothing up, do without.
     from importlib import metadata  # noqa: PLC0415
 
+    from chameleon_core.plugins.given import given, replaces  # noqa: PLC0415
+
+    instead = given()
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
-        yield DiscoveredPlugin(name=point.name, distribution=distribution, load=point.load)
+        if not any(replaces(one, distribution, point.module) for one in instead):
+            yield DiscoveredPlugin(name=point.name, distribution=distribution, load=point.load)
+    for one in instead:
+        yield DiscoveredPlugin(name=one.module, distribution=one.distribution, load=one.load)
 
 
 def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:

@@ -17,12 +17,18 @@ from chameleon_core.plugins.registration import registers
 
 _STAGES = "chameleon_core.stages"
 _TVM = "chameleon-tuner-tvm"
+_SUITES = "chameleon_testing.suites"
+_TVM_SUITES = "chameleon_tvm.testing.suites"
 
 
 class ProgramHooks:
     """The kinds from a model to a program, in the order of the flow."""
 
-    @registers(contract=f"{_STAGES}:Frontend", distribution=_TVM)
+    @registers(
+        contract=f"{_STAGES}:Frontend",
+        distribution=_TVM,
+        conformance=f"{_SUITES}:FrontendSuite",
+    )
     def chameleon_frontends(self) -> Iterable[PluginRecord]:
         """Frontends turn the section ``model`` into tasks: ``Class(options)``.
 
@@ -40,7 +46,12 @@ class ProgramHooks:
         """
         return ()
 
-    @registers(contract="chameleon_tvm.operators.base:Operator", distribution=_TVM, unique=True)
+    @registers(
+        contract="chameleon_tvm.operators.base:Operator",
+        distribution=_TVM,
+        unique=True,
+        conformance=f"{_TVM_SUITES}:OperatorSuite",
+    )
     def chameleon_operators(self) -> Iterable[OperatorRecord]:
         """Kinds of tensor operators, made computable: ``Class(task)``.
 
@@ -57,7 +68,12 @@ class ProgramHooks:
         """
         return ()
 
-    @registers(noun="target resolver", contract=f"{_STAGES}:TargetResolver", distribution=_TVM)
+    @registers(
+        noun="target resolver",
+        contract=f"{_STAGES}:TargetResolver",
+        distribution=_TVM,
+        conformance=f"{_SUITES}:TargetSuite",
+    )
     def chameleon_targets(self) -> Iterable[PluginRecord]:
         """Target resolvers read what a user writes after ``target``: ``Class(options)``.
 
@@ -75,7 +91,11 @@ class ProgramHooks:
         """
         return ()
 
-    @registers(contract=f"{_STAGES}:SpaceProvider", distribution=_TVM)
+    @registers(
+        contract=f"{_STAGES}:SpaceProvider",
+        distribution=_TVM,
+        conformance=f"{_SUITES}:SpaceSuite",
+    )
     def chameleon_spaces(self) -> Iterable[PluginRecord]:
         """Space providers give a task its design space and builder: ``Class(options)``.
 
@@ -93,7 +113,11 @@ class ProgramHooks:
         """
         return ()
 
-    @registers(contract="chameleon_tvm.spaces.template.base:Template", distribution=_TVM)
+    @registers(
+        contract="chameleon_tvm.spaces.template.base:Template",
+        distribution=_TVM,
+        conformance=f"{_TVM_SUITES}:TemplateSuite",
+    )
     def chameleon_templates(self) -> Iterable[TemplateRecord]:
         """Hand-written schedules of operators, with knobs: ``Class(task, options)``.
 
@@ -113,7 +137,10 @@ class ProgramHooks:
         return ()
 
     @registers(
-        contract="chameleon_tvm.instructions.base:Instruction", distribution=_TVM, unique=True
+        contract="chameleon_tvm.instructions.base:Instruction",
+        distribution=_TVM,
+        unique=True,
+        conformance=f"{_TVM_SUITES}:InstructionSuite",
     )
     def chameleon_instructions(self) -> Iterable[InstructionRecord]:
         """Machine instructions that templates multiply with: ``Class()``.

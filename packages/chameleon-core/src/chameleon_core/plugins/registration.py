@@ -31,6 +31,7 @@ class Kind:
         distribution: the first-party distribution that brings some, for install hints.
         unique: whether a name belongs to one distribution alone, because records of measurements
             hold it; the first-party distribution's names are its own.
+        conformance: ``"module:Class"``, the suite that checks such a plugin.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Kind:
     contract: str | None = None
     distribution: str
     unique: bool = False
+    conformance: str
 
     @property
     def hook(self) -> str:
@@ -50,6 +52,7 @@ class Kind:
 def registers(
     *,
     distribution: str,
+    conformance: str,
     contract: str | None = None,
     noun: str = "",
     takes_context: bool = False,
@@ -59,6 +62,7 @@ def registers(
 
     Args:
         distribution: see :class:`Kind`, as all below.
+        conformance: a suite.
         contract: an abstract class.
         noun: where it is another one than the name says.
         takes_context: whether factories take a context.
@@ -76,6 +80,7 @@ def registers(
             contract=contract,
             distribution=distribution,
             unique=unique,
+            conformance=conformance,
         )
         setattr(hook, _KIND, kind)
         return hookspec(hook)

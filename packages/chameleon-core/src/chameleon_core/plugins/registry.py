@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import pluggy
 from chameleon_core.errors import PluginError
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.first_party import FIRST_PARTY
+from chameleon_core.plugins.given import canonical
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import (
     DiscoveredPlugin,
@@ -197,17 +197,13 @@ class Registry:
 def _meant(found: Sequence[Registration], author: str) -> list[Registration]:
     """Which of several entries of one name its author means; all of them where that is open."""
     own = [entry for entry in found if _same(entry.distribution, author)]
-    ours = [entry for entry in found if _canonical(entry.distribution) in FIRST_PARTY]
+    ours = [entry for entry in found if canonical(entry.distribution) in FIRST_PARTY]
     return next((some for some in (own, ours) if len(some) == 1), list(found))
 
 
 def _same(one: str, other: str) -> bool:
     """Whether two names are the same distribution (PEP 503)."""
-    return _canonical(one) == _canonical(other)
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return canonical(one) == canonical(other)
 
 
 @functools.cache

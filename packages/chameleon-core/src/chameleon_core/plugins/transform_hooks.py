@@ -11,12 +11,17 @@ from chameleon_core.plugins.records import PluginRecord
 from chameleon_core.plugins.registration import registers
 
 _TRANSFORMS = "chameleon-tuner-transforms"
+_SUITES = "chameleon_transforms.testing"
 
 
 class TransformHooks:
     """The kinds of ``chameleon transform``."""
 
-    @registers(contract="chameleon_transforms.contract:Transform", distribution=_TRANSFORMS)
+    @registers(
+        contract="chameleon_transforms.contract:Transform",
+        distribution=_TRANSFORMS,
+        conformance=f"{_SUITES}:TransformSuite",
+    )
     def chameleon_transforms(self) -> Iterable[PluginRecord]:
         """Transforms change the loop nests of a convolution: ``Class(options)``.
 
@@ -34,7 +39,11 @@ class TransformHooks:
         """
         return ()
 
-    @registers(contract="chameleon_transforms.contract:NetworkScore", distribution=_TRANSFORMS)
+    @registers(
+        contract="chameleon_transforms.contract:NetworkScore",
+        distribution=_TRANSFORMS,
+        conformance=f"{_SUITES}:NetworkScoreSuite",
+    )
     def chameleon_network_scores(self) -> Iterable[PluginRecord]:
         """Scores tell, without training, how well a network may learn: ``Class(options)``.
 

@@ -1,0 +1,1 @@
+"""Hill climbing, for the Chameleon auto-tuner."""

@@ -1,0 +1,160 @@
+"""``chameleon plugins check``: a plugin's conformance checks, without pytest."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+from chameleon_core.errors import ConfigError, ExitCode, PluginError
+from chameleon_core.plugins import KINDS, Registration, Registry, UnknownNameError
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.registry import default_registry
+
+_OUTCOMES = "chameleon_testing.suites.checking:outcomes"
+_KIT = "chameleon-tuner-testing"
+
+
+@click.command("check")
+@click.argument("name")
+@click.option(
+    "--pipeline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A pipeline that uses it: what it is tried on, and its options.",
+)
+@click.option("--no-draws", is_flag=True, help="It is the same for every seed, on purpose.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(name: str, pipeline: Path | None, no_draws: bool, as_json: bool) -> None:
+    """Check that the plugin NAME does what its kind must do.
+
+    NAME is what a pipeline calls it, or KIND:NAME where plugins of several kinds have the name, as
+    in explorers:random. Exit code 3 where a check fails.
+    """
+    registry = default_registry()
+    entry = find(registry, name)
+    suite = _suite(entry)
+    suite = type(suite.__name__, (suite,), {"record": entry.record})
+    outcomes = load_factory(_OUTCOMES)
+    attributes = _subjects(suite, pipeline)
+    if no_draws:
+        if not hasattr(suite, "draws"):
+            raise ConfigError(
+                f"the checks of {entry.kind} do not ask whether one draws random numbers",
+                hint="leave --no-draws out",
+            )
+        attributes["draws"] = False
+    found = []
+    for outcome in outcomes(suite, attributes):
+        found.append(outcome)
+        if not as_json:
+            _print(outcome)
+        if outcome.error is not None and _debugging():
+            traceback.print_exception(outcome.error)
+    broken = [one for one in registry.errors if one.plugin == entry.plugin]
+    for error in broken:
+        click.echo(f"warning: {error}", err=True)
+    failed = sum(one.failure is not None for one in found)
+    if as_json:
+        click.echo(json.dumps(_as_json(entry, found), indent=2))
+    else:
+        about = f"{KINDS[entry.kind].noun} '{entry.name}' of '{entry.distribution}'"
+        skipped = sum(one.skipped is not None for one in found)
+        more = f", {skipped} skipped" if skipped else ""
+        click.echo(f"{about}: {len(found) - failed - skipped} checks passed, {failed} failed{more}")
+    if failed:
+        if not _debugging() and any(one.error is not None for one in found):
+            click.echo("hint: `chameleon --debug plugins check` shows tracebacks", err=True)
+        sys.exit(ExitCode.PLUGIN)
+
+
+def find(registry: Registry, name: str) -> Registration:
+    """What a name means, of whatever kind.
+
+    Args:
+        registry: what is installed.
+        name: ``name``, ``kind:name``, ``distribution:name`` or ``kind:distribution:name``.
+
+    Raises:
+        UnknownNameError: there is no such plugin.
+        ConfigError: plugins of several kinds have the name.
+        AmbiguousNameError: two distributions have one.
+    """
+    kind, _, rest = name.partition(":")
+    if rest and kind in KINDS:
+        return registry.find(kind, rest)
+    short = name.rpartition(":")[2]
+    kinds = [one for one in KINDS if short in registry.names(one)]
+    if not kinds:
+        errors = "; ".join(map(str, registry.errors))
+        raise UnknownNameError(
+            f"there is no plugin '{name}'",
+            hint="`chameleon plugins` lists what there is" + (f"; {errors}" if errors else ""),
+        )
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"'{name}' is a plugin of {len(kinds)} kinds",
+            hint=f"write {' or '.join(f'{one}:{name}' for one in kinds)}",
+        )
+    return registry.find(kinds[0], name)
+
+
+def _suite(entry: Registration) -> Any:
+    """The conformance suite of a plugin's kind.
+
+    Raises:
+        PluginError: the distribution with the checks is not installed.
+    """
+    try:
+        return load_factory(KINDS[entry.kind].conformance)
+    except PluginError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and cause.name == "chameleon_testing":
+            raise PluginError(
+                "the checks of plugins are not installed", hint=f"`pip install {_KIT}`"
+            ) from error
+        raise
+
+
+def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
+    """What the checks try the plugin on, as attributes of the suite."""
+    if pipeline is None:
+        return {}
+    from chameleon_core.pipeline.load import load_pipeline  # noqa: PLC0415 - only where it is given
+
+    found: dict[str, Any] = suite.subjects(load_pipeline(pipeline))
+    return found
+
+
+def _print(outcome: Any) -> None:
+    if outcome.failure is not None:
+        click.echo(f"FAILED  {outcome.sentence}\n        {outcome.failure}")
+    elif outcome.skipped is not None:
+        click.echo(f"skipped {outcome.sentence}\n        {outcome.skipped}")
+    else:
+        click.echo(f"ok      {outcome.sentence}")
+
+
+def _as_json(entry: Registration, outcomes: list[Any]) -> dict[str, Any]:
+    return {
+        "kind": entry.kind,
+        "name": entry.name,
+        "distribution": entry.distribution,
+        "checks": [
+            {
+                "name": one.name,
+                "sentence": one.sentence,
+                "failure": one.failure,
+                "skipped": one.skipped,
+            }
+            for one in outcomes
+        ],
+    }
+
+
+def _debugging() -> bool:
+    from chameleon_cli.main import debugging  # noqa: PLC0415 - it names this module
+
+    return debugging()

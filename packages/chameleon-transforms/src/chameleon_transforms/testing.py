@@ -1,0 +1,154 @@
+"""Conformance suites of transforms and network scores."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from chameleon_testing.generators import global_generators_kept
+from chameleon_testing.sentences import require
+from chameleon_testing.suites.base import StageSuite
+from torch import nn
+
+from chameleon_transforms.agreement import disagreement
+from chameleon_transforms.nest.program import Program, whole
+from chameleon_transforms.network.space import NetworkSpace
+from chameleon_transforms.network.traced import traced
+from chameleon_transforms.scores.judge import Judge
+from chameleon_transforms.transforms.grouping import Depthwise
+
+_SAMPLES = 4
+_SIDE = 6
+
+
+def programs() -> dict[str, Program]:
+    """Convolutions that a transform is tried on, by name."""
+    same = (1, 1, 1, 1)
+    return {
+        "3x3": whole(8, 16, (3, 3), (1, 1), same, (1, 1), size=(6, 6)),
+        "strided": whole(16, 8, (3, 3), (2, 2), same, (1, 1), size=(7, 7), bias=True),
+        "1x1": whole(8, 8, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(4, 4)),
+        "depthwise": whole(8, 8, (3, 3), (1, 1), same, (1, 1), size=(6, 6), tied=8),
+        "odd": whole(3, 7, (3, 3), (1, 1), same, (1, 1), size=(5, 5)),
+    }
+
+
+class TransformSuite(StageSuite):
+    """Checks of a transform."""
+
+    kind = "transforms"
+
+    def test_variants(self) -> None:
+        """Its variants have labels of their own and the shapes of what they replace."""
+        found = 0
+        for name, program in programs().items():
+            where = f"{self.where} of the convolution '{name}'"
+            with global_generators_kept(where):
+                made, again = (list(self.make().variants(program)) for _ in range(2))
+            require(made == again, f"{where}: it makes other variants the next time")
+            labels = [label for label, _ in made]
+            require(len(set(labels)) == len(labels), f"{where}: two variants have one label")
+            for label, changed in made:
+                require(
+                    isinstance(changed, Program),
+                    f"{where}: {label} is {type(changed).__name__} and no Program",
+                )
+                require(
+                    changed.stages[0].input == program.stages[0].input
+                    and changed.stages[-1].output == program.stages[-1].output,
+                    f"{where}: {label} has another shape than what it replaces",
+                )
+                require(changed != program, f"{where}: {label} changes nothing")
+            found += len(made)
+        require(found, f"{self.where}: it transforms none of {len(programs())} convolutions")
+
+    def test_agreement(self) -> None:
+        """What torch computes of a variant, its operators compute as well."""
+        for name, program in programs().items():
+            for label, changed in self.make().variants(program):
+                told = disagreement(changed)
+                error, limit = told["error"], told["tolerance"]
+                require(
+                    error <= limit,
+                    f"{self.where} of the convolution '{name}': {label} computes something else in "
+                    f"torch than its operators do: relative error {error:.2g} over {limit:.2g}, "
+                    "not a number where outputs are written by nobody",
+                )
+
+
+class NetworkScoreSuite(StageSuite):
+    """Checks of a network's score."""
+
+    kind = "network_scores"
+
+    def test_score(self) -> None:
+        """It is a number, the same twice, and tells networks from each other."""
+        where = self.where
+        space, images = _space()
+        labels = torch.arange(_SAMPLES)
+        candidates = [space.candidate(row) for row in (space.original, _changed(space))]
+        with global_generators_kept(where):
+            scores = [
+                [
+                    float(self.make().score(Judge(space, images, labels).candidate(one)))
+                    for one in order
+                ]
+                for order in (candidates, candidates[::-1])
+            ]
+        once, again = scores[0], scores[1][::-1]
+        require(
+            all(math.isfinite(one) for one in once),
+            f"{where}: it cannot score a small network: {once}",
+        )
+        require(
+            all(
+                math.isclose(one, other, rel_tol=1e-5)
+                for one, other in zip(once, again, strict=True)
+            ),
+            f"{where}: a network's score depends on what was scored before",
+        )
+        require(once[0] != once[1], f"{where}: two networks have one score, {once[0]:.4g}")
+
+    def test_data(self) -> None:
+        """It leaves images, labels and weights as they are."""
+        space, images = _space()
+        labels = torch.arange(_SAMPLES)
+        judged = Judge(space, images, labels).candidate(space.candidate(space.original))
+        given = {"images": images, "labels": labels}
+        given |= {f"weights {i}": one for i, one in enumerate(judged.parameters())}
+        before = {name: one.detach().clone() for name, one in given.items()}
+        self.make().score(judged)
+        for name, one in given.items():
+            require(torch.equal(one.detach(), before[name]), f"{self.where}: it changes the {name}")
+
+
+def _space() -> tuple[NetworkSpace, torch.Tensor]:
+    """A small network and images for it, from seeds of their own."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 10),
+        ).eval()
+        images = torch.randn(_SAMPLES, 1, _SIDE, _SIDE)
+    made = NetworkSpace(traced(network, images[:1]), [_depthwise()], sequence=1, widths=(1,))
+    return made, images
+
+
+def _depthwise() -> Depthwise:
+    from chameleon_core.plugins import NoOptions  # noqa: PLC0415 - it takes none
+
+    return Depthwise(NoOptions())
+
+
+def _changed(space: NetworkSpace) -> tuple[int, ...]:
+    """The network in which as much as possible is depthwise."""
+    return tuple(int(one) - 1 for one in space.design.cardinalities)
+
+
+__all__ = ["NetworkScoreSuite", "TransformSuite", "programs"]

@@ -1,0 +1,135 @@
+"""Conformance suites of operators, templates and instructions."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any, ClassVar
+
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.plugins import NoOptions, OperatorRecord, default_registry
+from chameleon_core.task import Task
+from chameleon_testing.sentences import require
+from chameleon_testing.suites.base import ConformanceSuite
+
+from chameleon_tvm.operators.spec import OperatorSpec
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.targets import TVMTargets
+from chameleon_tvm.testing.conformance import check_operator, check_template
+from chameleon_tvm.testing.instructions import check_instruction
+
+
+class _OperatorTaskSuite(ConformanceSuite):
+    """Checks on a task of the operator.
+
+    Attributes:
+        spec: the arguments of a small operator; its function is compiled and run.
+        target: a target of this machine, as a user writes it.
+        task: a task in the place of these.
+    """
+
+    spec: ClassVar[OperatorSpec | None] = None
+    target: ClassVar[str] = "native"
+    task: ClassVar[Task | None] = None
+
+    @classmethod
+    def operators(cls) -> tuple[str, ...]:
+        """The kinds of operators of which a task is one."""
+        return (cls.record.name,)
+
+    @classmethod
+    def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
+        from chameleon_core.loop.start.tasks import tasks_of  # noqa: PLC0415 - imports a frontend
+
+        _, tasks = tasks_of(pipeline)
+        fitting = [task for task in tasks if task.operator in cls.operators()]
+        return {"task": fitting[0]} if fitting else {}
+
+    def given_task(self) -> Task:
+        """The task.
+
+        Raises:
+            unittest.SkipTest: there is none.
+        """
+        self.test_record()
+        if self.task is not None:
+            return self.task
+        if self.spec is None:
+            raise unittest.SkipTest(
+                "it needs the arguments of an operator: set the suite's attribute 'spec', or name "
+                "a pipeline that uses the plugin"
+            )
+        return self.spec.task("conformance", TVMTargets(NoOptions()).resolve(self.target))
+
+    def require_found(self, kind: str) -> None:
+        """Require that processes find the plugin by its name, as those that build do."""
+        known = [entry.record for entry in default_registry().entries(kind)]
+        require(
+            self.record in known,
+            f"{self.where}: no process would find it: install its package (`pip install -e .`), or "
+            "give it with `chameleon --plugin`",
+        )
+
+
+class OperatorSuite(_OperatorTaskSuite):
+    """Checks of an operator, on a small one of its kind."""
+
+    kind = "operators"
+    record: ClassVar[OperatorRecord | None] = None
+
+    def test_function(self) -> None:
+        """Its function, built as it is, computes what its reference does, from the same inputs."""
+        task = self.given_task()
+        self.require_found("operators")
+        check_operator(task)
+
+    def test_arguments(self) -> None:
+        """A task made of its arguments gives the same arguments back."""
+        task = self.given_task()
+        kind: Any = None if self.record is None else self.record.arguments
+        if kind is None:
+            raise unittest.SkipTest("only networks are made of such operators")
+        again = kind.of(task).task(task.name, task.target)
+        require(
+            again.key == task.key,
+            f"{self.where}: its arguments change when they are read from a task again",
+        )
+
+
+class TemplateSuite(_OperatorTaskSuite):
+    """Checks of a template, on a small operator that it is for."""
+
+    kind = "templates"
+
+    @classmethod
+    def operators(cls) -> tuple[str, ...]:
+        found: tuple[str, ...] = cls.record.operators
+        return found
+
+    def test_configurations(self) -> None:
+        """Its space is sound, and configurations of it compute what the reference does."""
+        task = self.given_task()
+        self.require_found("templates")
+        check_template(task, TemplateOptions(templates=(self.record.name,)))
+
+
+class InstructionSuite(ConformanceSuite):
+    """Checks of an instruction.
+
+    Attributes:
+        target: a CPU that has it, as a user writes it; it may be another machine's.
+    """
+
+    kind = "instructions"
+    target: ClassVar[str] = "native"
+
+    @classmethod
+    def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
+        return {"target": pipeline.target}
+
+    def test_meaning(self) -> None:
+        """Code that uses it contains it, and computes what its meaning says where it can run."""
+        self.test_record()
+        check_instruction(self.record, self.target)
+
+
+__all__ = ["InstructionSuite", "OperatorSuite", "TemplateSuite"]

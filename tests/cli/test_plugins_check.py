@@ -1,0 +1,119 @@
+"""``chameleon plugins check`` says in sentences what is wrong with a plugin."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from chameleon_cli.main import run
+from chameleon_cli.options import given_again
+from chameleon_core.errors import ExitCode
+from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core.plugins.given import ENVIRONMENT
+from chameleon_core.stages import Sampler
+from chameleon_testing.synthetic import SyntheticPlugins
+
+
+class Broken(Sampler):
+    """Returns something that is no array."""
+
+    def __init__(self, options, context):
+        pass
+
+    def select(self, candidates, visited, count):
+        return None
+
+
+class Unwelcome(Broken):
+    def select(self, candidates, visited, count):
+        raise LookupError("nothing here")
+
+
+def record_of(factory):
+    return PluginRecord(
+        name=factory.__name__.lower(),
+        summary="odd",
+        options=NoOptions,
+        factory=f"{__name__}:{factory.__name__}",
+    )
+
+
+class Plugins:
+    @hookimpl
+    def chameleon_samplers(self):
+        yield record_of(Broken)
+        yield record_of(Unwelcome)
+
+
+@pytest.fixture(autouse=True)
+def _installed(install, monkeypatch):
+    monkeypatch.setenv("CHAMELEON_DEBUG", "")
+    monkeypatch.setenv(ENVIRONMENT, "")
+    install(Registry.from_plugins([Plugins(), SyntheticPlugins()]))
+
+
+def test_a_broken_one_ends_with_a_sentence_and_exit_code_3(capsys):
+    assert run(["plugins", "check", "broken"]) == ExitCode.PLUGIN
+    told = capsys.readouterr()
+    assert "FAILED  It chooses rows to measure" in told.out
+    assert "configurations are not an array" in told.out
+    assert "2 checks passed" in told.out or "3 checks passed" in told.out
+    assert "Traceback" not in told.err
+
+
+def test_debug_shows_the_traceback_of_what_a_plugin_raises(capsys):
+    assert run(["plugins", "check", "unwelcome"]) == ExitCode.PLUGIN
+    told = capsys.readouterr()
+    assert "it raises LookupError: nothing here" in told.out
+    assert "--debug" in told.err
+    assert run(["--debug", "plugins", "check", "unwelcome"]) == ExitCode.PLUGIN
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_name_of_several_kinds_has_to_be_told_apart(capsys):
+    assert run(["plugins", "check", "synthetic"]) == ExitCode.USAGE
+    assert "samplers:synthetic" in capsys.readouterr().err
+    assert run(["plugins", "check", "samplers:synthetic", "--json"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["name"], told["distribution"]) == (
+        "samplers",
+        "synthetic",
+        "in-process",
+    )
+    assert not [one["failure"] for one in told["checks"] if one["failure"]]
+    assert run(["plugins", "check", "samplers:in-process:broken"]) == ExitCode.PLUGIN
+
+
+@pytest.mark.parametrize("name", ["nobody", "samplers:nobody"])
+def test_an_unknown_name_is_a_plugin_s_error(name, capsys):
+    assert run(["plugins", "check", name]) == ExitCode.PLUGIN
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_whether_it_draws_is_asked_of_explorers_alone(capsys):
+    assert run(["plugins", "check", "broken", "--no-draws"]) == ExitCode.USAGE
+    assert "the checks of samplers do not ask" in capsys.readouterr().err
+    assert run(["plugins", "check", "explorers:synthetic", "--no-draws"]) == ExitCode.OK
+
+
+def test_plugins_still_lists_kinds(capsys):
+    assert run(["plugins", "samplers"]) == ExitCode.OK
+    listed = capsys.readouterr().out
+    assert run(["plugins", "list", "samplers"]) == ExitCode.OK
+    assert capsys.readouterr().out == listed
+    assert "unwelcome" in listed
+    assert run(["plugins", "--help"]) == ExitCode.OK
+    assert "check" in capsys.readouterr().out
+
+
+def test_a_run_that_is_continued_gets_the_same_plugins(monkeypatch):
+    monkeypatch.setenv(ENVIRONMENT, "a folder/hooks.py")
+    command, _ = given_again("run", Path("p.yaml"), (), None)
+    assert shlex.split(command) == ["chameleon", "--plugin", "a folder/hooks.py", "run", "p.yaml"]
+
+
+def test_a_plugin_that_cannot_be_given_is_a_usage_error(capsys):
+    assert run(["--plugin", "no/such.py", "plugins"]) == ExitCode.USAGE
+    assert "there is no plugin" in capsys.readouterr().err
