@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import HALVES, computed_in
+from chameleon_tvm.operators.element_types import HALVES, WEIGHTED, computed_in
 from chameleon_tvm.operators.layouts import (
     LAYOUT_HINT,
     SPATIAL,
@@ -86,7 +86,7 @@ class ConvolutionSpec(FusedSpec):
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype)
+        computed_in(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         # One number and as many as there are axes are the same operator.
         for name, value in (

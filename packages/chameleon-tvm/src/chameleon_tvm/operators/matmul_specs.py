@@ -12,6 +12,7 @@ import attrs
 from chameleon_tvm.operators.element_types import (
     HALVES,
     LARGEST_DIFFERENCES,
+    WEIGHTED,
     check_products,
     computed_in,
 )
@@ -34,7 +35,7 @@ class DenseSpec(FusedSpec):
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype)
+        computed_in(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
