@@ -185,6 +185,7 @@ def test_the_reference_is_what_loops_compute(kernel, padding, more):
         DepthwiseConv2dSpec(input=[1, 7, 6, 6], kernel=3, padding=1, layout="NHWC", **INT8),
         DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
         DenseSpec(input=[1, 65793], units=3, dtype="int8"),
+        DenseSpec(input=[5, 9], units=7, dtype="int7", output_dtype="uint8"),
     ],
     ids=lambda spec: f"{spec.kind}-{spec.activation}-{spec.output_dtype}",
 )

@@ -40,7 +40,7 @@ class NoTrials(Trials):
         del task, guesses, seconds_to_beat
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _weights_of_eight_bits() -> Iterator[None]:
     """Types are the same whatever this machine's CPU; ``test_seven_bits.py`` undoes it."""
     with pytest.MonkeyPatch.context() as patch:

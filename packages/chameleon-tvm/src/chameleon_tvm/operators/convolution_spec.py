@@ -80,7 +80,7 @@ class ConvolutionSpec(FusedSpec):
     dtype: str = attrs.field(
         default="float32",
         metadata=helped(
-            f"element type: float32; {', '.join(HALVES)} and int8 on CPUs; "
+            f"element type: float32; {', '.join(HALVES)}, int8 and int7 on CPUs; "
             f"{' and '.join(HALVES)} of conv2d on GPUs"
         ),
     )

@@ -31,7 +31,7 @@ class DenseSpec(FusedSpec):
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
         default="float32",
-        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 on CPUs"),
+        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 or int7 on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:
