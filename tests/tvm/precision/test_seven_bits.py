@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.errors import TargetError
+from chameleon_core.loop.end.rivals import alike
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
@@ -23,7 +24,7 @@ from chameleon_tvm.precision.edges import tensors_of
 from chameleon_tvm.precision.eligibility import eligible
 from chameleon_tvm.precision.networks import TypedNetworks
 from chameleon_tvm.precision.operator_seconds import OperatorSeconds
-from chameleon_tvm.precision.points import Front
+from chameleon_tvm.precision.points import Front, in_words
 from chameleon_tvm.precision.weights import quantized_weights
 from chameleon_tvm.targets import TVMTargets
 
@@ -155,7 +156,7 @@ def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
         AVX2, tiny, kept, tmp_path / "network", precision, alone={"int8": 0.5, "int7": 0.4}
     )
     assert result["failure"] is None
-    assert result["precision"] == "int7"
+    assert result["precision"] == "int8"
     assert result["precision_summary"].startswith("of 4 operators 4 in int7; error ")
     assert {"int7": 4} in [row["types"] for row in result["front"] if row["delivered"]]
     assert 1e-5 < result["max_relative_error"] < 0.2
@@ -172,3 +173,5 @@ def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny: Any) -> None
 
 def test_others_are_compared_with_in_int8() -> None:
     assert precisions_beside(["float32", *KINDS]) == ("int8", "as-it-comes")
+    assert in_words({0: "int7", 1: "int8"}, 2) == "int8"
+    assert alike(in_words({0: "int7"}, 2), "int8")

@@ -13,3 +13,12 @@ LARGEST_WEIGHT = {INT8: 128, INT7: 64}
 
 AS_IT_COMES = "as-it-comes"
 """What is asked of something that takes the type it likes."""
+
+
+def commonly(kind: str) -> str:
+    """What a type is called where weights of seven and of eight bits are not told apart.
+
+    Args:
+        kind: name of a type.
+    """
+    return INT8 if kind == INT7 else kind

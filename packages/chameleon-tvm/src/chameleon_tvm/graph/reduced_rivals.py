@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.dtypes import INT7, INT8
+from chameleon_core.dtypes import commonly
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
@@ -51,9 +51,7 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     Args:
         types: names, float32 perhaps among them; that alone is compared with nothing here.
     """
-    # What others call int8 has weights of seven or of eight bits.
-    named = (INT8 if one == INT7 else one for one in types)
-    reduced = tuple(one for one in dict.fromkeys(named) if one != FLOAT32)
+    reduced = tuple(one for one in dict.fromkeys(map(commonly, types)) if one != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
 
 
