@@ -1,8 +1,9 @@
 """ResNet-18's layers in int8 beside float32, ours and oneDNN's, in one process.
 
 `python benchmarks/int8_layers.py` prints, per layer, GFLOP/s of our direct convolution and of
-Winograd's in float32, of our int8, and of oneDNN's int8 through PyTorch (uint8 in and out, weights
-prepacked). Ours are the best of a few first guesses; all are timed in turns, the minimum counts.
+Winograd's in float32, of our int8, of the same with weights of seven bits, and of oneDNN's int8
+through PyTorch (uint8 in and out, weights prepacked). Ours are the best of a few first guesses; all
+are timed in turns, the minimum counts.
 oneDNN's int8 saturates sums of two products on CPUs without VNNI: the last column says how far its
 outputs are from the exact ones.
 """
@@ -31,6 +32,7 @@ from chameleon_tvm.targets import TVMTargets
 from ruamel.yaml import YAML
 
 LAYERS = Path(__file__).parent.parent / "examples" / "resnet18_layers.yaml"
+GROUPS = ("direct", "winograd", "int8", "int7", "onednn_int8")
 Repeats = Callable[[], float]
 
 
@@ -103,6 +105,7 @@ def measure(threads: int, guesses: int, seconds: float) -> list[dict[str, Any]]:
             "direct": kernels(spec, ("direct",), guesses, threads),
             "winograd": kernels(spec, ("winograd2", "winograd4"), guesses, threads),
             "int8": kernels(quantized, ("direct",), guesses, threads),
+            "int7": kernels(attrs.evolve(quantized, dtype="int7"), ("direct",), guesses, threads),
             "onednn_int8": [vendor],
         }
         taken = best(groups, seconds)
@@ -114,7 +117,7 @@ def measure(threads: int, guesses: int, seconds: float) -> list[dict[str, Any]]:
 
 def show(row: dict[str, Any]) -> None:
     """Print one row."""
-    rates = " ".join(f"{row[name]:9.1f}" for name in ("direct", "winograd", "int8", "onednn_int8"))
+    rates = " ".join(f"{row[name]:9.1f}" for name in GROUPS)
     print(f"{row['name']:6} {rates} {row['onednn_steps']:9.0f}", flush=True)
 
 
@@ -127,11 +130,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     arguments = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
-    print(f"{'layer':6} {'direct':>9} {'winograd':>9} {'int8':>9} {'oneDNN':>9} {'its error':>9}")
+    heads = ("direct", "winograd", "int8", "int7", "oneDNN", "its error")
+    print(f"{'layer':6} {' '.join(f'{head:>9}' for head in heads)}")
     rows = measure(arguments.threads, arguments.guesses, arguments.seconds)
     ratios = {
-        f"int8 over {other}": [row["int8"] / row[other] for row in rows]
-        for other in ("direct", "onednn_int8")
+        f"{one} over {other}": [row[one] / row[other] for row in rows]
+        for one, other in (
+            *(("int8", "direct"), ("int8", "onednn_int8")),
+            *(("int7", "int8"), ("int7", "onednn_int8")),
+        )
     }
     for name, values in ratios.items():
         print(f"{name}: {math.exp(sum(map(math.log, values)) / len(values)):.2f}")

@@ -9,7 +9,12 @@ import pytest
 from chameleon_core.plugins import InstructionRecord, NoOptions, Registry, hookimpl
 from chameleon_testing.conformance import ConformanceError
 from chameleon_tvm.instructions import choosing
-from chameleon_tvm.instructions.choosing import dots_of, own_records_of, tile_products_of
+from chameleon_tvm.instructions.choosing import (
+    dots_of,
+    narrow_weights_pay,
+    own_records_of,
+    tile_products_of,
+)
 from chameleon_tvm.targets import TVMTargets
 from chameleon_tvm.testing.instructions import check_instruction
 
@@ -28,7 +33,9 @@ def names(target: str, data: str, weights: str, of=dots_of) -> list[str]:
     [
         (f"{X86}x86-64", "uint8", "int8", []),
         (f"{X86}haswell", "uint8", "int8", ["vpmaddwd"]),
+        (f"{X86}haswell", "uint8", "int7", ["vpmaddubsw", "vpmaddwd"]),
         (f"{X86}alderlake", "uint8", "int8", ["vpdpbusd-vex", "vpmaddwd"]),
+        (f"{X86}znver4", "uint8", "int7", ["vpdpbusd", "vpmaddubsw", "vpmaddwd"]),
         (f"{X86}skylake-avx512", "uint8", "int8", ["vpmaddwd"]),
         (f"{X86}znver4", "uint8", "int8", ["vpdpbusd", "vpmaddwd"]),
         (f"{X86}sapphirerapids", "int8", "int8", ["vpmaddwd"]),
@@ -72,6 +79,22 @@ def test_dot_products_come_fastest_first(target, data, weights, expected):
 )
 def test_tile_products_are_those_of_the_types(target, data, weights, expected):
     assert names(target, data, weights, tile_products_of) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "pay"),
+    [
+        (f"{X86}x86-64", False),
+        (f"{X86}haswell", True),
+        (f"{X86}skylake-avx512", True),
+        (f"{X86}alderlake", False),
+        (f"{X86}znver4", False),
+        (f"{X86}sapphirerapids", False),
+        (f"{ARM}neoverse-n1", False),
+    ],
+)
+def test_weights_of_seven_bits_pay_where_bytes_are_not_multiplied_faster(target, pay):
+    assert narrow_weights_pay(TVMTargets(NoOptions()).resolve(target)) == pay
 
 
 @pytest.fixture

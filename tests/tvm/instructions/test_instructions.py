@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance import ConformanceError
 from chameleon_tvm.cpus.features import target_features
@@ -19,6 +20,7 @@ from chameleon_tvm.instructions.neon_tiles import Bfmmla
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS
 from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
+from chameleon_tvm.instructions.vpmaddubsw import Vpmaddubsw
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
 from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.quick_tvm import tirx
@@ -69,6 +71,21 @@ def test_it_computes_its_meaning_here(record):
 
 def test_what_templates_fall_back_to_computes_its_meaning():
     assert check_meaning(IntegerMultiplyAdd())
+
+
+@pytest.mark.parametrize("weight", [-64, 64])
+@pytest.mark.parametrize("data", [0, 1, 255])
+def test_bytes_by_weights_of_seven_bits_do_not_saturate(data, weight):
+    one = Vpmaddubsw()
+    numbers, weights = np.full(4, data, np.uint8), np.full((1, 4), weight, np.int8)
+    start = np.int32([7])
+    assert one.meaning(start, numbers, weights) == 7 + 4 * data * weight
+    beyond = weights + np.int8(np.sign(weight))
+    exact = 7 + 4 * data * int(beyond[0, 0])
+    assert (one.meaning(start, numbers, beyond) == exact) == (data < 255)
+    one.check_weights(weights)
+    with pytest.raises(ChameleonError, match="exact with weights between -64 and 64"):
+        one.check_weights(beyond)
 
 
 class Saturating(MultiplyAdd):

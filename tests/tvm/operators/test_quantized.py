@@ -48,6 +48,11 @@ def conv(**changes):
             "sums of 33026 products",
         ),
         (lambda: conv(dtype="uint8"), "dtype 'uint8' is not supported"),
+        (
+            lambda: BatchMatmulSpec(a=[1, 2, 3], b=[1, 3, 2], dtype="int7"),
+            "dtype 'int7' is not supported",
+        ),
+        (lambda: conv(dtype="int7").task("t", CUDA), "is for llvm targets"),
         (lambda: conv().task("t", CUDA), "is for llvm targets, and the target is 'cuda'"),
         (lambda: conv().task("t", '{"kind": "vulkan"}'), "the target is 'vulkan'"),
     ],
@@ -84,6 +89,15 @@ def test_inputs_fill_their_ranges_and_outputs_most_of_theirs():
     assert 0.0 < saturated < 0.2
     assert len(np.unique(expected)) == 256
     assert operator.constants == {1, 2, 3, 4}
+
+
+def test_weights_of_seven_bits_fill_their_range():
+    spec = conv(input=[1, 64, 16, 16], filters=64, dtype="int7", output_dtype="uint8")
+    operator = operator_of(spec.task("t", NATIVE))
+    inputs = operator.inputs()
+    assert (inputs[1].dtype, inputs[1].min(), inputs[1].max()) == (np.int8, -64, 64)
+    (expected,) = operator.reference(inputs)
+    assert len(np.unique(expected)) > 200
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu6", "hardswish"])
@@ -171,6 +185,7 @@ def test_the_reference_is_what_loops_compute(kernel, padding, more):
         DepthwiseConv2dSpec(input=[1, 7, 6, 6], kernel=3, padding=1, layout="NHWC", **INT8),
         DenseSpec(input=[5, 9], units=7, dtype="int8", residual=True, activation="gelu"),
         DenseSpec(input=[1, 65793], units=3, dtype="int8"),
+        DenseSpec(input=[5, 9], units=7, dtype="int7", output_dtype="uint8"),
     ],
     ids=lambda spec: f"{spec.kind}-{spec.activation}-{spec.output_dtype}",
 )

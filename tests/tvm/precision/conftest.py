@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from chameleon_tvm.graph.compile import untuned
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.precision import delivery as delivering
+from chameleon_tvm.precision import settled as settling
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.targets import TVMTargets
@@ -39,6 +40,14 @@ class NoTrials(Trials):
         del task, guesses, seconds_to_beat
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _weights_of_eight_bits() -> Iterator[None]:
+    """Types are the same whatever this machine's CPU; ``test_seven_bits.py`` undoes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settling, "narrow_weights_pay", lambda _: False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def target() -> str:
     return TVMTargets(NoOptions()).resolve("native")
@@ -57,7 +66,7 @@ def _delivered(
     folder: Path,
     precision: Precision,
     *,
-    alone: float = 0.5,
+    alone: float | Mapping[str, float] = 0.5,
     in_network: Callable[[int, int], float] | None = None,
     together: float = 0.5,
 ) -> tuple[dict[str, Any], Path]:
@@ -69,7 +78,7 @@ def _delivered(
         settled: what ``settle`` returned.
         folder: the delivery's.
         precision: as a pipeline says.
-        alone: that share, of operators as measured alone.
+        alone: that share, of operators as measured alone; or by their type.
         in_network: the same of an operator in a network, given its place among those that are
             not in float32 there, and how many these are; None for what it is alone.
         together: the same of whole networks.
@@ -79,7 +88,7 @@ def _delivered(
         return {one.name: 1.0 if one.name == "float32" else together for one in processes}
 
     def seconds_in_network(variants: Any, *_: Any, **__: Any) -> list[dict[str, float]]:
-        return [_told(one, in_network or (lambda *_: alone)) for one in variants]
+        return [_told(one, alone, in_network) for one in variants]
 
     frontend = type(given)(given.options)
     frontend.compute_in(precision)
@@ -87,7 +96,7 @@ def _delivered(
     winners = []
     for task in frontend.tasks(target):
         config = tuple(map(int, SPACE.design_space(task).first_guesses[0]))
-        seconds = 1e-3 * (alone if task.alternative_of else 1.0)
+        seconds = 1e-3 * (_share(alone, task.arguments["dtype"]) if task.alternative_of else 1.0)
         winners.append(Winner(task=task, config=config, seconds=seconds))
     delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
     with pytest.MonkeyPatch.context() as patch:
@@ -97,12 +106,27 @@ def _delivered(
     return found, folder
 
 
-def _told(variant: Any, share: Callable[[int, int], float]) -> dict[str, float]:
+def _share(alone: float | Mapping[str, float], dtype: str) -> float:
+    return alone[dtype] if isinstance(alone, Mapping) else alone
+
+
+def _told(
+    variant: Any,
+    alone: float | Mapping[str, float],
+    in_network: Callable[[int, int], float] | None,
+) -> dict[str, float]:
     """Seconds of the tasks of a network, each of which occurs once in it."""
     tasks = json.loads((variant.folder / "manifest.json").read_text())["tasks"]
-    reduced = [one["name"] for one in tasks if one["arguments"]["dtype"] != "float32"]
+    reduced = {
+        one["name"]: one["arguments"]["dtype"]
+        for one in tasks
+        if one["arguments"]["dtype"] != "float32"
+    }
     told = {one["name"]: 1e-3 for one in tasks}
-    return told | {name: 1e-3 * share(place, len(reduced)) for place, name in enumerate(reduced)}
+    for place, (name, dtype) in enumerate(reduced.items()):
+        own = _share(alone, dtype) if in_network is None else in_network(place, len(reduced))
+        told[name] = 1e-3 * own
+    return told
 
 
 @pytest.fixture(scope="session")

@@ -166,11 +166,14 @@ def test_percentiles_leave_their_share_at_either_end():
     assert candidates(_counted(values))["percentile 99.9"] == Affine.between(low, high)
 
 
-@given(arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=4), elements=NUMBERS))
-def test_weights_are_off_by_half_a_step_of_their_channel(weights: np.ndarray):
-    found = quantized_weights(weights)
+@given(
+    arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=4), elements=NUMBERS),
+    st.sampled_from(["int8", "int7"]),
+)
+def test_weights_are_off_by_half_a_step_of_their_channel(weights: np.ndarray, kind: str):
+    found = quantized_weights(weights, kind)
     assert found.values.dtype == np.int8
-    assert np.abs(found.values.astype(int)).max() <= LARGEST
+    assert np.abs(found.values.astype(int)).max() <= LARGEST[kind]
     off = np.abs(found.real.astype(np.float64) - weights).reshape(len(weights), -1)
     assert (off <= 0.5001 * found.scales[:, None].astype(np.float64)).all()
     assert (found.values[weights == 0] == 0).all()

@@ -17,6 +17,7 @@ from chameleon_tvm.precision.rounding import rounded
 from chameleon_tvm.precision.types import with_types
 from chameleon_tvm.precision.weights import quantized_weights
 
+INTEGERS = ("int8", "int7")
 RNG = np.random.default_rng(0)
 
 
@@ -65,7 +66,7 @@ class _Simulated:
         kind = self._types.get(place)
         if kind is None:
             return values
-        if kind != "int8":
+        if kind not in INTEGERS:
             return rounded(values.astype(np.float32), kind)
         affine = self._affines[place if number is None else number]
         return affine.real(affine.quantized(values))
@@ -74,7 +75,7 @@ class _Simulated:
         kind = self._types.get(place)
         if kind is None:
             return values
-        return quantized_weights(values).real if kind == "int8" else rounded(values, kind)
+        return quantized_weights(values, kind).real if kind in INTEGERS else rounded(values, kind)
 
     def network(self, x: np.ndarray, *, narrow: bool) -> np.ndarray:
         first = np.maximum(_convolved(self.data(0, x), self.weights(0, FILTERS[0])), 0)
@@ -113,6 +114,7 @@ def _calibrated(module: Any, chains: Any, x: np.ndarray) -> tuple[dict[str, Affi
         (dict.fromkeys(range(5), "int8"), {0, 1, 2}, 3),
         ({0: "int8", 1: "int8", 3: "int8"}, set(), 1),
         ({2: "int8", 3: "int8"}, {2}, 1),
+        ({0: "int7", 1: "int8", 2: "int8", 3: "int7", 4: "int7"}, {0, 1, 2}, 1),
         (dict.fromkeys(range(5), "float16"), {0, 1, 2}, 1),
         ({0: "float16", 1: "int8", 2: "float16"}, set(), 1),
     ],
@@ -129,7 +131,7 @@ def test_a_network_computes_what_its_types_say(
     assert Reads(Network(module, chains), types, ranges).narrow == narrow
     typed = with_types(module, chains, types, ranges)
     specs = [chain.spec for chain in chains_of(typed)]
-    small = {place for place, kind in types.items() if kind == "int8"}
+    small = {place for place, kind in types.items() if kind in INTEGERS}
     assert {place for place, one in enumerate(specs) if one.dtype == "int8"} == small
     outputs = {place for place, one in enumerate(specs) if one.output_dtype == "uint8"}
     assert outputs == narrow & small
@@ -213,8 +215,8 @@ def test_what_cannot_have_a_type_says_why(network_of: Any):
     assert eligible(chains, "bfloat16").places == (0, 1)
     with pytest.raises(ConfigError, match="operator 1 of the network cannot be computed in int8"):
         with_types(module, chains, {1: "int8"}, {})
-    with pytest.raises(ConfigError, match="no precision 'int7'"):
-        eligible(chains, "int7")
+    with pytest.raises(ConfigError, match="no precision 'int4'"):
+        eligible(chains, "int4")
 
 
 def test_weights_that_a_type_does_not_hold_are_named(network_of: Any):

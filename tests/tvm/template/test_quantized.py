@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
 from chameleon_tvm.instructions.base import Dot
@@ -38,7 +38,7 @@ FEW = settings(
 )
 TYPES = st.fixed_dictionaries(
     {
-        "dtype": st.just("int8"),
+        "dtype": st.sampled_from(["int8", "int7"]),
         "output_dtype": st.sampled_from(["uint8", "uint8", "float32"]),
         "residual": st.booleans(),
         "activation": st.sampled_from(["none", "relu", "relu6"]),
@@ -166,11 +166,13 @@ def test_cpus_without_an_instruction_for_integers_compute_the_same(spec):
     check(spec, seed=0, count=2, target=PLAIN)
 
 
-@pytest.mark.parametrize("weight", [-128, 127])
+@pytest.mark.parametrize(
+    ("dtype", "weight"), [("int8", -128), ("int8", 127), ("int7", -64), ("int7", 64)]
+)
 @pytest.mark.parametrize(("data", "zero"), [(0, 255), (255, 0)])
-def test_the_largest_sums_are_exact(data, zero, weight):
+def test_the_largest_sums_are_exact(data, zero, dtype, weight):
     depth = 65793
-    spec = DenseSpec(input=[1, depth], units=8, dtype="int8")
+    spec = DenseSpec(input=[1, depth], units=8, dtype=dtype)
     builder = PROVIDER.builder(spec.task("t", NATIVE), threads=2)
     inputs = operator_of(builder.task).inputs()
     inputs[0][:], inputs[1][:], inputs[4][0] = data, weight, zero
@@ -277,7 +279,7 @@ class SignedBytes(Bytes):
 )
 def test_bytes_are_multiplied_as_they_are(dot, spec, monkeypatch):
     """The zero point is in the padding and in the bias then."""
-    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [dot()])
+    monkeypatch.setattr(arithmetic, "integer_dots_of", lambda target, weights: [dot()])
     made = template_of(spec.task("t", NATIVE))
     # Planes in the padding are no part of a copy, so that zero has to be zero there.
     assert isinstance(made.arithmetic.dot, dot) == (spec.kind != "conv3d")
@@ -285,7 +287,7 @@ def test_bytes_are_multiplied_as_they_are(dot, spec, monkeypatch):
 
 
 def test_data_are_read_in_place_where_there_is_nothing_to_fill_up(monkeypatch):
-    monkeypatch.setattr(arithmetic, "dots_of", lambda target, data, weights: [Bytes()])
+    monkeypatch.setattr(arithmetic, "integer_dots_of", lambda target, weights: [Bytes()])
 
     def inputs(**changes):
         spec = Conv2dSpec(
@@ -301,10 +303,19 @@ def test_data_are_read_in_place_where_there_is_nothing_to_fill_up(monkeypatch):
         assert inputs(**changes) == ("copy",)
 
 
-@pytest.mark.parametrize(("cpu", "mnemonic"), [("znver4", "vpdpbusd"), ("haswell", "vpmaddwd")])
-def test_the_code_of_other_cpus_holds_their_instruction(cpu, mnemonic):
+@pytest.mark.parametrize(
+    ("cpu", "dtype", "mnemonic"),
+    [
+        ("znver4", "int8", "vpdpbusd"),
+        ("haswell", "int8", "vpmaddwd"),
+        ("haswell", "int7", "vpmaddubsw"),
+    ],
+)
+def test_the_code_of_other_cpus_holds_their_instruction(cpu, dtype, mnemonic):
     target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
-    spec = Conv2dSpec(input=[1, 16, 9, 9], filters=32, kernel=3, padding=1, layout="NHWC", **INT8)
+    spec = Conv2dSpec(
+        input=[1, 16, 9, 9], filters=32, kernel=3, padding=1, layout="NHWC", dtype=dtype
+    )
     template = template_of(spec.task("t", target))
     space = template.space()
     function = template.function(space.decode(space.first_guesses[0]))
@@ -313,21 +324,26 @@ def test_the_code_of_other_cpus_holds_their_instruction(cpu, mnemonic):
 
 
 @pytest.mark.parametrize(
-    ("cpu", "name"),
+    ("cpu", "dtype", "name"),
     [
-        ("x86_64-linux-gnu -mcpu=znver4", "vpdpbusd"),
-        ("x86_64-linux-gnu -mcpu=alderlake", "vpdpbusd-vex"),
-        ("x86_64-linux-gnu -mcpu=skylake-avx512", "vpmaddwd"),
-        ("aarch64-linux-gnu -mcpu=neoverse-n1", "sdot"),
-        ("aarch64-linux-gnu -mcpu=neoverse-v1", "usdot"),
-        ("aarch64-linux-gnu -mcpu=cortex-a72", "integer-multiply-add"),
+        ("x86_64-linux-gnu -mcpu=znver4", "int8", "vpdpbusd"),
+        ("x86_64-linux-gnu -mcpu=znver4", "int7", "vpdpbusd"),
+        ("x86_64-linux-gnu -mcpu=alderlake", "int8", "vpdpbusd-vex"),
+        ("x86_64-linux-gnu -mcpu=skylake-avx512", "int8", "vpmaddwd"),
+        ("x86_64-linux-gnu -mcpu=skylake-avx512", "int7", "vpmaddubsw"),
+        ("aarch64-linux-gnu -mcpu=neoverse-n1", "int8", "sdot"),
+        ("aarch64-linux-gnu -mcpu=neoverse-n1", "int7", "sdot"),
+        ("aarch64-linux-gnu -mcpu=neoverse-v1", "int8", "usdot"),
+        ("aarch64-linux-gnu -mcpu=cortex-a72", "int8", "integer-multiply-add"),
+        ("aarch64-linux-gnu -mcpu=cortex-a72", "int7", "integer-multiply-add"),
     ],
 )
-def test_first_guesses_of_every_cpu_are_legal_functions(cpu, name):
+def test_first_guesses_of_every_cpu_are_legal_functions(cpu, dtype, name):
     target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple={cpu} -num-cores=2")
+    types = {**INT8, "dtype": dtype}
     for spec in (
-        Conv2dSpec(input=[1, 8, 6, 6], filters=32, kernel=3, padding=1, layout="NHWC", **INT8),
-        DenseSpec(input=[1, 16], units=40, **INT8),
+        Conv2dSpec(input=[1, 8, 6, 6], filters=32, kernel=3, padding=1, layout="NHWC", **types),
+        DenseSpec(input=[1, 16], units=40, **types),
     ):
         template = template_of(spec.task("t", target))
         space = template.space()
@@ -340,6 +356,21 @@ def test_first_guesses_of_every_cpu_are_legal_functions(cpu, name):
         shapes = [tuple(int(extent) for extent in one.shape) for one in function.params]
         assert shapes[1] == weights.shape
         assert (str(weights.dtype), str(bias.dtype)) == (template.arithmetic.dot.weights, "int32")
+
+
+@pytest.mark.parametrize("weight", [-65, -64, 64, 65])
+def test_weights_that_an_instruction_does_not_multiply_exactly_are_refused(weight):
+    target = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell")
+    task = DenseSpec(input=[1, 16], units=40, dtype="int7").task("t", target)
+    template = template_of(task)
+    values = template.space().decode(template.space().first_guesses[0])
+    constants = operator_of(task).inputs()[1:]
+    constants[0][3, 5] = weight
+    if abs(weight) == 64:
+        assert template.pack(values, constants)[0].dtype == np.int8
+        return
+    with pytest.raises(ChameleonError, match="vpmaddubsw is exact with weights between -64 and 64"):
+        template.pack(values, constants)
 
 
 def test_generated_schedules_compute_the_same():

@@ -43,11 +43,18 @@ def dequantised(emit: Any, numbers: Array, scale: Array, zero: Array, axis: int)
 
 
 def weights_of(
-    emit: Any, rng: np.random.Generator, shape: tuple[int, ...], axis: int, exponent: int = -6
+    emit: Any,
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    axis: int,
+    exponent: int = -6,
+    *,
+    largest: int = 127,
 ) -> tuple[Any, Array]:
     """Weights with a scale for each output channel, and the scales."""
     scale = (2.0 ** rng.integers(exponent - 1, exponent + 1, shape[axis])).astype(np.float32)
-    numbers = rng.integers(-128, 128, shape).astype(np.int8)
+    least = -128 if largest == 127 else -largest
+    numbers = rng.integers(least, largest, shape, endpoint=True).astype(np.int8)
     zero = np.zeros(shape[axis], np.int8)
     return dequantised(emit, numbers, scale, zero, axis), scale
 
@@ -69,20 +76,23 @@ def convolution(
     rng: np.random.Generator,
     groups: int = 1,
     bias: bool = True,
+    largest: int = 127,
     **more: Any,
 ) -> Any:
     """A convolution of any rank with quantised weights."""
     channels, rank = shape_of(x)[1], len(shape_of(x))
     shape = (filters, channels // groups, *[size] * (rank - 2))
-    weights, scale = weights_of(emit, rng, shape, 0)
+    weights, scale = weights_of(emit, rng, shape, 0, largest=largest)
     kind = getattr(op.nn, f"conv{rank - 2}d")
     made = emit(kind(x, weights, groups=groups, **more))
     return emit(op.add(made, bias_of(emit, rng, scale, data, rank))) if bias else made
 
 
-def dense(emit: Any, x: Any, units: int, data: float, *, rng: np.random.Generator) -> Any:
+def dense(
+    emit: Any, x: Any, units: int, data: float, *, rng: np.random.Generator, largest: int = 127
+) -> Any:
     """A matrix product with quantised weights, and a bias."""
-    weights, scale = weights_of(emit, rng, (shape_of(x)[-1], units), 1)
+    weights, scale = weights_of(emit, rng, (shape_of(x)[-1], units), 1, largest=largest)
     made = emit(op.matmul(x, weights))
     numbers = rng.integers(-3000, 3000, (units,)).astype(np.int32)
     units_of_sums, zeros = scale * np.float32(data), np.zeros(units, np.int32)

@@ -16,6 +16,7 @@ from chameleon_tvm.graph.chains import chains_of
 from chameleon_tvm.graph.compile import CompiledNetwork, compiled
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.load import load
+from chameleon_tvm.graph.narrow_weights import fastest
 from chameleon_tvm.graph.operators import specs_of
 from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.prepare import prepared
@@ -94,7 +95,7 @@ def deliver(tmp_path: Path) -> Any:
         winners = {}
         if seed is not None or guesses:
             rng = np.random.default_rng(seed)
-            for spec in specs_of(chains):
+            for spec in specs_of(fastest(chains, TARGET)):
                 task = spec.task(spec.name, TARGET)
                 configs = space.design_space(task)
                 [config, *_] = guesses_of(configs) if guesses else configs.sample(1, rng)

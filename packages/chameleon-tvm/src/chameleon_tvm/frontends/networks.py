@@ -224,7 +224,7 @@ class NetworkFrontend(Runnable, Frontend):
         if known == OTHER:
             return LayoutChoice(layout=OTHER, reason=f"since {DEFAULT} cannot be delivered")
         try:
-            choice = choose(self._specs(), trials)
+            choice = choose(self._specs(trials.target), trials)
         except LayoutError as error:
             return LayoutChoice(layout=OTHER, reason=f"since {error}")
         if known is not None and choice.layout == OTHER and self._tried is not None:
@@ -246,9 +246,10 @@ class NetworkFrontend(Runnable, Frontend):
 
     def tasks(self, target: str) -> list[Task]:
         from chameleon_tvm.graph.moves import shape_of  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.narrow_weights import fastest  # noqa: PLC0415
         from chameleon_tvm.graph.operators import left_over  # noqa: PLC0415
 
-        specs = self._specs()
+        specs = self._specs(target)
         if not specs:
             log.warning(
                 "nothing_to_tune",
@@ -257,6 +258,7 @@ class NetworkFrontend(Runnable, Frontend):
             )
         module, chains = self.prepared
         log.info("operators_left_to_the_compiler", **left_over(module, chains))
+        chains = fastest(chains, target)
         names = dict(zip(dict.fromkeys(chain.spec for chain in chains), specs, strict=True))
         for chain in chains:
             if any(np.isnan(constant).any() for constant in chain.constants):
@@ -272,7 +274,7 @@ class NetworkFrontend(Runnable, Frontend):
         from chameleon_tvm.graph.compile import fused_functions  # noqa: PLC0415 - needs TVM
         from chameleon_tvm.graph.loop_tasks import loop_tasks  # noqa: PLC0415
 
-        specs = self._specs()
+        specs = self._specs(target)
         found = [spec.task(spec.name, target) for spec in specs]
         if self._loops:
             functions = fused_functions(*self.prepared, target)
@@ -283,12 +285,13 @@ class NetworkFrontend(Runnable, Frontend):
             found += [task for task in others if task.key not in known]
         return found
 
-    def _specs(self) -> list[OperatorSpec]:
+    def _specs(self, target: str) -> list[OperatorSpec]:
         """The network's distinct operators, named and weighted."""
-        from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.narrow_weights import fastest  # noqa: PLC0415 - needs TVM
+        from chameleon_tvm.graph.operators import specs_of  # noqa: PLC0415
         from chameleon_tvm.graph.owners import owners  # noqa: PLC0415
 
-        chains = self.prepared[1]
+        chains = fastest(self.prepared[1], target)
         return specs_of(chains, owners(chains, self.imported, self.locations))
 
     def deliver(self, delivery: Delivery) -> dict[str, Any] | None:

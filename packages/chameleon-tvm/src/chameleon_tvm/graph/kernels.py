@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.loop_tasks import TunedLoops
+from chameleon_tvm.graph.narrow_weights import specs_for
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.operators.element_types import OUTPUTS
 from chameleon_tvm.operators.specs import OperatorSpec, TypedSpec
@@ -73,9 +74,10 @@ class Kernels:
 
     def task_of(self, chain: Chain) -> Task:
         """The task that a chain is an occurrence of, named as its winner."""
-        task = chain.spec.task("chain", self._target)
-        winner = self._winners.get(task.key)
-        return task if winner is None else winner.task
+        tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
+        known = (self._winners.get(task.key) for task in tasks)
+        winner = next((winner for winner in known if winner is not None), None)
+        return tasks[-1] if winner is None else winner.task
 
     def like(self, chain: Chain) -> Winner | None:
         """The winner of a chain's task, or of the same operator with another type of its output.
@@ -83,14 +85,15 @@ class Kernels:
         In a network of several types an output may be in another one than where all operators
         have the same; the knobs are those of either, and nearly all of the work.
         """
-        task = self.task_of(chain)
-        winner = self._winners.get(task.key)
-        if winner is not None:
-            return winner
-        for spec in _with_other_outputs(chain.spec):
-            other = self._winners.get(spec.task("chain", self._target).key)
-            if other is not None:
-                return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
+        for own in specs_for(chain, self._target):
+            task = own.task("chain", self._target)
+            winner = self._winners.get(task.key)
+            if winner is not None:
+                return winner
+            for spec in _with_other_outputs(own):
+                other = self._winners.get(spec.task("chain", self._target).key)
+                if other is not None:
+                    return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
         return None
 
     def adapted(self, chains: Iterable[Chain]) -> Kernels:

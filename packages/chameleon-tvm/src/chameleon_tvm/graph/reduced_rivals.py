@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import structlog
+from chameleon_core.dtypes import commonly
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
@@ -50,7 +51,7 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     Args:
         types: names, float32 perhaps among them; that alone is compared with nothing here.
     """
-    reduced = tuple(one for one in dict.fromkeys(types) if one != FLOAT32)
+    reduced = tuple(one for one in dict.fromkeys(map(commonly, types)) if one != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
 
 

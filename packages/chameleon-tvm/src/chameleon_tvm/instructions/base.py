@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from chameleon_core.errors import ChameleonError
 from numpy.typing import NDArray
 
 Expr = Any
@@ -77,6 +78,8 @@ class Dot(Instruction):
         vectors: the sizes in bytes of vectors of sums that it is there for, and what features each
             takes beside ``features``.
         cost: how long one takes, in time of a multiply-add of float32 vectors of the same size.
+        largest_weight: the magnitude of weights up to which it adds up products exactly, whatever
+            the data; None where that holds of all numbers of their type.
         temporaries: vector registers that it needs beside sums, a group and weights.
     """
 
@@ -86,6 +89,7 @@ class Dot(Instruction):
     depth: ClassVar[int]
     vectors: ClassVar[Mapping[int, frozenset[str]]]
     cost: ClassVar[float] = 1.0
+    largest_weight: ClassVar[int | None] = None
     temporaries: ClassVar[int] = 0
 
     @property
@@ -106,6 +110,26 @@ class Dot(Instruction):
     def needs(self, vector_bytes: int) -> frozenset[str]:
         """The features that it takes for vectors of a size, one of ``vectors``."""
         return self.features | self.vectors[vector_bytes]
+
+    def check_weights(self, weights: NDArray[Any]) -> None:
+        """Refuse weights that it does not multiply exactly.
+
+        Args:
+            weights: of any shape.
+
+        Raises:
+            ChameleonError: some are beyond ``largest_weight``.
+        """
+        most = self.largest_weight
+        if most is None:
+            return
+        least, largest = int(weights.min(initial=0)), int(weights.max(initial=0))
+        if least < -most or largest > most:
+            raise ChameleonError(
+                f"{self.name} is exact with weights between -{most} and {most}, and there are some "
+                f"between {least} and {largest}",
+                hint="Compute the operator in int8, or quantise its weights to seven bits.",
+            )
 
     @abstractmethod
     def meaning(

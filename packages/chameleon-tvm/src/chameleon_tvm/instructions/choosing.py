@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache
+from math import inf
 
 import structlog
+from chameleon_core.dtypes import INT7, INT8, LARGEST_WEIGHT
 from chameleon_core.plugins import KINDS, InstructionRecord, default_registry
 from chameleon_core.plugins.factory import make
 from chameleon_system.permissions import refusal
@@ -23,12 +25,16 @@ log = structlog.get_logger()
 _HOLDING = {
     "uint8": ("uint8", "int16"),
     "int8": ("int8", "int16"),
+    INT7: ("int8", "int16"),
     "bfloat16": (BFLOAT16_BITS, "float32"),
     "float16": ("float16", "float32"),
     "float32": ("float32",),
 }
 """Element types of tensors -> operands' that hold all of their values; 16-bit integers hold those
 of 8 bits less a zero point as well."""
+
+SHIFTS = {"uint8": 0, "int8": 128}
+"""What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
 
 
 def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
@@ -42,7 +48,7 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
         target: a canonical target of a CPU.
         data: element type of the input (``uint8``, ``int8``, ``bfloat16``, ``float16``,
             ``float32``).
-        weights: that of the weights, likewise.
+        weights: that of the weights, likewise, or ``int7``.
 
     Returns:
         Those for vectors of the target's size.
@@ -59,12 +65,23 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
             for one in map(instruction_of, records)
             if isinstance(one, Dot)
             and _holds(one, data, weights)
+            and _exact(one, weights)
             and size in one.vectors
             and one.needs(size) <= features
         ]
         return sorted(found, key=lambda one: -one.lanes(size) * one.depth / one.cost)
 
     return fitting(own_records_of(target)) or fitting(others_records_of(target))
+
+
+def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
+    """The dot products of data of eight bits that a target has, those of signed ones last.
+
+    Args:
+        target: as for ``dots_of``.
+        weights: element type of the weights.
+    """
+    return [dot for data in SHIFTS for dot in dots_of(target, data=data, weights=weights)]
 
 
 def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
@@ -90,6 +107,20 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
         return sorted(found, key=lambda one: -one.rows * one.columns * one.depth / one.cost)
 
     return fitting(own_records_of(target)) or fitting(others_records_of(target))
+
+
+def narrow_weights_pay(target: str) -> bool:
+    """Whether a target multiplies bytes by weights of 7 bits faster than by those of 8.
+
+    Args:
+        target: a canonical target of a CPU.
+    """
+    rates = [
+        max((dot.depth / dot.cost for dot in integer_dots_of(target, weights)), default=0.0)
+        for weights in (INT8, INT7)
+    ]
+    # Tiles multiply either, and more than vectors.
+    return rates[0] < rates[1] and not tile_products_of(target, data="uint8", weights=INT8)
 
 
 def own_records_of(target: str) -> Sequence[InstructionRecord]:
@@ -142,6 +173,11 @@ def _permitted(permission: str, target: str) -> bool:
     if refused:
         log.warning("instructions_left_out", permission=permission, because=refused)
     return not refused
+
+
+def _exact(one: Dot, weights: str) -> bool:
+    """Whether it adds up products of all weights of a type exactly."""
+    return one.largest_weight is None or LARGEST_WEIGHT.get(weights, inf) <= one.largest_weight
 
 
 def _holds(one: Dot | TileProduct, data: str, weights: str) -> bool:

@@ -41,6 +41,12 @@ INSTRUCTIONS = (
         *(_X86, "avx2"),
     ),
     _record(
+        "vpmaddubsw",
+        "groups of four bytes, weights of 7 bits, sums of 32 bits",
+        "vpmaddubsw:Vpmaddubsw",
+        *(_X86, "avx2"),
+    ),
+    _record(
         "vpdpbusd",
         "groups of four bytes, unsigned by signed, sums of 32 bits",
         "vpdpbusd:Vpdpbusd",

@@ -17,9 +17,8 @@ class Vpmaddwd(Dot):
     """Products of 16-bit integers, exact in sums of 32 bits.
 
     8-bit integers are widened to it: ``vpmaddubsw``, which multiplies them as they are, saturates
-    its sums of two at 16 bits (Intel 64 and IA-32 Architectures Software Developer's Manual, volume
-    2), and takes as many multiplications. LLVM makes it and the addition one ``vpdpwssd`` where the
-    CPU has VNNI.
+    its sums of two at 16 bits unless weights have 7 bits. LLVM makes it and the addition one
+    ``vpdpwssd`` where the CPU has VNNI.
     """
 
     name: ClassVar[str] = "vpmaddwd"

@@ -11,6 +11,7 @@ from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.defaults import OURS
 from chameleon_tvm.graph.kernels import ChainKernel
+from chameleon_tvm.graph.narrow_weights import specs_for
 from chameleon_tvm.graph.placing import with_kernels
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
@@ -32,7 +33,8 @@ def with_workloads(
     """
 
     def workload(chain: Chain) -> ChainKernel | None:
-        builder = builders.get(chain.spec.task("chain", target).key)
+        keys = [spec.task("chain", target).key for spec in specs_for(chain, target)]
+        builder = next((builders[key] for key in keys if key in builders), None)
         if builder is None:
             return None
         operator = builder.operator

@@ -138,12 +138,24 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
 
 
 def seeded_integers(
-    shape: tuple[int, ...], dtype: type[np.integer[Any]], stream: int
+    shape: tuple[int, ...],
+    dtype: type[np.integer[Any]],
+    stream: int,
+    *,
+    largest: int | None = None,
 ) -> NDArray[Any]:
-    """Integers of a whole range that depend on nothing but their shape and stream."""
+    """Integers of a whole range that depend on nothing but their shape and stream.
+
+    Args:
+        shape: of the array.
+        dtype: its element type.
+        stream: another number for each array of an operator.
+        largest: magnitude, where the range is not all of the type's.
+    """
     rng = np.random.default_rng([20200426, stream, *shape])
     limits = np.iinfo(dtype)
-    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    least, most = (limits.min, limits.max) if largest is None else (-largest, largest)
+    return rng.integers(least, most, shape, dtype, endpoint=True)
 
 
 def numpy_type(dtype: str) -> np.dtype[Any]:

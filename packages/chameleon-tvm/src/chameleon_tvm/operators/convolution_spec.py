@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from chameleon_tvm.operators.element_types import HALVES, computed_in
+from chameleon_tvm.operators.element_types import HALVES, WEIGHTED, computed_in
 from chameleon_tvm.operators.layouts import (
     LAYOUT_HINT,
     SPATIAL,
@@ -80,13 +80,13 @@ class ConvolutionSpec(FusedSpec):
     dtype: str = attrs.field(
         default="float32",
         metadata=helped(
-            f"element type: float32; {', '.join(HALVES)} and int8 on CPUs; "
+            f"element type: float32; {', '.join(HALVES)}, int8 and int7 on CPUs; "
             f"{' and '.join(HALVES)} of conv2d on GPUs"
         ),
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype)
+        computed_in(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         # One number and as many as there are axes are the same operator.
         for name, value in (

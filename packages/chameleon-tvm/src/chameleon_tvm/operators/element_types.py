@@ -9,6 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from chameleon_core.dtypes import INT7, INT8
+
 from chameleon_tvm.gpus import BFLOAT16_SINCE, capability
 
 if TYPE_CHECKING:
@@ -19,14 +21,17 @@ BFLOAT16 = "bfloat16"
 HALVES = ("float16", BFLOAT16)
 """Element types of two bytes; sums of their products are float32."""
 FLOATS = (FLOAT32, *HALVES)
-INT8 = "int8"
-"""The element type of operators on quantized tensors, after that of their weights."""
+INTEGERS = (INT8, INT7)
+"""Element types of operators on quantized tensors, after that of their weights: data are uint8,
+sums int32."""
 ALL = (*FLOATS, INT8)
+WEIGHTED = (*ALL, INT7)
+"""What operators with weights are computed in."""
 ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
 """Operators that GPUs compute in half precision here."""
 OUTPUTS = {
     FLOAT32: (FLOAT32,),
-    INT8: (FLOAT32, "uint8"),
+    **dict.fromkeys(INTEGERS, (FLOAT32, "uint8")),
     **{half: (half, FLOAT32) for half in HALVES},
 }
 """What operators of a type may write; the first where nothing is said."""
@@ -106,7 +111,7 @@ def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "
     kind = value.get("kind")
     if kind == "llvm":
         return
-    if dtype == INT8:
+    if dtype in INTEGERS:
         raise spec.fail(
             f"dtype {dtype!r} is for llvm targets, and the target is {kind!r}",
             "Give float32 or float16 there, or a CPU as the target.",

@@ -12,6 +12,7 @@ import attrs
 from chameleon_tvm.operators.element_types import (
     HALVES,
     LARGEST_DIFFERENCES,
+    WEIGHTED,
     check_products,
     computed_in,
 )
@@ -30,11 +31,11 @@ class DenseSpec(FusedSpec):
     units: int = attrs.field(metadata=helped("number of outputs per row"))
     dtype: str = attrs.field(
         default="float32",
-        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 on CPUs"),
+        metadata=helped(f"element type: float32, {' or '.join(HALVES)}, or int8 or int7 on CPUs"),
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype)
+        computed_in(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")

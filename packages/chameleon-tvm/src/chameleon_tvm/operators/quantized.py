@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+from chameleon_core.dtypes import INT8, LARGEST_WEIGHT
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
@@ -88,7 +89,7 @@ class QuantizedEpilogue(Epilogue):
 
     def __init__(self, spec: FusedSpec) -> None:
         super().__init__(spec)
-        self.data_type, self.weights_type = "uint8", spec.dtype
+        self.data_type, self.weights_type = "uint8", INT8
         self.centred_type = self.operand_type
 
     @property
@@ -105,14 +106,18 @@ class QuantizedEpilogue(Epilogue):
         return 1.5 / LARGEST if self.spec.output_dtype == "uint8" else tolerance_of("float32")
 
     def operands(self, data: tuple[int, ...], weights: tuple[int, ...]) -> Arrays:
-        return [seeded_integers(data, np.uint8, 0), seeded_integers(weights, np.int8, 1)]
+        largest = None if self.spec.dtype == INT8 else LARGEST_WEIGHT[self.spec.dtype]
+        return [
+            seeded_integers(data, np.uint8, 0),
+            seeded_integers(weights, np.int8, 1, largest=largest),
+        ]
 
     def inputs(self) -> Arrays:
         """Whole ranges of integers; outputs that are spread over theirs, a few beyond it."""
         spec = self.spec
         channels = (spec.output_channels,)
         # The standard deviation of sums of products of independent, uniform numbers.
-        typical = 256.0**2 / 12.0 * spec.reduced**0.5
+        typical = 256.0 * (2.0 * LARGEST_WEIGHT[spec.dtype]) / 12.0 * spec.reduced**0.5
         made: Arrays = [
             (seeded_array(channels, "float32", 2) * 0.25 + 0.75) / np.float32(typical),
             np.rint(seeded_array(channels, "float32", 3) * typical).astype(np.int32),

@@ -11,7 +11,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
 
 from chameleon_tvm.operators.element_types import (
-    INT8,
+    INTEGERS,
     LARGEST_PRODUCT,
     OUTPUTS,
     check_products,
@@ -167,7 +167,7 @@ class TypedSpec(OperatorSpec):
     @property
     def quantized(self) -> bool:
         """Whether data are uint8."""
-        return self.dtype == INT8
+        return self.dtype in INTEGERS
 
 
 @attrs.frozen(kw_only=True)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec
-from chameleon_tvm.precision.eligibility import FLOAT32, INT8
+from chameleon_tvm.precision.eligibility import FLOAT32
 from chameleon_tvm.precision.rounding import rounded
 from chameleon_tvm.precision.weights import quantized_weights
 
@@ -55,7 +56,7 @@ def constants_in(
 
 
 def _rounded(weights: NDArray[Any], kind: str) -> NDArray[np.float32]:
-    return quantized_weights(weights).real if kind == INT8 else rounded(weights, kind)
+    return quantized_weights(weights, kind).real if kind in INTEGERS else rounded(weights, kind)
 
 
 def _shift(chain: Chain, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:

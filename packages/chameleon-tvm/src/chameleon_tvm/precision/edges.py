@@ -13,6 +13,7 @@ import numpy as np
 
 from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.precision.choice import Tensor
 from chameleon_tvm.precision.eligibility import INT8
 from chameleon_tvm.precision.fronts import Floats
@@ -111,13 +112,14 @@ def _conversions(variable: Any, kinds: Sequence[str], rate: float) -> Floats:
     elements = 0 if isinstance(variable.ty, relax.TupleType) else math.prod(shape_of(variable))
     sizes = [_bytes(kind, place) for place, kind in enumerate(kinds)]
     both = np.add.outer(sizes, sizes) * (elements / rate)
-    return np.asarray(both * (1.0 - np.eye(len(kinds))), np.float64)
+    forms = np.array([INT8 if kind in INTEGERS else kind for kind in kinds])
+    return np.asarray(both * (forms[:, None] != forms), np.float64)
 
 
 def _bytes(kind: str, place: int) -> int:
     if not place:
         return _FLOAT_BYTES
-    return 1 if kind == INT8 else _HALF_BYTES
+    return 1 if kind in INTEGERS else _HALF_BYTES
 
 
 __all__ = ["bytes_per_second", "order_of", "tensors_of"]

@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
-from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8
+from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT7, INT8
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.chains import Chain
+from chameleon_tvm.graph.narrow_weights import shares_data
 from chameleon_tvm.graph.relaxed import relax
-from chameleon_tvm.operators.element_types import LARGEST_DIFFERENCES, LARGEST_PRODUCT, LARGEST_SUM
+from chameleon_tvm.operators.element_types import (
+    INTEGERS,
+    LARGEST_DIFFERENCES,
+    LARGEST_PRODUCT,
+    LARGEST_SUM,
+)
 from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
 from chameleon_tvm.precision.rounding import overflows
 
-REDUCED = (INT8, BFLOAT16, FLOAT16)
+REDUCED = (INT8, INT7, BFLOAT16, FLOAT16)
 """Types that a float32 network's chains may be computed in instead."""
+
+
+def reading_as(kind: str) -> tuple[str, ...]:
+    """The types that read the same as one and that more chains can have, that one last.
+
+    Args:
+        kind: one of ``REDUCED``.
+    """
+    return (INT8, INT7) if kind == INT7 else (kind,)
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +77,7 @@ def _reason(chain: Chain, kind: str) -> str | None:
         return "its input is no tensor of the network that could be observed"
     if chain.readers is None:
         return "its inputs are rearranged for other operators, too"
-    return _no_integers(spec) if kind == INT8 else _too_large(chain, kind)
+    return _no_integers(spec, kind) if kind in INTEGERS else _too_large(chain, kind)
 
 
 def _too_large(chain: Chain, kind: str) -> str | None:
@@ -72,8 +87,10 @@ def _too_large(chain: Chain, kind: str) -> str | None:
     return None
 
 
-def _no_integers(spec: TypedSpec) -> str | None:
-    """Why an operator cannot be computed in eight bits."""
+def _no_integers(spec: TypedSpec, kind: str) -> str | None:
+    """Why an operator cannot be computed in eight bits, or gains nothing by seven."""
+    if kind == INT7 and not shares_data(spec):
+        return f"weights of fewer bits than those of {INT8} make it no faster"
     if isinstance(spec, FusedSpec):
         sums, largest = spec.reduced, LARGEST_PRODUCT
     elif isinstance(spec, BatchMatmulSpec):
@@ -85,4 +102,14 @@ def _no_integers(spec: TypedSpec) -> str | None:
     return None
 
 
-__all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "INT8", "REDUCED", "Eligible", "eligible"]
+__all__ = [
+    "BFLOAT16",
+    "FLOAT16",
+    "FLOAT32",
+    "INT7",
+    "INT8",
+    "REDUCED",
+    "Eligible",
+    "eligible",
+    "reading_as",
+]

@@ -12,7 +12,7 @@ from chameleon_tvm.graph.chains import Chain, chains_of
 from chameleon_tvm.graph.owners import signatures_of
 from chameleon_tvm.graph.warnings_once import warnings_once
 from chameleon_tvm.precision.correction import Means
-from chameleon_tvm.precision.eligibility import FLOAT32, eligible
+from chameleon_tvm.precision.eligibility import FLOAT32, eligible, reading_as
 from chameleon_tvm.precision.ranges import Affine
 from chameleon_tvm.precision.reads import Network
 from chameleon_tvm.precision.types import with_types
@@ -82,9 +82,18 @@ class TypedNetworks:
         return TypedNetwork(module=module, chains=found, places=_places(self.chains, found))
 
     def uniform(self, kind: str) -> TypedNetwork:
-        """The network with every chain in a type that can be; made once."""
+        """The network with every chain in a type that can be; made once.
+
+        Of seven bits it is the one of eight where chains gain nothing by fewer.
+        """
         if kind not in self._uniform:
-            self._uniform[kind] = self.of(dict.fromkeys(eligible(self.chains, kind).places, kind))
+            self._uniform[kind] = self.of(
+                {
+                    place: one
+                    for one in reading_as(kind)
+                    for place in eligible(self.chains, one).places
+                }
+            )
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
@@ -92,8 +101,8 @@ class TypedNetworks:
         made = self.uniform(kind)
         return tuple(
             place
-            for place, chain in enumerate(self.chains)
-            if (here := made.chain(place)) is not None and is_reduced(here, chain)
+            for place in eligible(self.chains, kind).places
+            if (here := made.chain(place)) is not None and is_reduced(here, self.chains[place])
         )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from chameleon_tvm.graph.in_network import Seconds
 from chameleon_tvm.graph.kernels import Kernels
-from chameleon_tvm.precision.eligibility import FLOAT32
+from chameleon_tvm.precision.eligibility import FLOAT32, reading_as
 from chameleon_tvm.precision.networks import TypedNetwork, TypedNetworks, Types
 
 
@@ -101,9 +101,15 @@ class OperatorSeconds:
                     self.found[place, column] = winner.seconds
 
     def uniform(self, kind: str) -> Types:
-        """The types of a network with each chain in one type that was measured in it."""
-        known = np.isfinite(self.found[:, self.kinds.index(kind)])
-        return {int(place): kind for place in np.flatnonzero(known)}
+        """The types of a network with each chain in one type that was measured in it.
+
+        Of seven bits those of eight where chains were not measured in fewer.
+        """
+        return {
+            int(place): one
+            for one in reading_as(kind)
+            for place in np.flatnonzero(np.isfinite(self.found[:, self.kinds.index(one)]))
+        }
 
     def observe(self, networks: Sequence[BuiltNetwork], told: Sequence[Seconds]) -> bool:
         """Take over what chains took in networks, in the types that they have there.

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import attrs
 import numpy as np
+from chameleon_core.dtypes import commonly
 from chameleon_core.words import in_seconds, listing
 
 from chameleon_tvm.precision.choice import TypeChoice
@@ -200,8 +201,8 @@ def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> F
 
 
 def in_words(types: Types, chains: int) -> str:
-    """The precision of a network, such as ``int8, the rest float32``."""
-    kinds = list(dict.fromkeys(sorted(types.values())))
+    """The precision of a network, such as ``int8, the rest float32``; that of its rivals, too."""
+    kinds = list(dict.fromkeys(sorted(map(commonly, types.values()))))
     if not kinds:
         return FLOAT32
     return listing(kinds).replace(" or ", " and ") + (

@@ -18,6 +18,7 @@ from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.operators.element_types import INTEGERS
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.precision.eligibility import INT8
 from chameleon_tvm.precision.ranges import Affine
@@ -37,7 +38,7 @@ class Form:
     """How a tensor's numbers are rounded for those who read it.
 
     Attributes:
-        kind: the type.
+        kind: the type, of what is read in eight bits int8.
         affine: of eight bits; None for other types.
     """
 
@@ -173,10 +174,11 @@ class Reads:
 
     def form(self, kind: str, variable: Any) -> Form | None:
         """A tensor's form in a type; None where it has no range."""
-        if kind != INT8:
+        if kind not in INTEGERS:
             return Form(kind=kind)
         affine = self._ranges.get(self._network.names[variable])
-        return None if affine is None else Form(kind=kind, affine=affine)
+        # Types that differ by their weights alone read the same.
+        return None if affine is None else Form(kind=INT8, affine=affine)
 
     def _settle(self, place: int) -> None:
         """Decide about a chain's output, when all its readers are known."""

@@ -16,13 +16,15 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 
+from chameleon_tvm.graph.narrow_weights import fastest
 from chameleon_tvm.graph.operators import specs_of
 from chameleon_tvm.graph.owners import owners
 from chameleon_tvm.graph.package import check_target
+from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.precision.batches import batches_of
 from chameleon_tvm.precision.comparing import kept_inputs
 from chameleon_tvm.precision.correction import Means
-from chameleon_tvm.precision.eligibility import INT8, eligible
+from chameleon_tvm.precision.eligibility import INT7, INT8, eligible
 from chameleon_tvm.precision.errors import Simulation
 from chameleon_tvm.precision.metrics import metric_of, scored
 from chameleon_tvm.precision.networks import TypedNetworks
@@ -97,7 +99,7 @@ class SettledPrecision:
                 f"ranges and errors are found by running the network: {error}",
                 hint="Run it on a machine of the target's kind, or leave 'precision' out.",
             ) from error
-        self._settle_types()
+        self._settle_types(target)
         if INT8 in self.types or self.precision.metric is not None:
             self._calibrate(target)
         for sentence in self.told:
@@ -140,22 +142,28 @@ class SettledPrecision:
             self._kept = kept_inputs(self._frontend, self.precision.calibrate)
         return self._kept
 
-    def _settle_types(self) -> None:
+    def _settle_types(self, target: str) -> None:
         """Leave out the types that no operator of the network can have."""
-        able = {kind: self.networks.able(kind) for kind in self.precision.types}
+        able = {kind: self.networks.able(kind) for kind in self._tried(target)}
         found = tuple(kind for kind, places in able.items() if places)
         if not found:
             raise ConfigError(
-                f"no operator of the network can be computed in {' or '.join(able)} on this target"
+                "no operator of the network can be computed in "
+                f"{' or '.join(self.precision.types)} on this target"
                 f"{self._reason(next(iter(able)))}",
                 hint="Leave 'precision' out of the pipeline, or name another type.",
             )
         self.told = tuple(
             f"no operator of the network can be computed in {kind} on this target; it is left out"
-            for kind in able
+            for kind in self.precision.types
             if kind not in found
         )
         self._types = found
+
+    def _tried(self, target: str) -> tuple[str, ...]:
+        """The types that were asked for: int8 with weights of fewer bits, too, where that pays."""
+        asked = self.precision.types
+        return (*asked, INT7) if INT8 in asked and narrow_weights_pay(target) else asked
 
     def _reason(self, kind: str) -> str:
         """The most frequent reason for which operators cannot have a type, behind a colon."""
@@ -197,15 +205,17 @@ class SettledPrecision:
             target: the resolved target.
         """
         networks = self.networks
-        distinct = dict.fromkeys(chain.spec for chain in networks.chains)
+        before = fastest(networks.chains, target)
+        distinct = dict.fromkeys(chain.spec for chain in before)
         own = dict(zip(distinct, (spec.name for spec in named), strict=True))
         found: dict[str, Task] = {}
-        for kind in self.types:
+        for kind in self._tried(target) if self._types is None else self._types:
             made, able = networks.uniform(kind), networks.able(kind)
             chains = [one for place in able if (one := made.chain(place)) is not None]
+            chains = fastest(chains, target)
             first: dict[Any, str] = {}
             for place, chain in zip(able, chains, strict=True):
-                first.setdefault(chain.spec, own[networks.chains[place].spec])
+                first.setdefault(chain.spec, own[before[place].spec])
             specs = specs_of(
                 chains, owners(chains, self._frontend.imported, self._frontend.locations)
             )

@@ -19,11 +19,11 @@ from chameleon_tvm.graph.moves import shape_of
 from chameleon_tvm.graph.quantised_moves import with_small_moves
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.instructions.halves import half_of
-from chameleon_tvm.operators.element_types import HALVES
+from chameleon_tvm.operators.element_types import HALVES, INTEGERS
 from chameleon_tvm.operators.layouts import is_channels_last
 from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
 from chameleon_tvm.precision.correction import Means, constants_in
-from chameleon_tvm.precision.eligibility import FLOAT32, INT8, eligible
+from chameleon_tvm.precision.eligibility import FLOAT32, eligible
 from chameleon_tvm.precision.ranges import Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
 from chameleon_tvm.precision.rounding import rounded
@@ -40,10 +40,11 @@ def with_types(
     """A network some of whose chains read rounded tensors and have rounded weights.
 
     It takes and gives float32 still, and says in the graph what is rounded: a pair of
-    ``quantize`` and ``dequantize`` for int8, of two functions for bfloat16 and float16, which all
-    readers of a tensor in that type share. What moves numbers between two pairs of one range moves
-    those of eight bits, or of two bytes. Weights of int8 are dequantized constants, with a scale
-    for each output channel; those of other types are float32 constants that the type has.
+    ``quantize`` and ``dequantize`` for int8 and int7, of two functions for bfloat16 and float16,
+    which all readers of a tensor in that type share. What moves numbers between two pairs of one
+    range moves those of eight bits, or of two bytes. Weights of int8 and int7 are dequantized
+    constants, with a scale for each output channel; those of other types are float32 constants that
+    the type has.
 
     Args:
         module: what ``prepared`` returned.
@@ -181,11 +182,11 @@ class _Typed(relax.PyExprMutator):
             shape = [-1 if place == axis else 1 for place in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
-        if constant.kind != INT8:
+        if constant.kind not in INTEGERS:
             return relax.const(rounded(weights, constant.kind), FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
-        found = quantized_weights(np.moveaxis(weights, axis, 0))
+        found = quantized_weights(np.moveaxis(weights, axis, 0), constant.kind)
         values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
         return self.builder_.emit(
             relax.op.dequantize(

@@ -1,4 +1,4 @@
-"""Weights of eight bits: symmetric, with a scale for every output channel."""
+"""Weights of eight or seven bits: symmetric, with a scale for every output channel."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.dtypes import INT7, INT8
 from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
-LARGEST = 127
+LARGEST = {INT8: 127, INT7: 64}
 """Weights are between its negative and it, so that a weight and its negative are both there."""
 
 _TINY = np.finfo(np.float32).tiny
@@ -34,11 +35,12 @@ class ChannelWeights:
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
 
-def quantized_weights(weights: NDArray[Any]) -> ChannelWeights:
-    """Weights rounded to eight bits.
+def quantized_weights(weights: NDArray[Any], kind: str = INT8) -> ChannelWeights:
+    """Weights rounded to eight bits or seven.
 
     Args:
         weights: output channels first.
+        kind: ``int8`` or ``int7``.
 
     Raises:
         ConfigError: one is infinite or not a number.
@@ -48,9 +50,10 @@ def quantized_weights(weights: NDArray[Any]) -> ChannelWeights:
             "there are infinities or NaN among weights, which have no range then",
             hint="Mend the weights.",
         )
+    most = LARGEST[kind]
     flat = weights.reshape(len(weights), -1)
     largest = np.abs(flat).max(axis=1, initial=0.0).astype(np.float32)
-    scales = np.where(largest > 0, np.maximum(largest / np.float32(LARGEST), _TINY), 1.0)
+    scales = np.where(largest > 0, np.maximum(largest / np.float32(most), _TINY), 1.0)
     scales = scales.astype(np.float32)
-    values = np.clip(np.rint(flat / scales[:, None]), -LARGEST, LARGEST).astype(np.int8)
+    values = np.clip(np.rint(flat / scales[:, None]), -most, most).astype(np.int8)
     return ChannelWeights(values=values.reshape(weights.shape), scales=scales)

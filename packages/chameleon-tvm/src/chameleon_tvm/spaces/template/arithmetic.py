@@ -8,11 +8,12 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_core.dtypes import INT8
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm.instructions.base import Dot
-from chameleon_tvm.instructions.choosing import dots_of
+from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
 from chameleon_tvm.instructions.halves import Half, half_in, half_of
 from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import MultiplyAdd
@@ -27,8 +28,6 @@ from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
 from chameleon_tvm.targets import target_info
 
-_SHIFTS = {"uint8": 0, "int8": 128}
-"""What is taken from uint8 data in a copy of these types; zero points are taken from wider ones."""
 EXACT_FLOAT = 2**24
 """Sums of whole numbers up to here are exact in float32."""
 
@@ -76,8 +75,13 @@ class Arithmetic:
         return np.dtype(self.multiplied).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
-        """Weights as numbers of their tensor's type, before they are packed."""
+        """Weights as numbers of their tensor's type, before they are packed.
+
+        Raises:
+            ChameleonError: the instruction does not multiply such weights exactly.
+        """
         if self.quantized:
+            self.dot.check_weights(logical)
             return logical
         numbers, half = real(logical), half_in(self.data)
         return numbers if half is None else half.widened(half.rounded(numbers))
@@ -89,7 +93,7 @@ class Arithmetic:
 
     @property
     def _centred(self) -> bool:
-        return self.quantized and self.read not in _SHIFTS
+        return self.quantized and self.read not in SHIFTS
 
     def converted(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
         """Elements of the input as they are multiplied, and as a copy holds them.
@@ -105,7 +109,7 @@ class Arithmetic:
         if self._centred:
             zero = emit.splat(emit.cast(self.read, zero_point), lanes)
             return emit.cast(self.read, value) - zero
-        shift = _SHIFTS.get(self.read, 0)
+        shift = SHIFTS.get(self.read, 0)
         if shift:
             return tirx.Cast(self.read, tirx.Cast("int32", value) - shift)
         return value
@@ -131,7 +135,7 @@ class Arithmetic:
             zero_point: of the data, in float32; None where they have none.
         """
         if self.quantized and not self._centred:
-            shift = _SHIFTS[self.read]
+            shift = SHIFTS[self.read]
             return tirx.Cast(self.read, tirx.Cast("int32", zero_point) - shift)
         return tirx.const(0, self.read)
 
@@ -147,7 +151,7 @@ class Arithmetic:
         """
         if self._centred:
             return bias.astype(self.dot.sums)
-        zero = int(Quantisation.of(numbers).data_zero_point) - _SHIFTS[self.read]
+        zero = int(Quantisation.of(numbers).data_zero_point) - SHIFTS[self.read]
         sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
         # Sums wrap around and come back: what is added up in the end fits into 32 bits.
         return (bias - zero * sums).astype(np.int32)
@@ -209,7 +213,8 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
         return Arithmetic(dot=_half_dot(spec, half, target), data=half.held)
     if not spec.quantized:
         return FLOAT32
-    return Arithmetic(dot=_integer_dot(target, skipping=skipping), data="uint8")
+    dot = _integer_dot(target, spec.dtype, skipping=skipping)
+    return Arithmetic(dot=dot, data="uint8")
 
 
 def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
@@ -227,7 +232,7 @@ def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
         return Arithmetic(dot=half_dots(half, target)[0], data=half.held)
     if not spec.quantized:
         return FLOAT32
-    return Arithmetic(dot=_integer_dot(target, skipping=True), data="uint8")
+    return Arithmetic(dot=_integer_dot(target, INT8, skipping=True), data="uint8")
 
 
 def scores_dot(spec: AttentionSpec, target: str) -> Dot:
@@ -304,11 +309,11 @@ def _half_dot(spec: FusedSpec, half: Half, target: str) -> Dot:
     return dots[0]
 
 
-def _integer_dot(target: str, *, skipping: bool) -> Dot:
+def _integer_dot(target: str, weights: str, *, skipping: bool) -> Dot:
     """The fastest for bytes; signed ones are data that are shifted while they are copied."""
-    dots = [dot for data in _SHIFTS for dot in dots_of(target, data=data, weights="int8")]
+    dots = list(integer_dots_of(target, weights))
     if skipping:
-        dots = [dot for dot in dots if dot.data not in _SHIFTS]
+        dots = [dot for dot in dots if dot.data not in SHIFTS]
     if not dots:
         return IntegerMultiplyAdd()
     return min(dots, key=lambda dot: dot.cost / dot.depth)
