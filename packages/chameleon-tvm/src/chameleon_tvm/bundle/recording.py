@@ -143,7 +143,8 @@ class Recorded(np.ndarray[Any, Any]):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         del types
-        if getattr(np, func.__name__, None) is not func:
+        of_numpy = getattr(np, func.__name__, None) is func
+        if not of_numpy:
             raise NotRecordedError(f"{func.__module__}.{func.__name__}")
         return _step(f"numpy.{func.__name__}", func, args, kwargs)
 
