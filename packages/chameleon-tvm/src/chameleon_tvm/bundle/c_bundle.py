@@ -156,8 +156,7 @@ def _link(bundle: Bundle, objects: Path, size: int, folder: Path) -> None:
         (work / "bundle.h").write_text(_tables(bundle, size), encoding="utf-8")
         visible = f"{{ global: {bundle.name}_*; local: *; }};\n"
         (work / "visible.map").write_text(visible, encoding="utf-8")
-        with tarfile.open(objects) as archive:
-            archive.extractall(work, filter="data")
+        kept = _extracted(objects, work)
         # The compiler may be one for C++, which takes the next file alone for C then.
         sources = [("-x", "c", str(_SOURCES / one)) for one in ("api.c", "backend.c")]
         command = [
@@ -166,7 +165,7 @@ def _link(bundle: Bundle, objects: Path, size: int, folder: Path) -> None:
             *_FLAGS,
             *itertools.chain.from_iterable(sources),
             *("-x", "none"),
-            *sorted(str(one) for one in work.glob("*.o")),
+            *map(str, kept),
             *("-Wl,--as-needed", "-lm", "-lpthread", "-Wl,--no-undefined"),
             f"-Wl,-soname,{library}",
             f"-Wl,--version-script={work / 'visible.map'}",
@@ -179,6 +178,18 @@ def _link(bundle: Bundle, objects: Path, size: int, folder: Path) -> None:
             hint=f"It was called as {' '.join(command)}; CC names another compiler. Kernels that "
             "call TVM's own functions, such as sorting, run from Python alone.",
         )
+
+
+def _extracted(objects: Path, folder: Path) -> list[Path]:
+    """The objects of a delivered library, in the order in which it was linked of them."""
+    made = []
+    with tarfile.open(objects) as archive:
+        for member in archive.getmembers():
+            content = archive.extractfile(member)
+            if content is not None:
+                made.append(folder / Path(member.name).name)
+                made[-1].write_bytes(content.read())
+    return made
 
 
 def _tables(bundle: Bundle, size: int) -> str:
