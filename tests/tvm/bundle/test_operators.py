@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
 from chameleon_tvm.bundle.operators import deliver_operator
 from chameleon_tvm.bundle.pack import pack_weights
 from chameleon_tvm.graph.load import load
@@ -20,6 +22,7 @@ from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.targets import TVMTargets
 
 CONVOLUTION = Conv2dSpec(
     input=[1, 16, 8, 9], filters=24, kernel=3, padding=1, layout="NHWC", bias=True
@@ -128,3 +131,16 @@ def test_packing_that_depends_on_values_is_refused(
     with pytest.raises(ConfigError, match="'one' are packed cannot be written down") as caught:
         deliver_operator(made.winner, AutoSpace(AutoOptions()), tmp_path / "two", 1)
     assert "tvmscript" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("nvidia/nvidia-a100", "is cuda"), ("llvm -mtriple=riscv64-linux-gnu", "is riscv64")],
+)
+def test_what_runs_elsewhere_is_refused(target: str, said: str, tmp_path: Path):
+    resolved = TVMTargets(NoOptions()).resolve(target)
+    task = DenseSpec(input=[4, 32], units=48).task("one", resolved)
+    winner = Winner(task=task, config=(0,), seconds=None)
+    with pytest.raises(TargetError, match=said):
+        deliver_operator(winner, AutoSpace(AutoOptions()), tmp_path / "one", 1)
+    assert not (tmp_path / "one").exists()

@@ -16,8 +16,8 @@ from chameleon_tvm.exporting import Exported, identifiers, unoccupied
 from chameleon_tvm.graph.package import MANIFEST
 
 _RANDOM = (
-    "{} holds random weights until pack.py, or pack_weights of it, has packed yours; the manifest "
-    "says which arrays it takes."
+    "{} holds random weights until pack.py, or pack_weights of it, has packed yours; packing.json "
+    "names the arrays that it takes."
 )
 
 

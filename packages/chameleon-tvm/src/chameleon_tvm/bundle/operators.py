@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.errors import ConfigError
+from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.stages import Arrays, SpaceProvider, Winner
 from chameleon_core.versions import installed
 from numpy.typing import NDArray
@@ -24,13 +24,14 @@ from chameleon_tvm.bundle.pack import ARRAYS, PACKING, replayed
 from chameleon_tvm.bundle.recording import NotRecordedError, Recording
 from chameleon_tvm.cpus.features import used_features
 from chameleon_tvm.exporting import tvm_builder
-from chameleon_tvm.graph.package import check_compiler, check_target, write_package
+from chameleon_tvm.graph.package import check_compiler, write_package
 from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Storage, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
 from chameleon_tvm.graph.sequence.strides import dense_strides
 from chameleon_tvm.graph.sequence.variants import extents, with_variants
 from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.kernel import Program
+from chameleon_tvm.linking import architecture, host_triple, own_triple
 from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.targets import tvm_target
 
@@ -51,11 +52,11 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
         threads: that it was measured with.
 
     Raises:
-        TargetError: it is for something else than this machine's CPU, or there is no C compiler.
+        TargetError: it is for another kind of processor, or there is no C compiler.
         ConfigError: how its weights are packed cannot be written down.
         InvalidConfigurationError: TVM makes another program of a configuration than it did.
     """
-    check_target(winner.task.target)
+    _check_target(winner.task.target)
     check_compiler()
     builder = tvm_builder(space, winner)
     program = builder.program(winner.config)
@@ -71,6 +72,23 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     write_package(folder, executable, manifest)
     if packing is not None:
         packing.write(folder)
+
+
+def _check_target(target: str) -> None:
+    """Refuse what cannot be linked here; what this CPU merely lacks, another one may have.
+
+    Raises:
+        TargetError: it is for no CPU, or for one of another architecture.
+    """
+    resolved = tvm_target(target)
+    wanted, own = architecture(host_triple(resolved)), architecture(own_triple())
+    if resolved.kind.name != "llvm" or wanted != own:
+        kind = wanted if resolved.kind.name == "llvm" else resolved.kind.name
+        raise TargetError(
+            f"operators are delivered as libraries for CPUs like this one ({own}) only, and the "
+            f"target is {kind}",
+            hint="`--to tvmscript` writes the function for any target.",
+        )
 
 
 @attrs.frozen(kw_only=True, eq=False)

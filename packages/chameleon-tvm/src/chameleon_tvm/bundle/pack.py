@@ -19,8 +19,8 @@ def pack_weights(*constants: Any, folder: Any = pathlib.Path(__file__).parent) -
     """The bytes of a weights.bin that holds these constants as the kernel reads them.
 
     Args:
-        constants: an array for each of the ``constants`` of the manifest: weights, then a bias
-            and what else the operator has, in the layouts that the manifest names.
+        constants: an array for each of the ``inputs`` of packing.json: weights, in the order output
+            channels, input channels, spatial axes, then a bias and what else the operator has.
         folder: where the operator is.
 
     Returns:
