@@ -25,6 +25,7 @@ from chameleon_tvm.graph.package import read_manifest
 
 LOADER = """
 import sys, time
+sys.modules["torch"] = None  # TVM starts faster without it
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from load import load

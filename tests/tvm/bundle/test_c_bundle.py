@@ -6,6 +6,7 @@ import ctypes
 import json
 import shutil
 import subprocess
+import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -209,6 +210,21 @@ def test_a_network_of_an_earlier_version_is_compiled_again(tmp_path: Path):
     with pytest.raises(ChameleonError, match="an earlier version delivered it") as caught:
         write_c_bundle(tmp_path, tmp_path / "c", "net")
     assert "chameleon compile" in str(caught.value.hint)
+
+
+def test_kernels_that_need_more_of_tvm_are_refused(parallel: Any, tmp_path: Path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "more.c").write_text("int TVMSorted(void); int more(void) { return TVMSorted(); }")
+    compiler = shutil.which("gcc") or "cc"
+    words = (compiler, "-fPIC", "-c", "more.c", "-o", "more.o")
+    subprocess.run(words, cwd=work, check=True)
+    with tarfile.open(parallel.folder / OBJECTS, "a") as archive:
+        archive.add(work / "more.o", arcname="more.o")
+    with pytest.raises(ChameleonError, match="TVMSorted") as caught:
+        write_c_bundle(parallel.folder, tmp_path / "c", "conv")
+    assert "run from Python alone" in str(caught.value.hint)
+    assert not list((tmp_path / "c").iterdir())
 
 
 def test_names_are_those_of_c():

@@ -38,10 +38,10 @@ def test_a_network_gives_the_same_bits(deliver: Any, tmp_path: Path):
     inputs = [one.astype(np.float32) for one in inputs]
     wanted = network.run(*inputs)
     bundle = tmp_path / "bundle"
-    write_c_bundle(network.folder, bundle, "small_net")
+    write_c_bundle(network.folder, bundle, "bundle")
     flags = ("-std=c++17", "-Wall", "-Werror", "-L.", "-Wl,-rpath,$ORIGIN", "-o", "example")
     made = subprocess.run(
-        [CXX, "main.cpp", *flags, "-lsmall_net"],
+        [CXX, "main.cpp", *flags, "-lbundle"],
         cwd=bundle,
         check=False,
         capture_output=True,
@@ -63,5 +63,5 @@ def test_a_network_gives_the_same_bits(deliver: Any, tmp_path: Path):
     assert ran.stdout.splitlines()[:2] == ["output0.npy", "output1.npy"]
     for place, one in enumerate(wanted):
         assert np.load(bundle / f"output{place}.npy").tobytes() == one.tobytes()
-    words = (CC, "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "small_net.h")
+    words = (CC, "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "bundle.h")
     assert subprocess.run(words, cwd=bundle, check=False).returncode == 0

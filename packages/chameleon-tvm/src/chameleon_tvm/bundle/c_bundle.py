@@ -106,14 +106,21 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     copied = [one for one in (MANIFEST, *_PACKING) if (delivered / one).exists()]
     names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
     unoccupied(folder, names)
-    for file, template in texts.items():
-        (folder / file).write_text(bundle.filled(template), encoding="utf-8")
-    for one in copied:
-        shutil.copyfile(delivered / one, folder / one)
-    weights = delivered / manifest.get("weights", WEIGHTS)
-    shutil.copyfile(weights, folder / WEIGHTS)
-    _link(bundle, delivered / OBJECTS, weights.stat().st_size, folder)
-    return tuple(folder / one for one in names)
+    files = tuple(folder / one for one in names)
+    try:
+        for text, template in texts.items():
+            (folder / text).write_text(bundle.filled(template), encoding="utf-8")
+        for one in copied:
+            shutil.copyfile(delivered / one, folder / one)
+        weights = delivered / manifest.get("weights", WEIGHTS)
+        shutil.copyfile(weights, folder / WEIGHTS)
+        _link(bundle, delivered / OBJECTS, weights.stat().st_size, folder)
+    except BaseException:
+        # Half a bundle would only be in the way of the next try.
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return files
 
 
 def _refuse(delivered: Path, manifest: dict[str, Any]) -> None:
@@ -153,7 +160,7 @@ def _link(bundle: Bundle, objects: Path, size: int, folder: Path) -> None:
     library = f"lib{bundle.name}.so"
     with tempfile.TemporaryDirectory(prefix="chameleon-bundle-") as made:
         work = Path(made)
-        (work / "bundle.h").write_text(_tables(bundle, size), encoding="utf-8")
+        (work / "bundle-tables.h").write_text(_tables(bundle, size), encoding="utf-8")
         visible = f"{{ global: {bundle.name}_*; local: *; }};\n"
         (work / "visible.map").write_text(visible, encoding="utf-8")
         kept = _extracted(objects, work)
@@ -193,7 +200,7 @@ def _extracted(objects: Path, folder: Path) -> list[Path]:
 
 
 def _tables(bundle: Bundle, size: int) -> str:
-    """The text of ``bundle.h``."""
+    """The text of ``bundle-tables.h``, whose name no bundle's own header can have."""
     name, manifest = bundle.name, bundle.manifest
     tensors = bundle.tensors
     extents = [", ".join(map(str, one["shape"])) or "1" for one in tensors]
@@ -217,7 +224,7 @@ def _tables(bundle: Bundle, size: int) -> str:
         "FEATURES": len(features),
         "PROCESSOR": json.dumps(str(CPUINFO)),
         "FLAGS_KEY": json.dumps(key),
-        "HANDLE": name,
+        "HANDLE": f"{name}_handle",
         "TENSOR": f"{name}_tensor",
         "API_NAME(function)": f"{name}_##function",
         "API(type, function)": f'__attribute__((visibility("default"))) type {name}_##function',

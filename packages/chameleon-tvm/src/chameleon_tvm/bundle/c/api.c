@@ -1,6 +1,6 @@
 /* The functions of a bundle's header, around the function that opens a call sequence (run.c).
  *
- * "bundle.h" is generated for each bundle, beside its header. What a call sequence needs of TVM's
+ * "bundle-tables.h" is generated for each bundle, beside its header. What a call sequence needs of TVM's
  * FFI (tvm/ffi/c_api.h) is here as well, as far as it needs it: errors, and one kind of function.
  */
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <tvm/ffi/c_api.h>
 
-#include "bundle.h"
+#include "bundle-tables.h"
 #include "support.h"
 
 #if defined(__linux__)

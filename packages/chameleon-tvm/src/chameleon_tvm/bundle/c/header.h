@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-typedef struct @name@ @name@;
+typedef struct @name@_handle @name@_handle;
 
 typedef struct {
   const char *name;
@@ -27,13 +27,13 @@ typedef struct {
 
 /* A handle, or NULL where there is an error. `weights` is the file weights.bin; `threads` is how
  * many there are, the one that calls among them: 0 for as many as the kernels were measured with. */
-@name@ *@name@_create(const char *weights, int threads);
+@name@_handle *@name@_create(const char *weights, int threads);
 
 /* Compute the outputs of some inputs; 0, or -1 where there is an error. There is a pointer for each
  * input and output, of the alignment of its elements. */
-int @name@_run(@name@ *handle, const void *const *inputs, void *const *outputs);
+int @name@_run(@name@_handle *handle, const void *const *inputs, void *const *outputs);
 
-void @name@_destroy(@name@ *handle);
+void @name@_destroy(@name@_handle *handle);
 
 int @name@_input_count(void);
 int @name@_output_count(void);

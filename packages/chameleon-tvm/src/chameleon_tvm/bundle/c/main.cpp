@@ -142,7 +142,7 @@ int run(int count, char **words) {
     outputs.emplace_back(@name@_output(number)->bytes);
     made.push_back(outputs.back().data());
   }
-  @name@ *handle = @name@_create(files[0].c_str(), threads);
+  @name@_handle *handle = @name@_create(files[0].c_str(), threads);
   if (handle == nullptr) throw std::runtime_error(@name@_error());
   std::vector<double> seconds;
   for (int turn = 0; turn <= runs; ++turn) {  // the first is not counted
