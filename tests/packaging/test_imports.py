@@ -41,7 +41,7 @@ HEAVY_ALLOWED = {
     "chameleon_samplers": {"sklearn"},
     "chameleon_runners": {"torch", "tvm"},
     "chameleon_bench": {"scipy"},
-    "chameleon_records": set(),
+    "chameleon_records": {"pyarrow"},
     "chameleon_one_shot": {"torch", "xgboost", "lightgbm", "pyarrow", "safetensors"},
     "chameleon_transforms": {"torch", "sklearn"},
 }
@@ -49,6 +49,8 @@ ONLY_IN = {
     ("chameleon_bench", "scipy"): ("statistics/",),
     ("chameleon_bench", "chameleon_cli"): ("commands/",),
     ("chameleon_records", "chameleon_cli"): ("commands/",),
+    ("chameleon_records", "pyarrow"): ("tables/",),
+    ("chameleon_records", "pandas"): ("tables/",),
     ("chameleon_one_shot", "chameleon_cli"): ("commands/",),
     ("chameleon_transforms", "chameleon_cli"): ("commands/",),
     ("chameleon_transforms", "chameleon_testing"): ("testing.py",),

@@ -109,6 +109,20 @@ def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Com
         assert f"times as fast as the best of the others in {precision}" in finished.stdout
 
 
+def test_a_network_is_a_bundle_for_c(run: Path, chameleon: Command, tmp_path: Path):
+    words = ("export", run, "--to", "c", "-o", tmp_path / "net", "--name", "tiny", "--json")
+    finished = chameleon(*words)
+    assert finished.returncode == 0, finished.stderr
+    names = {Path(one).name for one in json.loads(finished.stdout)["files"]}
+    assert names == {one.name for one in (tmp_path / "net").iterdir()}
+    assert names >= {"libtiny.so", "tiny.h", "main.cpp", "CMakeLists.txt", "weights.bin"}
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, ignore=shutil.ignore_patterns("network"))
+    finished = chameleon("export", copy, "--to", "c", "-o", tmp_path / "other")
+    assert finished.returncode == 2
+    assert "has no delivered network" in finished.stderr
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -181,3 +181,29 @@ def test_operators_can_be_chosen(sketched: Path, tmp_path: Path):
     assert code == 2
     assert "no measured operator 'smal'; did you mean 'small'?" in stderr
     assert _chameleon("export", tmp_path, "--to", "tvmscript", "-o", tmp_path)[0] == 2
+
+
+def test_an_operator_is_delivered_with_its_loader(templated: Path, tmp_path: Path):
+    code, stdout, stderr = _chameleon(
+        "export", templated, "--to", "library", "-o", tmp_path, "--json"
+    )
+    assert code == 0, stderr
+    assert json.loads(stdout)["tasks"] == ["small"]
+    assert "random weights until pack.py" in stderr
+    names = {Path(one).name for one in json.loads(stdout)["files"]}
+    assert names >= {"kernel.so", "load.py", "manifest.json", "pack.py", "weights.bin"}
+    code, _, stderr = _chameleon("export", templated, "--to", "library", "-o", tmp_path)
+    assert code == 2
+    assert "has small already" in stderr
+
+
+def test_an_operator_is_a_bundle_for_c(templated: Path, tmp_path: Path):
+    code, stdout, stderr = _chameleon("export", templated, "--to", "c", "-o", tmp_path, "--json")
+    assert code == 0, stderr
+    names = {Path(one).name for one in json.loads(stdout)["files"]}
+    assert names >= {"libsmall.so", "small.h", "main.cpp", "CMakeLists.txt", "weights.bin"}
+    code, _, stderr = _chameleon(
+        "export", templated, "--to", "c", "-o", tmp_path / "x", "--name", "mine"
+    )
+    assert code == 2
+    assert "of a whole network" in stderr

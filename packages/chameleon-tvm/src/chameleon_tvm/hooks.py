@@ -153,7 +153,7 @@ def chameleon_commands() -> Iterable[CommandRecord]:
     )
     yield CommandRecord(
         name="export",
-        summary="Write a run's winners for TVM alone: a MetaSchedule database, or TVMScript.",
+        summary="Write a run's winners as libraries, as bundles for C, or for TVM alone.",
         factory="chameleon_tvm.commands.export:command",
     )
 

@@ -95,31 +95,64 @@ def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
 
 
 @command.command("export")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--from", "place", help="The database; the user's own by default.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--from", "place", help="A database or a run folder; the user's own by default.")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["jsonl", "csv", "parquet", "kernel-tuner", "t4"]),
+    default="jsonl",
+    show_default=True,
+    help="What others read it with; of the last two FILE is a folder, with a file for each task.",
+)
 @_JSON
-def export(file: Path, place: str | None, *, as_json: bool) -> None:
-    """Write a database into FILE (.jsonl), to be merged, hosted, or read elsewhere."""
+def export(file: Path, place: str | None, form: str, *, as_json: bool) -> None:
+    """Write a database or a run into FILE, to be merged, hosted, or read by other tools."""
+    from chameleon_records.tables.export import write_rows  # noqa: PLC0415
+    from chameleon_records.tables.rows import rows_of  # noqa: PLC0415
+
+    if form == "jsonl":
+        _tell({"file": str(file.absolute()), "records": _dumped(file, place)}, as_json=as_json)
+        return
+    rows = rows_of(place)
+    files = [str(one.absolute()) for one in write_rows(rows, form, file)]
+    if as_json:
+        click.echo(json.dumps({"files": files, "measurements": len(rows)}))
+        return
+    for one in files:
+        click.echo(one)
+    click.echo(f"measurements: {len(rows)}")
+
+
+def _dumped(file: Path, place: str | None) -> int:
+    """Write the records at a place in the format that databases read; how many there are."""
     from chameleon_system.files import write_whole  # noqa: PLC0415
 
     from chameleon_records.databases.parts import SUFFIX  # noqa: PLC0415
     from chameleon_records.errors import RecordsError  # noqa: PLC0415
     from chameleon_records.format import dump  # noqa: PLC0415
     from chameleon_records.opening import opened_at, required  # noqa: PLC0415
+    from chameleon_records.run_folders import records_of_run  # noqa: PLC0415
+    from chameleon_records.tables.rows import is_run  # noqa: PLC0415
 
     if file.suffix != SUFFIX:
-        raise RecordsError(f"{file} does not end with {SUFFIX}", hint="Readers tell it by that.")
-    required(place)
-    with opened_at(place) as database:
-        found = database.everything()
+        raise RecordsError(
+            f"{file} does not end with {SUFFIX}",
+            hint="Readers tell it by that; `--to csv` and others write for other tools.",
+        )
+    if is_run(place):
+        found = records_of_run(Path(str(place)))
+    else:
+        required(place)
+        with opened_at(place) as database:
+            found = database.everything()
     try:
         write_whole(file, dump(found))
     except OSError as error:
         raise RecordsError(
             f"cannot write {file}: {error.strerror or error}", hint="Name a file elsewhere."
         ) from error
-    count = sum(map(len, found.values()))
-    _tell({"file": str(file.absolute()), "records": count}, as_json=as_json)
+    return sum(map(len, found.values()))
 
 
 @command.command("prune")

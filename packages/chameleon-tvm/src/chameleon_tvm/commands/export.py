@@ -1,4 +1,4 @@
-"""``chameleon export``: a run's winners as files that TVM reads without this package."""
+"""``chameleon export``: a run's winners as files that are used without this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from chameleon_core.stages import Winner
 
-METASCHEDULE, TVMSCRIPT = "metaschedule", "tvmscript"
+METASCHEDULE, TVMSCRIPT, LIBRARY, C = "metaschedule", "tvmscript", "library", "c"
 
 
 @click.command("export")
@@ -22,8 +22,9 @@ METASCHEDULE, TVMSCRIPT = "metaschedule", "tvmscript"
     "--to",
     "form",
     required=True,
-    type=click.Choice([METASCHEDULE, TVMSCRIPT]),
-    help="A MetaSchedule database, or one scheduled function per operator as TVMScript.",
+    type=click.Choice([METASCHEDULE, TVMSCRIPT, LIBRARY, C]),
+    help="A MetaSchedule database, one scheduled function per operator as TVMScript, one library "
+    "per operator for Python, or a bundle for C.",
 )
 @click.option(
     "-o",
@@ -33,22 +34,26 @@ METASCHEDULE, TVMSCRIPT = "metaschedule", "tvmscript"
     help="Where the files go.",
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
+@click.option("--name", help="What a network's bundle for C is called; else as its folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_json: bool) -> None:
-    """Write the best configurations of folder RUN for TVM alone.
+def command(
+    folder: Path, form: str, output: Path, *, only: tuple[str, ...], name: str | None, as_json: bool
+) -> None:
+    """Write the best configurations of folder RUN for use without Chameleon.
 
     A MetaSchedule database holds what was tuned in the `sketch` space. The functions of any
-    space can be written as TVMScript.
+    space can be written as TVMScript, or compiled: `library` writes a folder for each operator,
+    which Python loads with apache-tvm alone, and `c` a bundle of the network, or of each operator,
+    which needs no Python.
     """
     from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
     from chameleon_core.loop.start.frontend import recalled  # noqa: PLC0415
     from chameleon_core.loop.start.tasks import frontend_of  # noqa: PLC0415
-    from chameleon_core.run_folder import read_store  # noqa: PLC0415
+    from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
 
-    from chameleon_tvm.commands.runs import pipeline_of, winners_of  # noqa: PLC0415
+    from chameleon_tvm.commands.runs import pipeline_of, threads_of, winners_of  # noqa: PLC0415
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_tvm.frontends.networks import NetworkFrontend  # noqa: PLC0415
-    from chameleon_tvm.metaschedule.export import to_metaschedule, to_tvmscript  # noqa: PLC0415
 
     with results_alone():
         with read_store(folder) as store:
@@ -56,12 +61,28 @@ def command(folder: Path, form: str, output: Path, only: tuple[str, ...], as_jso
             winners = _chosen(winners_of(store), only, folder)
             frontend = frontend_of(pipeline)
             recalled(pipeline, frontend, store)
+            threads = threads_of(store)
         space = pipeline.space
+        whole = not only and isinstance(frontend, NetworkFrontend | BucketedFrontend)
+        if name is not None and not (form == C and whole):
+            raise click.UsageError("--name is for the bundle for C of a whole network")
         if form == METASCHEDULE:
+            from chameleon_tvm.metaschedule.export import to_metaschedule  # noqa: PLC0415
+
             network = frontend if isinstance(frontend, NetworkFrontend) else None
             made = to_metaschedule(winners, space.create(), space.options, output, network=network)
-        else:
+        elif form == TVMSCRIPT:
+            from chameleon_tvm.metaschedule.export import to_tvmscript  # noqa: PLC0415
+
             made = to_tvmscript(winners, space.create(), output)
+        elif form == C and whole:
+            from chameleon_tvm.bundle.export import network_to_c  # noqa: PLC0415
+
+            made = network_to_c(folder / NETWORK, output, name)
+        else:
+            from chameleon_tvm.bundle.export import to_c, to_libraries  # noqa: PLC0415
+
+            made = (to_c if form == C else to_libraries)(winners, space.create(), output, threads)
     if as_json:
         files = [str(file.absolute()) for file in made.files]
         click.echo(json.dumps({"run": str(folder.absolute()), "tasks": made.tasks, "files": files}))

@@ -66,10 +66,10 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
     Args:
         folder: made where it is missing.
         executable: a ``relax.Executable`` or ``SequenceExecutable``; weights are part of it.
-        manifest: what ``manifest_of`` made.
+        manifest: what ``manifest_of`` made, or another one that names the module.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    executable.export_library(str(folder / MODULE))
+    executable.export_library(str(folder / manifest["module"]))
     write_loader(folder)
     write_manifest(folder, manifest)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.instructions.base import Expr
 from chameleon_tvm.quick_tvm import tirx
 
@@ -26,7 +27,7 @@ def rounded(values: NDArray[Any]) -> NDArray[np.uint16]:
     Args:
         values: of any shape.
     """
-    single = np.ascontiguousarray(values, np.float32)
+    single = contiguous(values.astype(np.float32, copy=False))
     bits = single.view(np.uint32)
     nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(single), 0x7FC0, nearest).astype(np.uint16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.stages import SpaceProvider, Winner
 from tvm.s_tir import meta_schedule as ms
 
-from chameleon_tvm.builder import TVMBuilder
+from chameleon_tvm.exporting import Exported, identifiers, tvm_builder, unoccupied
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.metaschedule.network import with_workloads, workloads_of
@@ -22,28 +21,12 @@ from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchPlan
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.targets import tvm_target
-from chameleon_tvm.words import identifier
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
 
 DATABASE = ("database_workload.json", "database_tuning_record.json")
 """The files of a MetaSchedule ``JSONDatabase``."""
-
-
-@attrs.frozen(kw_only=True)
-class Exported:
-    """What an export made.
-
-    Attributes:
-        files: written, in the order of the tasks.
-        tasks: names of the tasks that are in them.
-        notes: sentences that whoever uses the files should know.
-    """
-
-    files: tuple[Path, ...]
-    tasks: tuple[str, ...]
-    notes: tuple[str, ...] = ()
 
 
 NETWORK_MODULE = "network.json"
@@ -77,7 +60,7 @@ def to_metaschedule(
             folder has a database.
         InvalidConfigurationError: TVM makes another program of a configuration than it did.
     """
-    builders = {winner.task.name: _builder(space, winner) for winner in winners}
+    builders = {winner.task.name: tvm_builder(space, winner) for winner in winners}
     foreign = [name for name, builder in builders.items() if not isinstance(builder, SketchBuilder)]
     if foreign:
         raise ConfigError(
@@ -86,7 +69,7 @@ def to_metaschedule(
             "functions with `--to tvmscript`.",
         )
     files = [*DATABASE, NETWORK_MODULE] if network is not None else list(DATABASE)
-    _unoccupied(folder, files)
+    unoccupied(folder, files)
     load_tensor_intrinsics()
     database = ms.database.JSONDatabase(work_dir=str(folder))
     records = {}
@@ -158,11 +141,11 @@ def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) 
         ConfigError: a task is built by something else than TVM, or a file is there already.
         InvalidConfigurationError: TVM makes another program of a configuration than it did.
     """
-    names = [f"{one}.py" for one in _identifiers([winner.task.name for winner in winners])]
-    _unoccupied(folder, names)
+    names = [f"{one}.py" for one in identifiers([winner.task.name for winner in winners])]
+    unoccupied(folder, names)
     files = []
     for name, winner in zip(names, winners, strict=True):
-        builder = _builder(space, winner)
+        builder = tvm_builder(space, winner)
         program = builder.program(winner.config)
         text = program.function.with_attr("global_symbol", "main").script()
         # TVM writes its own imports as comments.
@@ -172,16 +155,6 @@ def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) 
         file.write_text("\n".join(lines), encoding="utf-8")
         files.append(file)
     return Exported(files=tuple(files), tasks=tuple(winner.task.name for winner in winners))
-
-
-def _identifiers(names: Sequence[str]) -> list[str]:
-    """Names of files for names of tasks; those that only differ in other letters get a number."""
-    known: Counter[str] = Counter()
-    made = []
-    for name in map(identifier, names):
-        made.append(f"{name}_{known[name]}" if known[name] else name)
-        known[name] += 1
-    return made
 
 
 def _header(winner: Winner, program: Program, constants: Collection[int]) -> list[str]:
@@ -200,28 +173,3 @@ def _header(winner: Winner, program: Program, constants: Collection[int]) -> lis
             role = "constant input, packed as the function reads it"
         lines.append(f"# Parameter {parameter.name}: {role}.")
     return lines
-
-
-def _builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
-    builder = space.builder(winner.task, threads=1)
-    if not isinstance(builder, TVMBuilder):
-        raise ConfigError(
-            f"task {winner.task.name!r} is not built by TVM",
-            hint="Leave it out with --task.",
-        )
-    return builder
-
-
-def _unoccupied(folder: Path, names: Sequence[str]) -> None:
-    """Make a folder, and see that it has none of these files."""
-    there = [name for name in names if (folder / name).exists()]
-    if there:
-        raise ConfigError(
-            f"{folder} has {', '.join(there)} already", hint="Name another folder, or remove it."
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{folder} cannot be made: {error.strerror}", hint="Name another folder."
-        ) from error

@@ -9,6 +9,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.epilogues import epilogue_of
 from chameleon_tvm.operators.layouts import (
@@ -59,7 +60,7 @@ class Convolution(Operator):
         if place in self.constants:
             if place != 1 or not is_channels_last(self.spec.layout):
                 return array
-            return np.ascontiguousarray(np.moveaxis(array, (1, 0), (-2, -1)))
+            return contiguous(np.moveaxis(array, (1, 0), (-2, -1)))
         return to_layout(array, self.spec.output_layout)
 
     def logical(self, outputs: Arrays) -> Arrays:

@@ -9,6 +9,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.operators.epilogues import epilogue_of
 from chameleon_tvm.operators.specs import DenseSpec
@@ -45,7 +46,7 @@ class Dense(Operator):
 
     def arranged(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
         array = self.epilogue.stored(place, array)
-        return np.ascontiguousarray(array.T) if place == 1 else array
+        return contiguous(array.T) if place == 1 else array
 
     def logical(self, outputs: Arrays) -> Arrays:
         return self.epilogue.logical(outputs)

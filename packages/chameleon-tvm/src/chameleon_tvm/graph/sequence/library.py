@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ from chameleon_tvm.graph.sequence.plan import Plan, planned
 from chameleon_tvm.graph.sequence.source import tables
 from chameleon_tvm.graph.sequence.weights import write_weights
 
+OBJECTS = "objects.tar"
+"""Name of the file beside a library that holds what it was linked of.
+
+Whoever links these objects again, with another run time for instance, gets the same machine code.
+"""
 _FLAGS = ("-x", "c", "-std=gnu11", "-O2", "-fPIC", "-Wall", "-c")
 
 
@@ -26,15 +33,18 @@ class SequenceExecutable:
     Attributes:
         kernels: the compiled functions that the calls name.
         sequence: the calls.
+        merged: whether constants of the same bytes are one in the file of weights.
     """
 
     kernels: Any
     sequence: CallSequence
+    merged: bool = True
 
     def export_library(self, file_name: str) -> None:
         """Link kernels and the sequence of calls into a library; weights get a file beside it.
 
-        Linkers need seconds for hundreds of megabytes, and several libraries may share weights.
+        So do the objects that it is linked of. Linkers need seconds for hundreds of megabytes, and
+        several libraries may share weights.
 
         Args:
             file_name: of the library, which TVM's runtime loads.
@@ -42,11 +52,21 @@ class SequenceExecutable:
         Raises:
             ChameleonError: the C compiler fails.
         """
-        plan = planned(self.sequence)
+        plan = planned(self.sequence, merged=self.merged)
         with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as folder:
             made = _object(self.sequence, plan, Path(folder))
-            self.kernels.export_library(file_name, addons=[str(made)])
+            self.kernels.export_library(file_name, fcompile=_linked, addons=[str(made)])
         write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS))
+
+
+def _linked(file_name: str, objects: Sequence[str], **options: Any) -> None:
+    """Link objects into a library as TVM does, and keep them."""
+    from tvm.support.cc import create_shared  # noqa: PLC0415 - needed for linking alone
+
+    create_shared(file_name, objects, **options)
+    with tarfile.open(Path(file_name).with_name(OBJECTS), "w") as archive:
+        for number, one in enumerate(objects):
+            archive.add(one, arcname=f"{number}{Path(one).suffix}")
 
 
 def _object(sequence: CallSequence, plan: Plan, folder: Path) -> Path:

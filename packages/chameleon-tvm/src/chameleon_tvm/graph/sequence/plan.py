@@ -59,8 +59,13 @@ class Plan:
     copied: tuple[int, ...]
 
 
-def planned(sequence: CallSequence) -> Plan:
-    """Places for the storages of a sequence."""
+def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
+    """Places for the storages of a sequence.
+
+    Args:
+        sequence: the calls.
+        merged: whether constants of the same bytes are one.
+    """
     returned: dict[Storage, int] = {}
     copied = []
     for position, output in enumerate(sequence.outputs):
@@ -70,7 +75,7 @@ def planned(sequence: CallSequence) -> Plan:
             copied.append(position)
     alive = _lifetimes(sequence, returned)
     offsets, arena_size = placed(list(alive.values()))
-    weights, blobs = _weights(sequence)
+    weights, blobs = _weights(sequence, merged=merged)
     return Plan(
         arena=dict(zip(alive, offsets, strict=True)),
         arena_size=arena_size,
@@ -137,8 +142,10 @@ def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[
     return alive
 
 
-def _weights(sequence: CallSequence) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
-    """Numbers of constants; those of the same bytes are one."""
+def _weights(
+    sequence: CallSequence, *, merged: bool
+) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
+    """Numbers of constants; those of the same bytes are one where they are merged."""
     numbers: dict[Storage, int] = {}
     alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     blobs: list[NDArray[Any]] = []
@@ -150,7 +157,7 @@ def _weights(sequence: CallSequence) -> tuple[dict[Storage, int], tuple[NDArray[
         found = _bytes(storage.constant)
         # Constants of one size mostly differ in any few of their bytes.
         few = found[:: max(1, len(found) // _FEW)].tobytes()
-        candidates = alike[len(found), few]
+        candidates = alike[len(found), few] if merged else []
         same = (one for one in candidates if np.array_equal(_bytes(blobs[one]), found))
         number = next(same, None)
         if number is None:

@@ -45,6 +45,6 @@ def pack(array: NDArray[Any], layout: Any) -> NDArray[Any]:
     variables: Mapping[str, Any] = dict(
         zip(order, np.ogrid[tuple(slice(extent) for extent in array.shape)], strict=True)
     )
-    packed = np.zeros(shape, array.dtype)
+    packed = np.zeros_like(array, order="C", shape=shape)
     packed[tuple(evaluate(index, variables) for index in written)] = array
     return packed

@@ -9,6 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
+
 
 @attrs.frozen(kw_only=True)
 class OuterAxis:
@@ -205,7 +207,7 @@ def pack_weights(
     inner = (tile.channels // depth, depth)
     taken = taken.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)
     ordered = taken.transpose(0, 1, 3, 6, 4, 2, 5)
-    return np.ascontiguousarray(ordered).reshape(geometry.groups * blocks, -1, block * depth)
+    return contiguous(ordered).reshape(geometry.groups * blocks, -1, block * depth)
 
 
 def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
@@ -254,9 +256,8 @@ def block_diagonal(weights: NDArray[Any], groups: int, together: int) -> NDArray
         return weights
     oc, ic, *kernel = weights.shape
     grouped = weights.reshape(groups // together, together, oc // groups, ic, *kernel)
-    made = np.zeros(
-        (groups // together, together, oc // groups, together, ic, *kernel), weights.dtype
-    )
+    shape = (groups // together, together, oc // groups, together, ic, *kernel)
+    made = np.zeros_like(weights, order="C", shape=shape)
     for place in range(together):
         made[:, place, :, place] = grouped[:, place]
     return made.reshape(oc, together * ic, *kernel)

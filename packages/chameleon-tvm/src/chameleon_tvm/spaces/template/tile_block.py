@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.spaces.template.geometry import Geometry
 
@@ -163,4 +164,4 @@ def pack_tiles(
     taken = ordered[starts[:, None] + np.arange(width)].reshape(
         len(starts), block.vectors, product.columns, runs.steps, groups, product.pack
     )
-    return np.ascontiguousarray(taken.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
+    return contiguous(taken.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)

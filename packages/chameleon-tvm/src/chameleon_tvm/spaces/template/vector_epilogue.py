@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.spaces.template import emit
@@ -68,4 +69,4 @@ def pack_bias(bias: NDArray[Any], groups: int, channels: int) -> NDArray[Any]:
     """A bias with every group's channels padded, shape (groups * channels,)."""
     grouped = bias.reshape(groups, -1)
     padded = np.pad(grouped, ((0, 0), (0, channels - grouped.shape[1])))
-    return np.ascontiguousarray(padded).reshape(-1)
+    return contiguous(padded).reshape(-1)

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.operators.specs import FusedSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -280,4 +281,4 @@ def pack_transformed(
     blocks = math.ceil(geometry.oc / block)
     starts = np.minimum(np.arange(blocks) * block, geometry.oc - block)
     taken = [transformed[:, :, start : start + block] for start in starts.tolist()]
-    return np.ascontiguousarray(np.stack(taken))
+    return contiguous(np.stack(taken))

@@ -1,0 +1,1 @@
+"""Winners delivered for those who have no Chameleon: operators as libraries, bundles for C."""

@@ -1,0 +1,98 @@
+"""What ``chameleon export`` writes for use without TVM's compiler: libraries, bundles for C."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from chameleon_core.errors import RunFolderError
+from chameleon_core.stages import SpaceProvider, Winner
+
+from chameleon_tvm.bundle.c_bundle import name_for, write_c_bundle
+from chameleon_tvm.bundle.operators import deliver_operator
+from chameleon_tvm.exporting import Exported, identifiers, unoccupied
+from chameleon_tvm.graph.package import MANIFEST
+
+_RANDOM = (
+    "{} holds random weights until pack.py, or pack_weights of it, has packed yours; packing.json "
+    "names the arrays that it takes."
+)
+
+
+def to_libraries(
+    winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int
+) -> Exported:
+    """Write a folder with a library and its loader for each operator.
+
+    Args:
+        winners: of a run.
+        space: what they are configurations of.
+        folder: made where it is missing; each operator gets one in it.
+        threads: that they were measured with.
+
+    Raises:
+        ConfigError: a task is built by something else than TVM, or a folder is there already.
+        TargetError: it is for something else than this machine's CPU.
+    """
+    names = identifiers([winner.task.name for winner in winners])
+    unoccupied(folder, names)
+    for name, winner in zip(names, winners, strict=True):
+        _whole(winner, space, folder / name, threads)
+    return _exported(winners, [folder / name for name in names])
+
+
+def to_c(winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int) -> Exported:
+    """Write a bundle for C for each operator; see ``to_libraries``."""
+    names = [_named(name) for name in identifiers([winner.task.name for winner in winners])]
+    unoccupied(folder, names)
+    for name, winner in zip(names, winners, strict=True):
+        with tempfile.TemporaryDirectory(prefix="chameleon-operator-") as made:
+            _whole(winner, space, Path(made) / name, threads)
+            write_c_bundle(Path(made) / name, folder / name, name_for(folder / name, None))
+    return _exported(winners, [folder / name for name in names])
+
+
+def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
+    """Write the bundle for C of a delivered network.
+
+    Args:
+        network: the folder that a run delivered it in.
+        folder: made where it is missing.
+        name: of the library; the folder's where None.
+
+    Raises:
+        RunFolderError: there is no delivered network.
+        ConfigError: there is no bundle for such a network, or a file is there already.
+    """
+    if not (network / MANIFEST).exists():
+        raise RunFolderError(
+            f"{network.parent} has no delivered network",
+            hint="Run `chameleon compile` on it, or name an operator with --task.",
+        )
+    files = write_c_bundle(network, folder, name_for(folder, name))
+    return Exported(files=files, tasks=())
+
+
+def _named(name: str) -> str:
+    """The name of an operator's bundle; C's names begin with a letter."""
+    return name if name[:1].isalpha() else f"operator_{name.lstrip('_')}"
+
+
+def _whole(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
+    """Deliver an operator; nothing is left of a folder that is not finished."""
+    try:
+        deliver_operator(winner, space, folder, threads)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _exported(winners: Sequence[Winner], folders: Sequence[Path]) -> Exported:
+    packed = [folder for folder in folders if (folder / "pack.py").exists()]
+    return Exported(
+        files=tuple(file for folder in folders for file in sorted(folder.iterdir())),
+        tasks=tuple(winner.task.name for winner in winners),
+        notes=tuple(_RANDOM.format(folder / "weights.bin") for folder in packed),
+    )

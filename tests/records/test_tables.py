@@ -1,0 +1,142 @@
+"""Measurements as tables for other tools, read back by the readers that there are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_core.run_folder import read_store
+from chameleon_records.commands.group import command
+from chameleon_records.opening import opened
+from chameleon_records.tables.files import as_parquet, dataframe
+from chameleon_records.tables.rows import rows_of
+from chameleon_runners.replay.reading import tables_at
+from click.testing import CliRunner
+
+from .synthetic import key_of, record_of
+
+
+def _export(*words):
+    result = CliRunner().invoke(command, ["export", *map(str, words), "--json"])
+    if isinstance(result.exception, ChameleonError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def database(tmp_path):
+    """A database with two operators, of different arguments and knobs, and failures."""
+    made = opened(str(tmp_path / "all.sqlite"))
+    other = key_of((5,), operator="other", arguments={"size": 3, "layout": "NHWC", "pads": [1, 2]})
+    crashed = record_of((2, 2), (), 7.0, failure="crash", message='gone, "so"\nand so')
+    invalid = record_of((3, 2), (), 8.0, failure="invalid", message="no")
+    good = [record_of((0, 1), (1e-3, 3e-3, 2e-3), 5.0), record_of((1, 1), (4e-3,), 6.0)]
+    made.add({key_of(): [*good, crashed, invalid], other: [record_of((4,), (5e-6,), 9.0)]})
+    made.close()
+    return tmp_path / "all.sqlite"
+
+
+def test_csv_has_a_row_for_each_measurement(database, tmp_path):
+    told = _export(tmp_path / "t.csv", "--from", database, "--to", "csv")
+    assert told == {"files": [str(tmp_path / "t.csv")], "measurements": 5}
+    text = (tmp_path / "t.csv").read_bytes().decode()
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert len(rows) == 5
+    [fast] = [row for row in rows if row["seconds"] == "0.002"]
+    assert json.loads(fast["repeats"]) == [1e-3, 3e-3, 2e-3]
+    assert (fast["operator"], fast["knob.knob0"], fast["knob.knob1"]) == ("synthetic", "0", "1")
+    assert json.loads(fast["argument.cardinalities"]) == [9, 9]
+    [gone] = [row for row in rows if row["failure"] == "crash"]
+    assert gone["message"] == 'gone, "so"\nand so'
+    assert gone["seconds"] == ""
+    [other] = [row for row in rows if row["operator"] == "other"]
+    assert (other["argument.layout"], other["knob.knob1"]) == ("NHWC", "")
+
+
+def test_parquet_and_frames_keep_types(database, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("pandas")
+    _export(tmp_path / "t.parquet", "--from", database, "--to", "parquet")
+    table = parquet.read_table(tmp_path / "t.parquet").to_pylist()
+    frame = dataframe(str(database))
+    assert len(table) == len(frame) == 5
+    assert sorted(frame["seconds"].dropna()) == pytest.approx([5e-6, 2e-3, 4e-3])
+    for written, shown in zip(table, frame.to_dict("records"), strict=True):
+        assert written["repeats"] == shown["repeats"]
+        assert written["configuration"] == shown["configuration"]
+        assert written["failure"] == (None if shown["seconds"] > 0 else shown["failure"])
+        assert written["measured_at"] == shown["measured_at"].timestamp()
+    sizes = {row["argument.size"] for row in table}
+    assert sizes == {None, 3}
+
+
+def test_a_run_folder_says_where_configurations_came_from(run, tmp_path):
+    run("one", seed=1)
+    rows = rows_of(str(tmp_path / "one"))
+    with read_store(tmp_path / "one") as store:
+        [stored] = store.tasks()
+        kept = store.measurements(stored.id)
+        assert [row.origin for row in rows] == store.origins(stored.id)
+        assert [dict(row.knobs) for row in rows] == store.decoded(stored.id)
+    assert [row.measurement for row in rows] == kept
+    assert {row.task for row in rows} == {stored.task.name}
+    assert any(row.origin for row in rows)
+    told = _export(tmp_path / "one.jsonl", "--from", tmp_path / "one")
+    assert told["records"] == len(kept)
+
+
+@pytest.mark.parametrize("form", ["kernel-tuner", "t4"])
+def test_kernel_tuner_s_files_are_read_back(form, database, tmp_path):
+    told = _export(tmp_path / "tables", "--from", database, "--to", form)
+    assert len(told["files"]) == 2
+    rows = rows_of(str(database))
+    for file in told["files"]:
+        [table] = tables_at(file)
+        own = [row for row in rows if file.endswith(f"{row.task}.json")]
+        assert len(table.outcomes) == len(own)
+        decoded = [table.space().decode(config) for config in table.configs]
+        for row in own:
+            values = {name: row.knobs[name] for name in decoded[0]}
+            outcome = table.outcomes[decoded.index(values)]
+            assert outcome.seconds == pytest.approx(row.measurement.seconds)
+            if row.measurement.failure is not None:
+                kind = {"crash": "run_error", "invalid": "invalid"}[row.measurement.failure]
+                assert outcome.failure == kind
+
+
+def test_a_run_is_replayed_from_what_it_exports(run, tmp_path):
+    run("one", seed=1)
+    [recorded] = tables_at(str(tmp_path / "one"))
+    for form in ("kernel-tuner", "t4"):
+        [file] = _export(tmp_path / form, "--from", tmp_path / "one", "--to", form)["files"]
+        [table] = tables_at(file)
+        assert sorted(table.costs) == pytest.approx(sorted(recorded.costs))
+        assert table.best_seconds == pytest.approx(recorded.best_seconds)
+
+
+@pytest.mark.parametrize(
+    ("library", "made"),
+    [
+        ("pyarrow", lambda place: as_parquet(rows_of(place))),
+        ("pandas", dataframe),
+    ],
+)
+def test_a_missing_library_is_named(library, made, database, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ChameleonError, match=f"{library} is needed to") as caught:
+        made(str(database))
+    assert f"pip install {library}" in caught.value.hint
+
+
+def test_what_cannot_be_exported_is_said(tmp_path):
+    opened(str(tmp_path / "none.sqlite")).close()
+    with pytest.raises(ChameleonError, match="there are no records at"):
+        _export(tmp_path / "t.csv", "--from", tmp_path / "none.sqlite", "--to", "csv")
+    with pytest.raises(ChameleonError, match=r"does not end with \.jsonl") as caught:
+        _export(tmp_path / "t.csv", "--from", tmp_path)
+    assert "--to csv" in caught.value.hint
