@@ -1,9 +1,10 @@
 """Plots as data: what a page draws with plotly.js, and what is saved of them as CSV.
 
 A figure is a dictionary as plotly.js takes it, in which ``{"column": name}`` stands for a column
-of the plot's table, and a colour such as ``--c1`` for a property of the page's style sheet. So the
-numbers are on the page once, whatever is drawn of them, and plotly's Python package, which takes
-half a second to import, is not needed: only its JavaScript is read.
+of the plot's table, ``{"constant": value}`` for as many times a value, and a colour such as
+``--c1`` for a property of the page's style sheet. So the numbers are on the page once, whatever is
+drawn of them, and plotly's Python package, which takes half a second to import, is not needed: only
+its JavaScript is read.
 """
 
 from __future__ import annotations
@@ -69,6 +70,11 @@ class Plot:
 def of(column: str) -> dict[str, str]:
     """A column in the place of an array of a trace."""
     return {"column": column}
+
+
+def at(value: float) -> dict[str, float]:
+    """One value for all points in the place of an array of a trace."""
+    return {"constant": value}
 
 
 def colour(place: int) -> str:
@@ -208,6 +214,7 @@ def _gap(value: Any) -> bool:
 __all__ = [
     "Column",
     "Plot",
+    "at",
     "colour",
     "logarithmic",
     "of",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from chameleon_bench.pages.importance import knob_shares
-from chameleon_bench.pages.plots import Plot, logarithmic, of
+from chameleon_bench.pages.plots import Column, Plot, logarithmic, of
 from chameleon_bench.pages.run_record import TaskRecord
 from chameleon_bench.pages.search_points import point_plots
 
@@ -18,23 +20,23 @@ def search_plots(task: TaskRecord) -> list[Plot]:
     """
     if not task.measured.ok.any():
         return []
-    best = [_best(task, over=over) for over in ("measurement", "second")]
+    table: dict[str, Column] = {
+        "measurement": np.arange(1, len(task.measured.seconds) + 1),
+        "wall-clock seconds": np.round(task.measured.at, 3),
+        "best so far": task.measured.best_so_far,
+    }
+    best = [_best(task, table, over=over) for over in ("measurement", "second")]
     others = [_importance(task), _predicted(task)]
     return [*point_plots(task), *best, *(plot for plot in others if plot is not None)]
 
 
-def _best(task: TaskRecord, *, over: str) -> Plot:
+def _best(task: TaskRecord, table: Mapping[str, Column], *, over: str) -> Plot:
     """The best so far; only the measurements that improved it are drawn, and the last."""
     best = task.measured.best_so_far
     better = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]]))
     rows = [*better.tolist(), len(best) - 1]
     seconds = over == "second"
     across = "wall-clock seconds" if seconds else "measurement"
-    table = {
-        "measurement": np.arange(1, len(best) + 1),
-        "wall-clock seconds": task.measured.at,
-        "best so far": best,
-    }
     return Plot(
         key=f"best_by_{over}",
         title=f"Best so far, over {over}s",

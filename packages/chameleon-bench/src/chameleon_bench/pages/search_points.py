@@ -11,13 +11,16 @@ from chameleon_core.words import in_seconds
 from numpy.typing import NDArray
 
 from chameleon_bench.pages.measured import Categories, Measured
-from chameleon_bench.pages.plots import Column, Plot, colour, logarithmic, of
+from chameleon_bench.pages.plots import Column, Plot, at, colour, logarithmic, of
 from chameleon_bench.pages.projection import projected
 from chameleon_bench.pages.run_record import TaskRecord
 
 _SLOW = 30.0
 """How many times as long as the best a candidate is drawn at most: with longer ones in sight the
 contenders could not be told apart."""
+
+_ABOVE = 1.25
+"""Failures are drawn this many times above the slowest time that is in sight."""
 
 _FAILED = "failed"
 _MUTED = "--muted"
@@ -32,7 +35,7 @@ def point_plots(task: TaskRecord) -> list[Plot]:
     slow = float(task.measured.seconds.min()) * _SLOW
     groups = _groups(task.measured, slow)
     table = {**_table(task, slow), "group": groups}
-    return [_candidates(task, table, groups), _map(task, table)]
+    return [_candidates(task, table, groups, slow), _map(task, table)]
 
 
 def _table(task: TaskRecord, slow: float) -> dict[str, Column]:
@@ -48,20 +51,19 @@ def _table(task: TaskRecord, slow: float) -> dict[str, Column]:
     return {
         "measurement": np.arange(1, len(finite) + 1),
         "seconds": finite,
-        "spread": measured.spread,
-        "wall-clock seconds": measured.at,
+        "spread": np.round(measured.spread, 4),
+        "wall-clock seconds": np.round(measured.at, 3),
         "origin": measured.origins,
         "failure": measured.failures,
         **{f"knob {name}": knob for name, knob in measured.knobs.items()},
-        "component 1": places[:, 0],
-        "component 2": places[:, 1],
-        # These are for the screen: where a point is drawn, and in which colour.
-        "drawn": np.where(measured.ok, np.minimum(finite, slow), slow * 1.25),
-        "times the best": np.minimum(finite / slow, 1.0) * _SLOW,
+        "component 1": np.round(places[:, 0], 3),
+        "component 2": np.round(places[:, 1], 3),
+        # For the screen.
+        "times the best": np.round(np.minimum(finite / slow, 1.0) * _SLOW, 2),
     }
 
 
-_DRAWN = frozenset({"drawn", "times the best", "group"})
+_DRAWN = frozenset({"times the best", "group"})
 _PLACES = frozenset({"component 1", "component 2"})
 
 
@@ -77,8 +79,13 @@ def _hover(task: TaskRecord) -> list[str]:
     return ["measurement", "seconds", "spread", "origin", "failure", *knobs]
 
 
-def _candidates(task: TaskRecord, table: Mapping[str, Column], groups: Categories) -> Plot:
+def _candidates(
+    task: TaskRecord, table: Mapping[str, Column], groups: Categories, slow: float
+) -> Plot:
     """Every measurement, by what put it into its batch."""
+    timed = task.measured.seconds[task.measured.ok]
+    edge = min(slow, float(timed.max()))
+    drawn_at = {len(groups.labels) - 2: at(edge), len(groups.labels) - 1: at(_ABOVE * edge)}
     counts = np.bincount(groups.codes, minlength=len(groups.labels))
     traces: list[dict[str, Any]] = []
     for place, (name, count) in enumerate(zip(groups.labels, counts.tolist(), strict=True)):
@@ -93,7 +100,7 @@ def _candidates(task: TaskRecord, table: Mapping[str, Column], groups: Categorie
                 "name": f"{name} ({count})",
                 "where": ["group", name],
                 "x": of("measurement"),
-                "y": of("drawn"),
+                "y": drawn_at.get(place, of("seconds")),
                 "hover": _hover(task),
                 "marker": {
                     "color": _MUTED if place >= last - 1 else colour(place),
@@ -116,7 +123,7 @@ def _candidates(task: TaskRecord, table: Mapping[str, Column], groups: Categorie
         traces=traces,
         layout={
             "xaxis": {"title": {"text": "measurement"}},
-            "yaxis": logarithmic("time", [*_numbers(table["drawn"]), *_heights(lines)]),
+            "yaxis": logarithmic("time", [float(timed.min()), _ABOVE * edge, *_heights(lines)]),
             "hovermode": "closest",
             "showlegend": True,
         },
@@ -148,12 +155,6 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
             }
         )
     return lines
-
-
-def _numbers(column: Column) -> list[float]:
-    """A column of numbers as a list."""
-    numbers: list[float] = np.asarray(column, np.float64).tolist()
-    return numbers
 
 
 def _heights(lines: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -42,25 +42,30 @@
 
   // ----- what is drawn -----
 
+  const valueOf = (axis, table) => {
+    if (axis.column === undefined) return () => axis.constant;
+    const all = column(table, axis.column);
+    return (row) => all[row];
+  };
   const rowsOf = (trace, table, view) => {
-    const ys = trace.y && trace.y.column ? column(table, trace.y.column) : [];
-    const xs = trace.x && trace.x.column ? column(table, trace.x.column) : ys;
-    let rows = trace.rows || Array.from(xs.keys());
+    const names = Object.keys(table);
+    let rows = trace.rows || Array.from(column(table, names[0]).keys());
     if (trace.where) rows = rows.filter((row) => column(table, trace.where[0])[row] === trace.where[1]);
     if (trace.skip) rows = rows.filter((row) => column(table, trace.skip[0])[row] !== trace.skip[1]);
     if (!view || trace.mode !== "markers") return rows;
-    return rows.filter((row) => xs[row] >= view.x[0] && xs[row] <= view.x[1] &&
-      ys[row] >= view.y[0] && ys[row] <= view.y[1]);
+    const x = valueOf(trace.x, table), y = valueOf(trace.y, table);
+    return rows.filter((row) => x(row) >= view.x[0] && x(row) <= view.x[1] &&
+      y(row) >= view.y[0] && y(row) <= view.y[1]);
   };
   // Evenly in their order, and the lowest ones in any case: the fastest.
-  const thinned = (rows, values, limit) => {
+  const thinned = (rows, value, limit) => {
     if (rows.length <= limit) return rows;
-    const kept = new Set([...rows].sort((a, b) => values[a] - values[b]).slice(0, limit / 10));
+    const kept = new Set([...rows].sort((a, b) => value(a) - value(b)).slice(0, limit / 10));
     const step = rows.length / (limit - kept.size);
     for (let at = 0; at < rows.length; at += step) kept.add(rows[Math.floor(at)]);
     return [...kept].sort((a, b) => a - b);
   };
-  // Columns take the place of their names, and colours that of theirs.
+  // Columns and constants take the place of what names them, and colours that of theirs.
   const resolved = (value, table, rows) => {
     if (Array.isArray(value)) return value.map((one) => resolved(one, table, rows));
     if (typeof value === "string" && value.startsWith("--")) {
@@ -68,9 +73,8 @@
       return style(name) + (opacity || "");
     }
     if (value === null || typeof value !== "object") return value;
-    if (value.column !== undefined) {
-      const all = column(table, value.column);
-      return rows.map((row) => all[row]);
+    if (value.column !== undefined || value.constant !== undefined) {
+      return rows.map(valueOf(value, table));
     }
     return Object.fromEntries(
       Object.entries(value).map(([key, one]) => [key, resolved(one, table, rows)]));
@@ -85,7 +89,7 @@
       let mine = rows[at];
       if (isPoints(trace)) {
         const limit = points > MOST ? Math.max(20, Math.floor(MOST * mine.length / points)) : mine.length;
-        mine = thinned(mine, column(table, trace.y.column), limit);
+        mine = thinned(mine, valueOf(trace.y, table), limit);
         drawn += mine.length;
       }
       const made = resolved(rest, table, mine);
@@ -136,6 +140,8 @@
     };
   };
 
+  // Its buttons cannot be reached by keyboard; the page has its own.
+  const CONFIGURED = { displayModeBar: false, responsive: true };
   const range = (axis) => (axis.type === "log" ? axis.range.map((end) => 10 ** end) : axis.range)
     .slice().sort((a, b) => a - b);
   const tell = (figure, { drawn, points }) => {
@@ -147,13 +153,15 @@
   const draw = async (figure) => {
     const plot = chosen(figure);
     figure.hidden = !plot;
-    if (!plot) return;
+    if (!plot) {
+      watcher.observe(figure); // it may come into view with another subject
+      return;
+    }
     const table = page.tables[plot.table];
     const canvas = figure.querySelector(".canvas");
     const made = tracesOf(plot, table, null);
     const first = !canvas.layout;
-    await Plotly.react(canvas, made.traces, layoutOf(plot, table, figure),
-      { displayModeBar: false, responsive: true });
+    await Plotly.react(canvas, made.traces, layoutOf(plot, table, figure), CONFIGURED);
     tell(figure, made);
     figure.dataset.drawn = "yes";
     if (first) canvas.on("plotly_relayout", (change) => zoomed(figure, change));
@@ -170,7 +178,7 @@
     const whole = tracesOf(plot, table, null);
     if (whole.drawn === whole.points) return;
     const made = inside ? tracesOf(plot, table, view) : whole;
-    await Plotly.react(canvas, made.traces, canvas.layout, { displayModeBar: false, responsive: true });
+    await Plotly.react(canvas, made.traces, canvas.layout, CONFIGURED);
     tell(figure, made);
   };
 
@@ -217,9 +225,13 @@
   // ----- the page -----
 
   const figures = [...document.querySelectorAll("figure[data-plot]")];
+  // One after the other, so that the first one is seen before the next one is begun.
+  let last = Promise.resolve();
   const watcher = new IntersectionObserver((seen) => {
-    for (const one of seen) {
-      if (one.isIntersecting && !one.target.dataset.drawn) draw(one.target);
+    for (const { isIntersecting, target } of seen) {
+      if (!isIntersecting) continue;
+      watcher.unobserve(target);
+      last = last.then(() => draw(target)).then(() => new Promise((go) => setTimeout(go)));
     }
   }, { rootMargin: "200px" });
   const tabbable = () => {
