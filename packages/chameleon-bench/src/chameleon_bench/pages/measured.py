@@ -12,6 +12,8 @@ from chameleon_core.loop.round.batch import Origin
 from chameleon_core.store import RecordStore, StoredTask
 from numpy.typing import NDArray
 
+from chameleon_bench.pages.run_events import since
+
 UNKNOWN = "not recorded"
 """The origin of a measurement whose version did not record any."""
 
@@ -103,7 +105,7 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
         configs=np.array([row.config for row in rows], np.int64).reshape(len(rows), -1),
         seconds=seconds,
         spread=np.array(extent, np.float64) / seconds,
-        at=_since(np.array(store.times(stored.id), np.float64), starts),
+        at=since(np.array(store.times(stored.id), np.float64), starts),
         origins=_categories([one or UNKNOWN for one in store.origins(stored.id)], order),
         failures=_categories([row.failure.value if row.failure else None for row in rows]),
         messages=[row.message for row in rows],
@@ -116,22 +118,6 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " x ".join(map(shown, value))
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.float64]:
-    """Seconds of the run at each moment.
-
-    Records that were taken over from an earlier run are older than this one: they stand at 0.
-    """
-    if not len(times):
-        return times
-    begin = starts[0] if starts else float(times.min())
-    idle = np.zeros(len(times))
-    for start in starts[1:]:
-        before = times[times < start]
-        last = max(float(before.max()), begin) if len(before) else begin
-        idle[times >= start] += start - last
-    return np.maximum(times - begin - idle, 0.0)
 
 
 def _categories(words: Sequence[str | None], order: Iterable[str] = ()) -> Categories:

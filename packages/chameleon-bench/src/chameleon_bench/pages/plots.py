@@ -120,6 +120,8 @@ def packed(plots: Sequence[Plot], name: str) -> Markup:
                 "subject": plot.subject,
                 "table": place,
                 "saved": plot.saved,
+                "about": plot.about,
+                "height": plot.height,
                 "traces": plot.traces,
                 "layout": plot.layout,
             }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 _KINDS = ("RunStarted", "BatchProposed", "BatchMeasured", "TaskFinished")
 
@@ -89,6 +92,27 @@ def run_events(path: Path) -> RunEvents:
     )
 
 
+def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.float64]:
+    """Seconds of a run at each moment, without the time between its processes.
+
+    Records that were taken over from an earlier run are older than this one: they stand at 0.
+
+    Args:
+        times: in seconds since 1970, shape (n,).
+        starts: when each process began, rising, in seconds since 1970; the first of the times
+            where there are none.
+    """
+    if not len(times):
+        return times
+    begin = starts[0] if starts else float(times.min())
+    idle = np.zeros(len(times))
+    for previous, start in itertools.pairwise(starts):
+        # A process was at work until its last measurement, as far as anybody knows.
+        last = max([previous, *times[times < start].tolist()])
+        idle[times >= start] += start - last
+    return np.maximum(times - begin - idle, 0.0)
+
+
 def _batches(events: Sequence[Mapping[str, Any]]) -> dict[str, list[Batch]]:
     """The batches of each operator; a resumed run tells again of those that it answers."""
     scores: dict[tuple[str, int], float | None] = {}
@@ -123,4 +147,4 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
                     continue
 
 
-__all__ = ["Batch", "Round", "RunEvents", "run_events"]
+__all__ = ["Batch", "Round", "RunEvents", "run_events", "since"]

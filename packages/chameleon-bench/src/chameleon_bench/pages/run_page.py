@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -14,7 +14,7 @@ from chameleon_core.words import in_seconds
 from chameleon_bench.pages import search_tables
 from chameleon_bench.pages.headline import facts_of, headline
 from chameleon_bench.pages.network_part import network_part
-from chameleon_bench.pages.plots import Plot, packed, plotly_js
+from chameleon_bench.pages.plots import packed, plotly_js
 from chameleon_bench.pages.rendering import Table, rendered
 from chameleon_bench.pages.run_plots import plots_of
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord
@@ -45,15 +45,14 @@ class _Search:
     winner: Table | None
 
 
-def page_of(record: RunRecord, plots: Sequence[Plot] | None = None) -> str:
+def page_of(record: RunRecord) -> str:
     """The page.
 
     Args:
         record: the run.
-        plots: as ``plots_of`` makes them, where they are there already.
     """
     settled = None if record.network.layout else record.settled
-    plots = plots_of(record) if plots is None else plots
+    plots = plots_of(record)
     return rendered(
         "run.html",
         title=record.folder.name,

@@ -10,6 +10,7 @@ import numpy as np
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.plots import Column, Plot, colour, logarithmic, of, seconds_axis
+from chameleon_bench.pages.run_events import since
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds
 from chameleon_bench.pages.search_plots import search_plots
 
@@ -90,7 +91,12 @@ def _before_and_after(record: RunRecord) -> Plot | None:
             "barmode": "group",
             "bargap": 0.25,
             "xaxis": seconds_axis("time", range=[0.0, 1.18 * max(table["drawn"])]),
-            "yaxis": {"type": "category", "range": [shown - 0.5, -0.5]},
+            "yaxis": {
+                "type": "category",
+                "categoryorder": "array",
+                "categoryarray": list(dict.fromkeys(bar.operator for bar in bars)),
+                "range": [shown - 0.5, -0.5],
+            },
         },
         height=110 + shown * (14 + 15 * len(contenders)),
     )
@@ -163,11 +169,11 @@ def _progress(record: RunRecord) -> list[Plot]:
     """The sum of all operators' best times as the run went on, and who got each batch."""
     if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one has no scheduler
         return []
-    began = record.began or record.rounds[0].at
+    times = np.array([turn.at for turn in record.rounds])
     sums = network_seconds(record)
     table: dict[str, Column] = {
         "batch": np.arange(1, len(record.rounds) + 1),
-        "wall-clock seconds": np.array([turn.at - began for turn in record.rounds]),
+        "wall-clock seconds": np.round(since(times, record.starts), 3),
         "operator": [turn.task for turn in record.rounds],
         "sum of best seconds": np.array(sums),
     }

@@ -62,7 +62,7 @@ class RunRecord:
         pipeline: the resolved pipeline as YAML.
         tasks: in the run's order.
         rounds: in the order in which they were measured.
-        began: when its first process did, in seconds since 1970; 0 where the log does not say.
+        starts: when each of its processes began, in seconds since 1970, as far as the log says.
         network: what became of the network; empty where there is none.
     """
 
@@ -76,7 +76,7 @@ class RunRecord:
     pipeline: str
     tasks: Sequence[TaskRecord]
     rounds: Sequence[Round]
-    began: float
+    starts: Sequence[float]
     network: NetworkResult
 
 
@@ -108,7 +108,7 @@ def run_record(folder: Path) -> RunRecord:
         pipeline=pipeline.read_text(encoding="utf-8") if pipeline.is_file() else "",
         tasks=tasks,
         rounds=events.rounds,
-        began=events.starts[0] if events.starts else 0.0,
+        starts=events.starts,
         network=NetworkResult.from_json(result["network"]) if result else NetworkResult(),
     )
 

@@ -141,7 +141,7 @@
   };
 
   // Its buttons cannot be reached by keyboard; the page has its own.
-  const CONFIGURED = { displayModeBar: false, responsive: true };
+  const CONFIGURED = { displayModeBar: false, doubleClick: false, responsive: true };
   const range = (axis) => (axis.type === "log" ? axis.range.map((end) => 10 ** end) : axis.range)
     .slice().sort((a, b) => a - b);
   const tell = (figure, { drawn, points }) => {
@@ -161,23 +161,28 @@
     const canvas = figure.querySelector(".canvas");
     const made = tracesOf(plot, table, null);
     const first = !canvas.layout;
+    canvas.style.height = `${plot.height}px`;
+    figure.querySelector(".about").textContent = plot.about;
     await Plotly.react(canvas, made.traces, layoutOf(plot, table, figure), CONFIGURED);
     tell(figure, made);
     figure.dataset.drawn = "yes";
-    if (first) canvas.on("plotly_relayout", (change) => zoomed(figure, change));
+    figure.querySelector("[data-do=reset]").hidden = true;
+    if (first) {
+      canvas.on("plotly_relayout", (change) => zoomed(figure, change));
+      canvas.on("plotly_doubleclick", () => draw(figure));
+    }
   };
   // Points that were left out are drawn where there is room for them.
   const zoomed = async (figure, change) => {
-    if (!Object.keys(change).some((key) => /^[xy]axis\.(range|autorange)/.test(key))) return;
+    if (!Object.keys(change).some((key) => /^[xy]axis\.range/.test(key))) return;
     const plot = chosen(figure);
     const canvas = figure.querySelector(".canvas");
-    const inside = "xaxis.range[0]" in change || "yaxis.range[0]" in change;
-    figure.querySelector("[data-do=reset]").hidden = !inside;
+    figure.querySelector("[data-do=reset]").hidden = false;
     const table = page.tables[plot.table];
-    const view = inside ? { x: range(canvas.layout.xaxis), y: range(canvas.layout.yaxis) } : null;
     const whole = tracesOf(plot, table, null);
     if (whole.drawn === whole.points) return;
-    const made = inside ? tracesOf(plot, table, view) : whole;
+    const view = { x: range(canvas.layout.xaxis), y: range(canvas.layout.yaxis) };
+    const made = tracesOf(plot, table, view);
     await Plotly.react(canvas, made.traces, canvas.layout, CONFIGURED);
     tell(figure, made);
   };
@@ -215,9 +220,7 @@
         width: canvas.clientWidth, height: canvas.clientHeight + 36, filename: fileOf(plot) });
     },
     reset: async (figure) => {
-      const button = figure.querySelector("[data-do=reset]");
-      button.nextElementSibling.focus();
-      button.hidden = true;
+      figure.querySelector("[data-do=png]").focus(); // this button goes away
       await draw(figure);
     },
   };
