@@ -70,6 +70,8 @@ def run_events(path: Path) -> RunEvents:
     Args:
         path: the file; it need not be there.
     """
+    if not path.is_file():
+        return RunEvents()
     events = list(_events(path))
     measured = [event for event in events if event["event"] == "BatchMeasured"]
     return RunEvents(
@@ -108,7 +110,7 @@ def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.flo
     idle = np.zeros(len(times))
     for previous, start in itertools.pairwise(starts):
         # A process was at work until its last measurement, as far as anybody knows.
-        last = max([previous, *times[times < start].tolist()])
+        last = times[times < start].max(initial=previous)
         idle[times >= start] += start - last
     return np.maximum(times - begin - idle, 0.0)
 
@@ -135,8 +137,6 @@ def _batches(events: Sequence[Mapping[str, Any]]) -> dict[str, list[Batch]]:
 
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:
     """The events that matter here; a line that was cut off is left out."""
-    if not path.is_file():
-        return
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             # The results inside other kinds are long.
