@@ -56,6 +56,10 @@ def test_only_what_is_significant_is_called_so():
     assert ranking_table(found[0]).rows[0][-1] == "b (2)"
 
 
+def test_pipelines_may_be_level():
+    assert "all pipelines are level" in sentences(rankings(_report({("a", "b"): 1.0})))[0]
+
+
 def test_a_pipeline_that_never_got_there_has_no_rank():
     found = rankings(_report({("a", "b"): 0.5, ("a", "c"): None}))[0]
     assert found.left_out == ["c"]

@@ -54,7 +54,8 @@ def facts_of(record: RunRecord) -> list[Fact]:
     failed = sum(int((~one.measured.ok).sum()) for one in record.tasks)
     share = f"{failed} failed" if failed else "none failed"
     facts.append(Fact(name="measurements", value=f"{measured:,}", note=share))
-    facts.append(Fact(name="operators", value=str(len(record.tasks))))
+    if len(record.tasks) > 1:
+        facts.append(Fact(name="operators", value=str(len(record.tasks))))
     if record.seconds:
         facts.append(Fact(name="tuning took", value=_duration(record.seconds)))
     return facts
@@ -127,7 +128,8 @@ def _of_operators(record: RunRecord, timed: list[TaskRecord]) -> list[str]:
         )
     if untuned:
         sentences.append(
-            f"They are {_mean(untuned):.3g} times as fast as untuned ones in the geometric mean."
+            f"Tuned kernels are {_mean(untuned):.3g} times as fast as untuned ones in the "
+            "geometric mean."
         )
     return sentences
 

@@ -67,6 +67,10 @@ class Plot:
         return [name for name in self.columns if name not in self.hidden]
 
 
+_CROWDED = 0.7
+"""Decades of a logarithmic axis from which on plotly writes a number at each digit."""
+
+
 def of(column: str) -> dict[str, str]:
     """A column in the place of an array of a trace."""
     return {"column": column}
@@ -97,7 +101,9 @@ def logarithmic(title: str, seconds: Iterable[float]) -> dict[str, Any]:
     finite = [value for value in seconds if math.isfinite(value)]
     low, high = math.log10(min(finite)), math.log10(max(finite))
     margin = max(0.05 * (high - low), 0.01)
-    return seconds_axis(title, type="log", range=[low - margin, high + margin])
+    # A tick at each digit would leave no room for its words: 1, 2 and 5 then.
+    ticks = {"dtick": "D2"} if high - low > _CROWDED else {}
+    return seconds_axis(title, type="log", range=[low - margin, high + margin], **ticks)
 
 
 def packed(plots: Sequence[Plot], name: str) -> Markup:

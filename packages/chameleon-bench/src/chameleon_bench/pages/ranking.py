@@ -16,6 +16,9 @@ Row = Mapping[str, Any]
 SIGNIFICANT = 0.05
 """An adjusted p below this is called significant."""
 
+_LEVEL = 1.0005
+"""Pipelines whose ratios would all be written as 1.000 are level."""
+
 WORDS = {
     "measurements_to_95": "measurements to 95 % of the best known speed",
     "seconds_to_95": "seconds to 95 % of the best known speed",
@@ -116,6 +119,9 @@ def sentences(found: Sequence[Ranking]) -> list[str]:
     for one in found:
         if len(one.order) < 2:  # noqa: PLR2004 - nothing to compare
             told.append(f"By {WORDS[one.metric]} too few pipelines can be compared.")
+            continue
+        if all(times < _LEVEL for times in one.times.values()):
+            told.append(f"By {WORDS[one.metric]} all pipelines are level.")
             continue
         first, second = one.order[:2]
         beaten = [task for loser, task in one.won.get(first, ()) if loser == second]

@@ -142,7 +142,9 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
         hidden=frozenset({"above", "below"}),
         traces=[
             {
-                "type": "bar",
+                # Points, since an axis of bars would have to begin at 0.
+                "type": "scatter",
+                "mode": "markers",
                 "name": name,
                 "where": ["pipeline", name],
                 "x": of("measurements"),
@@ -151,22 +153,24 @@ def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot
                     "type": "data",
                     "array": of("above"),
                     "arrayminus": of("below"),
-                    "color": "--ink",
-                    "thickness": 1.2,
-                    "width": 3,
+                    "thickness": 2,
+                    "width": 5,
                 },
+                "offsetgroup": name,
                 "hover": ["pipeline", "measurements", "quality", "low", "high"],
-                "marker": {"color": colours[name]},
+                "marker": {"color": colours[name], "size": 10},
             }
             for name in names
         ],
         layout={
-            "barmode": "group",
+            "scattermode": "group",
+            "scattergap": 0.7,
+            "hovermode": "closest",
             "xaxis": {
                 "title": {"text": "measurements"},
                 "type": "category",
                 "categoryorder": "array",
-                "categoryarray": [*map(str, CHECKPOINTS), "end"],
+                "categoryarray": [*map(str, budgets(rows)), "end"],
             },
             "yaxis": {"title": {"text": "share of the best known speed"}, "range": _near(found)},
             "showlegend": True,

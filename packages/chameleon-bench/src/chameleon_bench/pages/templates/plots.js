@@ -52,7 +52,7 @@
     let rows = trace.rows || Array.from(column(table, names[0]).keys());
     if (trace.where) rows = rows.filter((row) => column(table, trace.where[0])[row] === trace.where[1]);
     if (trace.skip) rows = rows.filter((row) => column(table, trace.skip[0])[row] !== trace.skip[1]);
-    if (!view || trace.mode !== "markers") return rows;
+    if (!view) return rows;
     const x = valueOf(trace.x, table), y = valueOf(trace.y, table);
     return rows.filter((row) => x(row) >= view.x[0] && x(row) <= view.x[1] &&
       y(row) >= view.y[0] && y(row) <= view.y[1]);
@@ -80,8 +80,10 @@
       Object.entries(value).map(([key, one]) => [key, resolved(one, table, rows)]));
   };
   const tracesOf = (plot, table, view) => {
-    const rows = plot.traces.map((trace) => rowsOf(trace, table, view));
-    const isPoints = (trace) => trace.mode === "markers";
+    // Of points in the plane some may be left out.
+    const inPlane = [plot.layout.xaxis, plot.layout.yaxis].every((one) => one.type !== "category");
+    const isPoints = (trace) => inPlane && trace.mode === "markers" && !trace.rows;
+    const rows = plot.traces.map((trace) => rowsOf(trace, table, isPoints(trace) ? view : null));
     const points = rows.reduce((sum, one, at) => sum + (isPoints(plot.traces[at]) ? one.length : 0), 0);
     let drawn = 0;
     const traces = plot.traces.map((trace, at) => {
@@ -179,11 +181,10 @@
     const canvas = figure.querySelector(".canvas");
     figure.querySelector("[data-do=reset]").hidden = false;
     const table = page.tables[plot.table];
-    const whole = tracesOf(plot, table, null);
-    if (whole.drawn === whole.points) return;
     const view = { x: range(canvas.layout.xaxis), y: range(canvas.layout.yaxis) };
     const made = tracesOf(plot, table, view);
-    await Plotly.react(canvas, made.traces, canvas.layout, CONFIGURED);
+    const { dtick: _dtick, ...yaxis } = canvas.layout.yaxis; // ticks of the whole are too few here
+    await Plotly.react(canvas, made.traces, { ...canvas.layout, yaxis }, CONFIGURED);
     tell(figure, made);
   };
 
