@@ -72,8 +72,9 @@ def test_without_plotly_a_sentence_says_what_is_missing(monkeypatch):
 
 
 def test_a_logarithmic_axis_has_room_around_a_single_value():
-    low, high = plots.logarithmic("time", [1e-3, float("inf")])["range"]
+    low, high = plots.logarithmic("time", [1e-3, 0.0, float("inf"), float("nan")])["range"]
     assert low < -3 < high
+    assert "range" not in plots.logarithmic("time", [float("inf")])
 
 
 def test_a_bar_that_is_too_long_ends_with_an_arrow():

@@ -15,7 +15,9 @@ from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import read_store
+from chameleon_core.run_folder import RECORDS, read_store
+from chameleon_core.store import RecordStore
+from chameleon_core.task import Task
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
 VOID = {"meta", "link", "br"}
@@ -229,6 +231,17 @@ def test_where_nothing_succeeded_the_page_says_so(pipeline):
     assert "- → -" in page.text
     assert "Nothing succeeded." in page.text
     assert "candidates" not in _figures(page)
+
+
+def test_a_run_that_has_measured_nothing_yet_has_a_page(tmp_path):
+    with RecordStore(tmp_path / RECORDS) as store:
+        task = Task(name="op", operator="matmul", arguments={}, target="llvm", flop=1e6)
+        store.add_task(task, "made", "up")
+    write_report(tmp_path)
+    page = _page(tmp_path)
+    assert "1 operator, 0 measurements" in page.text
+    assert "Nothing has a time yet." in page.text
+    assert _figures(page) == []
 
 
 def test_no_run_no_report(tmp_path):

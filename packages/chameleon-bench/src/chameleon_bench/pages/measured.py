@@ -101,8 +101,9 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
     seconds = np.array([row.cost for row in rows], np.float64)
     extent = [max(row.seconds) - min(row.seconds) if row.ok else np.nan for row in rows]
     order = [*(origin.value for origin in Origin), UNKNOWN]
+    knobs = len(rows[0].config) if rows else 0
     return Measured(
-        configs=np.array([row.config for row in rows], np.int64).reshape(len(rows), -1),
+        configs=np.array([row.config for row in rows], np.int64).reshape(len(rows), knobs),
         seconds=seconds,
         spread=np.array(extent, np.float64) / seconds,
         at=since(np.array(store.times(stored.id), np.float64), starts),

@@ -96,10 +96,12 @@ def logarithmic(title: str, seconds: Iterable[float]) -> dict[str, Any]:
 
     Args:
         title: beside it.
-        seconds: what is to be seen; those that are not finite do not count, one has to be.
+        seconds: what is to be seen; those that are not positive and finite have no place on it.
     """
-    finite = [value for value in seconds if math.isfinite(value)]
-    low, high = math.log10(min(finite)), math.log10(max(finite))
+    logs = [math.log10(value) for value in seconds if 0.0 < value < math.inf]
+    if not logs:
+        return seconds_axis(title, type="log")
+    low, high = min(logs), max(logs)
     margin = max(0.05 * (high - low), 0.01)
     # A tick at each digit would leave no room for its words: 1, 2 and 5 then.
     ticks = {"dtick": "D2"} if high - low > _CROWDED else {}
