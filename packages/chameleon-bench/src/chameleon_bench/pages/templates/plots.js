@@ -152,6 +152,13 @@
         "zoom in for the others. The CSV has all."
       : "";
   };
+  // It takes most of the time that the page takes to open: what is to be read does not wait for it.
+  const needPlotly = () => {
+    if (window.Plotly) return;
+    const script = document.createElement("script");
+    script.textContent = document.getElementById("plotly").textContent;
+    document.head.append(script);
+  };
   const draw = async (figure) => {
     const plot = chosen(figure);
     figure.hidden = !plot;
@@ -163,6 +170,7 @@
     const canvas = figure.querySelector(".canvas");
     const made = tracesOf(plot, table, null);
     const first = !canvas.layout;
+    needPlotly();
     canvas.style.height = `${plot.height}px`;
     figure.querySelector(".about").textContent = plot.about;
     await Plotly.react(canvas, made.traces, layoutOf(plot, table, figure), CONFIGURED);
