@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections import Counter
@@ -14,7 +15,9 @@ from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import read_store
+from chameleon_core.run_folder import RECORDS, read_store
+from chameleon_core.store import RecordStore
+from chameleon_core.task import Task
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
 VOID = {"meta", "link", "br"}
@@ -42,16 +45,22 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.words.append(data)
+        if not {"script", "style"} & set(self.open):
+            self.words.append(data)
 
 
 def _page(folder):
     page = Page((folder / "report.html").read_text(encoding="utf-8"))
     assert not page.open
     for tag, attributes in page.seen:
-        assert tag not in {"script", "img", "iframe", "link"}, "nothing else is needed"
-        assert not {"src", "href"} & attributes.keys()
+        assert tag not in {"img", "iframe", "link", "object"}, "nothing else is needed"
+        assert "src" not in attributes
+        assert attributes.get("href", "#").startswith("#")
     return page
+
+
+def _figures(page):
+    return [attributes["data-plot"] for tag, attributes in page.seen if tag == "figure"]
 
 
 KERNELS = [
@@ -110,7 +119,7 @@ def test_a_run_ends_with_its_report(pipeline):
         assert page.text.count(operator.name) >= 3
     assert "plain" in page.text, "a variant of a baseline"
     assert "10 batches" in page.text
-    assert "Failed measurements" in page.text
+    assert "By kind and reason" in page.text
     assert "as scripted" in page.text
     assert "Network" not in page.text
     for operator in result.operators:
@@ -118,8 +127,21 @@ def test_a_run_ends_with_its_report(pipeline):
         assert sum(counts) == operator.measurements
         assert f"{operator.name} {' '.join(map(str, counts))}" in page.text
     assert "cardinalities" in page.text
-    # A curve per operator, the scheduler's strip and what all of them add up to.
-    assert [tag for tag, _ in page.seen].count("svg") == 4
+    for name, version in result.versions.items():
+        assert f"{name} {version or 'not installed'}" in page.text
+    assert _figures(page) == [
+        "before_and_after",
+        "candidates",
+        "best_by_measurement",
+        "best_by_second",
+        "knobs",
+        "map",
+        "predicted",
+        "network_by_batch",
+        "network_by_second",
+        "scheduler",
+        "spending",
+    ]
 
 
 def test_the_network_is_shown_kernel_by_kernel(pipeline, plugin):
@@ -128,8 +150,9 @@ def test_the_network_is_shown_kernel_by_kernel(pipeline, plugin):
     result = run_pipeline(networked)
     text = _page(result.folder).text
     assert "Layout: NHWC, by dice." in text
+    assert "One inference takes 8 ms; torch, the fastest alternative here, takes 16 ms" in text
     assert "torch 16 ms 2.00" in text
-    assert "TVM untuned 1.8 s 225.00" in text
+    assert "TVM untuned 1.8 s 225.00 →" in text, "its bar would hide all the others"
     tuned = result.operators[0].tuned_seconds
     assert "8 ms in all, 75.0% of it in tuned kernels" in text
     assert f"op0 tuned 3 6 ms 75.0% 500 {3e3 * tuned:.4g} ms" in text
@@ -157,6 +180,7 @@ def test_an_unfinished_run_shows_what_it_knows(pipeline):
     assert "not finished" in page.text
     record = run_record(resolved.output)
     assert [turn.measured for turn in record.rounds] == [4, 4, 8]
+    assert [(one.begin, one.end) for one in record.tasks[0].batches] == [(0, 4), (4, 8)]
     assert all(one.operator.best for one in record.tasks)
 
 
@@ -202,9 +226,22 @@ def test_a_damaged_event_log_and_a_missing_pipeline_are_no_obstacle(pipeline, tm
 
 def test_where_nothing_succeeded_the_page_says_so(pipeline):
     result = run_pipeline(pipeline(failing=100, baselines=[]))
-    text = _page(result.folder).text
-    assert text.count("Nothing has a time.") == 2
-    assert "- → -" in text
+    page = _page(result.folder)
+    assert page.text.count("Nothing has a time.") == 2
+    assert "- → -" in page.text
+    assert "Nothing succeeded." in page.text
+    assert "candidates" not in _figures(page)
+
+
+def test_a_run_that_has_measured_nothing_yet_has_a_page(tmp_path):
+    with RecordStore(tmp_path / RECORDS) as store:
+        task = Task(name="op", operator="matmul", arguments={}, target="llvm", flop=1e6)
+        store.add_task(task, "made", "up")
+    write_report(tmp_path)
+    page = _page(tmp_path)
+    assert "1 operator, 0 measurements" in page.text
+    assert "Nothing has a time yet." in page.text
+    assert _figures(page) == []
 
 
 def test_no_run_no_report(tmp_path):
@@ -220,5 +257,15 @@ def test_the_command_writes_where_it_is_told(pipeline, tmp_path, capsys):
     assert run(["report", str(folder), "-o", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["report"] == str(file)
     assert file.read_text() == (folder / "report.html").read_text()
+    sheets = tmp_path / "sheets"
+    assert run(["report", str(folder), "--plots", str(sheets), "--json"]) == 0
+    named = json.loads(capsys.readouterr().out)["plots"]
+    assert sorted(named) == sorted(str(one) for one in sheets.iterdir())
+    rows = list(csv.DictReader((sheets / "candidates.csv").read_text().splitlines()))
+    assert len(rows) == 40
+    assert {row["operator"] for row in rows} == {"op0", "op1"}
+    assert float(rows[0]["seconds"]) > 0
+    assert {"measurement", "wall-clock seconds", "spread", "origin"} <= rows[0].keys()
+    assert "times the best" not in rows[0], "that is for the screen"
     assert run(["report", str(folder), "-o", str(tmp_path / "no" / "page.html")]) == 2
     assert "cannot be written" in capsys.readouterr().err

@@ -73,10 +73,22 @@ def test_the_whole_report(suite):
 
     page = files["report.html"]
     assert "Small &amp; large" in page
-    assert page.count("<svg") == page.count("</svg>") > 2
-    # Nothing is loaded from elsewhere; names of XML namespaces are no addresses.
-    assert not re.search(r"<(script|link|img|iframe|object)\b|@import", page)
-    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', page) == []
+    figures = re.findall(r'<figure data-plot="(\w+)" data-of="([^"]+)"', page)
+    assert [key for key, task in figures if task == "two/op1"] == [
+        "quality_by_measurements",
+        "quality_by_seconds",
+        "quality_at_budgets",
+        "seconds",
+    ]
+    assert {task for _, task in figures} == {"synthetic", "two/op0", "two/op1"}
+    # Nothing is loaded from elsewhere.
+    assert not re.search(
+        r"<(link|img|iframe|object)\b[^>]*>|<script[^>]*src", page.split("<script")[0]
+    )
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', page.split("<script")[0]) == []
+    assert "comes first" in page
+    # 64 measurements were asked for: there is no column of 128.
+    assert "<th scope=col>64</th><th scope=col>end</th>" in page
     assert "batch_size: 16" in page
 
 

@@ -1,4 +1,4 @@
-"""``chameleon report``: a run as one HTML page."""
+"""``chameleon report``: a run as one HTML page, and its plots as CSV."""
 
 from __future__ import annotations
 
@@ -16,25 +16,39 @@ import click
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file, instead of RUN/report.html.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the file's name as a JSON object.")
-def command(folder: Path, output: Path | None, as_json: bool) -> None:
-    """Write a page about folder RUN: searches, comparisons, where time went.
+@click.option(
+    "--plots",
+    "sheets",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the data of each plot as CSV into a folder as well.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the files' names as a JSON object.")
+def command(folder: Path, output: Path | None, sheets: Path | None, as_json: bool) -> None:
+    """Write a page about folder RUN: what was won, the search, where time went.
 
     The page needs nothing else, and shows what is known so far of a run that has not ended.
     Every run writes it when it ends.
     """
     from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
 
-    from chameleon_bench.pages.run_report import write_report  # noqa: PLC0415
+    from chameleon_bench.pages.run_report import write_plots, write_report  # noqa: PLC0415
 
     try:
         file = write_report(folder, output)
+        plots = [] if sheets is None else write_plots(folder, sheets)
     except OSError as error:
         raise RunFolderError(
             f"the report of {folder} cannot be written: {error.strerror or error}",
-            hint="Name a file elsewhere with -o.",
+            hint="Name a file elsewhere with -o, or another folder with --plots.",
         ) from error
     if as_json:
-        click.echo(json.dumps({"run": str(folder.absolute()), "report": str(file.absolute())}))
+        named = {"run": str(folder.absolute()), "report": str(file.absolute())}
+        listed = {} if sheets is None else {"plots": [str(one.absolute()) for one in plots]}
+        click.echo(json.dumps({**named, **listed}))
     else:
-        click.echo(str(file))
+        for one in (file, *plots):
+            click.echo(str(one))
+
+
+__all__ = ["command"]

@@ -94,7 +94,7 @@ def _against(record: RunRecord, ours: float) -> Table:
             name,
             in_seconds(seconds),
             f"{seconds / ours:.2f}",
-            bar({name: min(seconds, whole)}, whole) + (" …" if seconds > whole else ""),
+            bar({name: seconds}, whole, place=0 if name == _OURS else 1),
         )
         for name, seconds in sorted({_OURS: ours, **others}.items(), key=lambda pair: pair[1])
     ]

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
-import numpy as np
 from chameleon_core.loop.end.shortfalls import slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.words import in_seconds
-from markupsafe import Markup
 
-from chameleon_bench.pages.figures import Level, bar, colours_of, steps_figure, strip_figure
+from chameleon_bench.pages import search_tables
+from chameleon_bench.pages.headline import facts_of, headline
 from chameleon_bench.pages.network_part import network_part
+from chameleon_bench.pages.plots import packed, plotly_js
 from chameleon_bench.pages.rendering import Table, rendered
-from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds
-
-_FEW = 4
-"""Operators whose curves are open when the page is."""
+from chameleon_bench.pages.run_plots import plots_of
+from chameleon_bench.pages.run_record import RunRecord, TaskRecord
 
 
 @attrs.frozen(kw_only=True)
@@ -29,14 +27,22 @@ class _Search:
     Attributes:
         record: the operator.
         described: what it computes, in the words of a pipeline.
-        curve: speed of each measurement and of the best so far.
+        best: the ten fastest measurements; None where nothing has a time.
+        agreed: knobs that hold one value in all of these.
         comparison: the final one; None where there was nothing to compare.
+        reasons: failures by kind and reason; None where nothing failed.
+        failing: values of knobs that fail more often than others; None where there are none.
+        winner: the winner's knobs; None where there is none.
     """
 
     record: TaskRecord
     described: str
-    curve: Markup
+    best: Table | None
+    agreed: Mapping[str, str]
     comparison: Table | None
+    reasons: Table | None
+    failing: Table | None
+    winner: Table | None
 
 
 def page_of(record: RunRecord) -> str:
@@ -46,29 +52,38 @@ def page_of(record: RunRecord) -> str:
         record: the run.
     """
     settled = None if record.network.layout else record.settled
+    plots = plots_of(record)
     return rendered(
         "run.html",
         title=record.folder.name,
         record=record,
         measured=sum(one.operator.measurements for one in record.tasks),
+        headline=headline(record),
+        facts=facts_of(record),
         slower=slower(record.network, [one.operator for one in record.tasks]),
         settled=None if settled is None else settled.get("summary", settled),
         network=network_part(record),
         operators=_operators(record),
-        rounds=_rounds(record),
-        searches=[_search(one) for one in record.tasks],
-        opened=len(record.tasks) <= _FEW,
+        rounds=len(record.rounds) if len(record.tasks) > 1 else 0,
+        searches=[_search(one) for one in sorted(record.tasks, key=_seconds, reverse=True)],
         origins=_origins(record),
         spending=_spending(record),
         failures=_failures(record),
-        origin=Table(
-            header=("what", "value"),
-            rows=[
-                ("target", record.target),
-                *((name, json.dumps(value)) for name, value in record.runner.items()),
-            ],
+        versions=Table(
+            header=("distribution", "version"),
+            rows=[(name, one or "not installed") for name, one in sorted(_versions(record))],
         ),
+        origin=Table(header=("what", "value"), rows=_environment(record)),
+        plots=plots,
+        figures={plot.key: plot for plot in reversed(plots)},
+        packed=packed(plots, record.folder.name),
+        plotly=plotly_js(),
     )
+
+
+def _seconds(one: TaskRecord) -> float:
+    """What an operator takes in one inference: those that matter most come first."""
+    return (one.best_seconds or 0.0) * one.task.weight
 
 
 def _operators(record: RunRecord) -> Table:
@@ -98,78 +113,18 @@ def _operators(record: RunRecord) -> Table:
     return Table(header=header, rows=rows)
 
 
-def _rounds(record: RunRecord) -> dict[str, Any] | None:
-    """The scheduler's turns, and the network's time after each; None where it had no choice."""
-    if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one has no scheduler
-        return None
-    names = [turn.task for turn in record.rounds]
-    sums = 1e3 * np.array(network_seconds(record))
-    curve = None
-    if np.isfinite(sums).any():
-        curve = steps_figure([], sums.tolist(), across="batches", upwards="ms")
-    return {
-        "count": len(names),
-        "strip": strip_figure(names),
-        "colours": colours_of(names),
-        "sums": curve,
-    }
-
-
 def _search(one: TaskRecord) -> _Search:
     words = (f"{name} {json.dumps(value)}" for name, value in one.task.arguments.items())
     return _Search(
         record=one,
         described=f"{one.task.operator}: {', '.join(words)}",
-        curve=_curve(one),
-        comparison=_comparison(one),
+        best=search_tables.ten_best(one.measured),
+        agreed=search_tables.agreed(one.measured),
+        comparison=search_tables.comparison(one),
+        reasons=search_tables.reasons(one.measured),
+        failing=search_tables.failing_values(one.measured),
+        winner=search_tables.winner(one),
     )
-
-
-def _curve(one: TaskRecord) -> Markup:
-    operation = one.task.flop / 1e9
-    upwards = "GFLOP/s"
-    if not operation:
-        operation, upwards = 1.0, "runs a second"
-    fastest: dict[str, float] = {}
-    for variant in one.operator.variants:
-        if variant.name != "tuned" and variant.seconds is not None:
-            speed = operation / variant.seconds
-            fastest[variant.name] = max(speed, fastest.get(variant.name, 0.0))
-    return steps_figure(
-        _speeds(operation, one.costs),
-        _speeds(operation, one.best_so_far),
-        across="measurements",
-        upwards=upwards,
-        levels=[Level(name=name, value=value) for name, value in fastest.items()],
-    )
-
-
-def _speeds(operation: float, costs: Any) -> Sequence[float]:
-    """Speeds; a failure has an infinite cost, and no place in the figure."""
-    speeds: list[float] = np.where(np.isfinite(costs), operation / costs, np.nan).tolist()
-    return speeds
-
-
-def _comparison(one: TaskRecord) -> Table | None:
-    timed = [
-        (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
-        for variant in one.operator.variants
-        if variant.seconds is not None
-    ]
-    if len(timed) < 2:  # noqa: PLR2004 - nothing to compare
-        return None
-    timed.sort(key=lambda variant: variant[0])
-    ours, whole = one.operator.tuned_seconds, timed[-1][0]
-    rows = [
-        (
-            label,
-            in_seconds(value),
-            f"{value / ours:.2f}" if ours else "-",
-            bar({name: value}, whole),
-        )
-        for value, label, name in timed
-    ]
-    return Table(header=("compared, in turns", "median", "times tuned", ""), rows=rows)
 
 
 def _origins(record: RunRecord) -> Table | None:
@@ -184,21 +139,12 @@ def _origins(record: RunRecord) -> Table | None:
 
 
 def _spending(record: RunRecord) -> Table:
-    whole = max((one.operator.spending.total for one in record.tasks), default=0.0)
     rows = []
     for one in record.tasks:
         spent = one.operator.spending
-        parts = {"search": spent.search, "model": spent.model, "measuring": spent.measure}
-        rows.append(
-            (
-                one.task.name,
-                bar(parts, whole),
-                *(f"{seconds:.2f}" for seconds in (spent.total, *parts.values())),
-                f"{spent.build:.2f}",
-                f"{spent.run:.2f}",
-            )
-        )
-    header = ("operator", "", "total", "search", "model", "measuring", "build", "run")
+        seconds = (spent.total, spent.search, spent.model, spent.measure, spent.build, spent.run)
+        rows.append((one.task.name, *(f"{value:.2f}" for value in seconds)))
+    header = ("operator", "total", "search", "model", "measuring", "build", "run")
     return Table(header=header, rows=rows)
 
 
@@ -213,3 +159,43 @@ def _failures(record: RunRecord) -> Table | None:
         if one.operator.failed
     ]
     return Table(header=("operator", "kinds", "an example"), rows=rows) if rows else None
+
+
+# ----- environment ---------------------------------------------------------------------------
+
+
+def _versions(record: RunRecord) -> list[tuple[str, str | None]]:
+    """Distributions of this machine, and those of workers and devices."""
+    elsewhere = record.runner.get("versions")
+    return list({**(elsewhere if isinstance(elsewhere, dict) else {}), **record.versions}.items())
+
+
+def _environment(record: RunRecord) -> list[tuple[str, str]]:
+    described = {name: value for name, value in record.runner.items() if name != "versions"}
+    return _flat({"target": _read(record.target), **described})
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """Nested values as rows, names joined by a space."""
+    rows: list[tuple[str, str]] = []
+    for name, value in values.items():
+        full = f"{before}{name}".replace("_", " ")
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{full} ")
+        elif isinstance(value, list):
+            rows.append((full, ", ".join(map(str, value))))
+        else:
+            rows.append((full, "-" if value is None else str(value)))
+    return rows
+
+
+def _read(target: str) -> Any:
+    """A target that is written as JSON, as a mapping; any other one as it is."""
+    try:
+        found = json.loads(target)
+    except json.JSONDecodeError:
+        return target
+    return found if isinstance(found, dict) else target
+
+
+__all__ = ["page_of"]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 from chameleon_core.loop.end.operator_result import interim_result
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 from chameleon_core.run_folder import EVENTS, PIPELINE, read_store
-from chameleon_core.store import RecordStore, StoredTask
+from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
-from numpy.typing import NDArray
+
+from chameleon_bench.pages.measured import Measured, measured_of
+from chameleon_bench.pages.run_events import Batch, Round, RunEvents, run_events
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -23,47 +23,28 @@ class TaskRecord:
 
     Attributes:
         task: what was tuned.
-        costs: of every measurement in seconds, infinity for failures, in order of arrival,
-            shape (n,).
+        measured: its measurements.
         operator: its result; of a run that has not ended, what is known so far.
+        batches: in the order in which they were measured, as far as the log of events has them.
         ended: why it got no further batch, or empty.
     """
 
     task: Task
-    costs: NDArray[np.float64]
+    measured: Measured
     operator: OperatorResult
+    batches: Sequence[Batch] = ()
     ended: str = ""
-
-    @property
-    def best_so_far(self) -> NDArray[np.float64]:
-        """The least cost until each measurement, in seconds, shape (n,)."""
-        best: NDArray[np.float64] = np.minimum.accumulate(self.costs)
-        return best
 
     @property
     def first_seconds(self) -> float | None:
         """The first measurement that succeeded: what the space's first guess is worth."""
-        return next((float(cost) for cost in self.costs if np.isfinite(cost)), None)
+        seconds = self.measured.seconds[self.measured.ok]
+        return float(seconds[0]) if len(seconds) else None
 
     @property
     def best_seconds(self) -> float | None:
         """The time in seconds from the final comparison; from the search where none was made."""
         return self.operator.tuned_seconds or self.operator.search_seconds
-
-
-@attrs.frozen(kw_only=True)
-class Round:
-    """One batch of the scheduler's.
-
-    Attributes:
-        task: name of the operator that got it.
-        best_seconds: the operator's best afterwards, or None.
-        measured: the operator's measurements afterwards.
-    """
-
-    task: str
-    best_seconds: float | None
-    measured: int
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -76,10 +57,12 @@ class RunRecord:
         seconds: wall-clock of all its processes in seconds.
         target: the resolved target, or empty.
         runner: the runner's description of itself.
+        versions: of the distributions that took part, None of those that are not installed.
         settled: what the frontend chose by measurement, or None.
         pipeline: the resolved pipeline as YAML.
         tasks: in the run's order.
         rounds: in the order in which they were measured.
+        starts: when each of its processes began, in seconds since 1970, as far as the log says.
         network: what became of the network; empty where there is none.
     """
 
@@ -88,10 +71,12 @@ class RunRecord:
     seconds: float
     target: str
     runner: Mapping[str, Any]
+    versions: Mapping[str, str | None]
     settled: Mapping[str, Any] | None
     pipeline: str
     tasks: Sequence[TaskRecord]
     rounds: Sequence[Round]
+    starts: Sequence[float]
     network: NetworkResult
 
 
@@ -101,18 +86,16 @@ def run_record(folder: Path) -> RunRecord:
     Raises:
         RunFolderError: there is no run in it.
     """
-    events = list(_events(folder / EVENTS))
-    ended = {
-        event["task"]["name"]: str(event["reason"])
-        for event in events
-        if event["event"] == "TaskFinished"
-    }
+    events = run_events(folder / EVENTS)
     with read_store(folder) as store:
         result = (store.fact("finished") or {}).get("result")
-        tasks = _finished(store, result, ended) if result else _so_far(store, ended)
+        operators = (
+            [OperatorResult.from_json(value) for value in result["operators"]] if result else None
+        )
+        tasks = _tasks(store, operators, events)
         seconds = float(store.fact("seconds") or 0.0)
         target, runner = store.fact("target"), store.fact("runner")
-        settled = store.fact("model")
+        settled, versions = store.fact("model"), store.fact("versions")
     pipeline = folder / PIPELINE
     return RunRecord(
         folder=folder.absolute(),
@@ -120,10 +103,12 @@ def run_record(folder: Path) -> RunRecord:
         seconds=seconds,
         target=target or "",
         runner=runner or {},
+        versions=versions or {},
         settled=settled,
         pipeline=pipeline.read_text(encoding="utf-8") if pipeline.is_file() else "",
         tasks=tasks,
-        rounds=_rounds(events),
+        rounds=events.rounds,
+        starts=events.starts,
         network=NetworkResult.from_json(result["network"]) if result else NetworkResult(),
     )
 
@@ -143,63 +128,29 @@ def network_seconds(record: RunRecord) -> list[float]:
     return sums
 
 
-def _finished(
-    store: RecordStore, result: Mapping[str, Any], ended: Mapping[str, str]
+def _tasks(
+    store: RecordStore, operators: Sequence[OperatorResult] | None, events: RunEvents
 ) -> list[TaskRecord]:
-    rows = {(one.task.key, one.fingerprint): one for one in store.tasks()}
-    found = []
-    for value in result["operators"]:
-        operator = OperatorResult.from_json(value)
-        task = Task(**operator.task)
-        stored = rows[task.key, operator.fingerprint]
-        found.append(
-            TaskRecord(
-                task=task,
-                costs=_costs(store, stored),
-                operator=operator,
-                ended=ended.get(task.name, ""),
-            )
-        )
-    return found
-
-
-def _so_far(store: RecordStore, ended: Mapping[str, str]) -> list[TaskRecord]:
+    """The operators of a run: those of its result, or as far as they are."""
+    stored = {(one.task.key, one.fingerprint): one for one in store.tasks()}
+    if operators is None:
+        found = [(one, one.task, interim_result(store, one)) for one in stored.values()]
+    else:
+        tasks = [Task(**operator.task) for operator in operators]
+        found = [
+            (stored[task.key, operator.fingerprint], task, operator)
+            for task, operator in zip(tasks, operators, strict=True)
+        ]
     return [
         TaskRecord(
-            task=stored.task,
-            costs=_costs(store, stored),
-            operator=interim_result(store, stored),
-            ended=ended.get(stored.task.name, ""),
+            task=task,
+            measured=measured_of(store, row, events.starts),
+            operator=operator,
+            batches=events.batches.get(task.name, ()),
+            ended=events.ended.get(task.name, ""),
         )
-        for stored in store.tasks()
+        for row, task, operator in found
     ]
 
 
-def _costs(store: RecordStore, stored: StoredTask) -> NDArray[np.float64]:
-    return np.array([m.cost for m in store.measurements(stored.id)], np.float64)
-
-
-def _events(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The events of a run; a line that was cut off is left out."""
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            # Only these kinds matter here; the results inside others are long.
-            if '"event": "BatchMeasured"' in line or '"event": "TaskFinished"' in line:
-                try:
-                    yield json.loads(line)
-                except json.JSONDecodeError:
-                    continue
-
-
-def _rounds(events: Sequence[Mapping[str, Any]]) -> list[Round]:
-    return [
-        Round(
-            task=event["task"]["name"],
-            best_seconds=event["task"]["best_seconds"],
-            measured=event["task"]["measured"],
-        )
-        for event in events
-        if event["event"] == "BatchMeasured"
-    ]
+__all__ = ["RunRecord", "TaskRecord", "network_seconds", "run_record"]

@@ -8,20 +8,15 @@ from typing import Any
 
 import attrs
 from chameleon_core.words import in_seconds
-from markupsafe import Markup
 
-from chameleon_bench.pages.figures import Line, bar, colours_of, lines_figure
+from chameleon_bench.pages.plots import Plot, packed, plotly_js
+from chameleon_bench.pages.ranking import WORDS, ranking_table, rankings, sentences
 from chameleon_bench.pages.rendering import Table, rendered
+from chameleon_bench.pages.suite_plots import PARTS, budgets, suite_plots
 from chameleon_bench.statistics.contrasts import METRICS
-from chameleon_bench.statistics.summary import CHECKPOINTS, LEVELS
+from chameleon_bench.statistics.summary import LEVELS
 
 Row = Mapping[str, Any]
-
-_PARTS = ("search", "model", "build", "run")
-"""Where seconds go; those of workers are summed."""
-
-_HIGHEST_SHARE = 1.03
-"""Where axes of shares of the best known speed end."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,7 +27,7 @@ class _Task:
         name: the task's.
         best_known_seconds: or None where nothing has a time.
         exhaustive: whether nothing better exists.
-        curves: speed over measurements and over seconds.
+        plots: quality over measurements and seconds and at budgets, and where seconds went, by key.
         goals: measurements, and seconds, to shares of the best known, by unit.
         quality: after so many measurements, and at the end.
         spending: search steps, invalid measurements and seconds.
@@ -42,7 +37,7 @@ class _Task:
     name: str
     best_known_seconds: float | None
     exhaustive: bool
-    curves: Sequence[Markup]
+    plots: Mapping[str, Plot]
     goals: Mapping[str, Table]
     quality: Table
     spending: Table
@@ -55,31 +50,33 @@ def page_of(report: Row) -> str:
     Args:
         report: as ``report_of`` makes it.
     """
-    colours = colours_of(report["pipelines"])
+    plots = suite_plots(report)
+    found = rankings(report)
     return rendered(
         "suite.html",
         title=report["suite"],
         report=report,
-        colours=colours,
-        parts=colours_of(_PARTS),
+        headline=sentences(found),
+        rankings=[(WORDS[one.metric], ranking_table(one)) for one in found],
         ratios=_ratios(report),
-        tasks=[_task(report, name, colours) for name in report["tasks"]],
+        tasks=[_task(report, name, plots) for name in report["tasks"]],
         tests=_tests(report),
         catching_up=_catching_up(report),
         origin=_origin(report),
+        plots=plots,
+        packed=packed(plots, report["suite"]),
+        plotly=plotly_js(),
     )
 
 
-def _task(report: Row, name: str, colours: Mapping[str, str]) -> _Task:
+def _task(report: Row, name: str, plots: Sequence[Plot]) -> _Task:
     rows = [row for row in report["results"] if row["task"] == name]
-    best = rows[0]["best_known_seconds"]
-    curves = [one for one in report["curves"] if one["task"] == name and "measurements" in one]
     failed = [(row["pipeline"], *one) for row in rows for one in row["failed_cells"].items()]
     return _Task(
         name=name,
-        best_known_seconds=best,
+        best_known_seconds=rows[0]["best_known_seconds"],
         exhaustive=rows[0]["best_known_is_exhaustive"],
-        curves=_curves(curves, best, colours) if best and curves else (),
+        plots={plot.key: plot for plot in plots if plot.subject == name},
         goals={
             kind: _goals(rows, f"{kind}_to", unit)
             for kind, unit in (("measurements", _count), ("seconds", _seconds))
@@ -90,41 +87,6 @@ def _task(report: Row, name: str, colours: Mapping[str, str]) -> _Task:
     )
 
 
-def _curves(curves: Sequence[Row], best: float, colours: Mapping[str, str]) -> list[Markup]:
-    """Best-so-far over measurements and over seconds, both as a share of the best known speed."""
-
-    def shares(seconds: Iterable[float | None]) -> list[float]:
-        return [best / value if value else 0.0 for value in seconds]
-
-    figures = []
-    for over, across in (
-        ("measurements", "measurements"),
-        ("seconds", "seconds on the run's clock"),
-    ):
-        lines = [
-            Line(
-                name=one["pipeline"],
-                at=one[over]["at"],
-                values=shares(one[over]["median_seconds"]),
-                # The slower quartile is the lower speed.
-                low=shares(one[over]["high_seconds"]),
-                high=shares(one[over]["low_seconds"]),
-                colour=colours[one["pipeline"]],
-            )
-            for one in curves
-        ]
-        figures.append(
-            lines_figure(
-                lines,
-                across=across,
-                upwards="share of the best known speed",
-                right=max(line.at[-1] for line in lines) or 1.0,
-                top=_HIGHEST_SHARE,
-            )
-        )
-    return figures
-
-
 def _goals(rows: Iterable[Row], key: str, unit: Callable[[float | None], str]) -> Table:
     return Table(
         header=("pipeline", *(f"{level} %" for level in LEVELS)),
@@ -132,13 +94,14 @@ def _goals(rows: Iterable[Row], key: str, unit: Callable[[float | None], str]) -
     )
 
 
-def _quality(rows: Iterable[Row]) -> Table:
+def _quality(rows: Sequence[Row]) -> Table:
+    counts = budgets(rows)
     return Table(
-        header=("pipeline", *map(str, CHECKPOINTS), "end", "best", "re-measured", "measured"),
+        header=("pipeline", *map(str, counts), "end", "best", "re-measured", "measured"),
         rows=[
             (
                 row["pipeline"],
-                *(_cell(row["quality_at"][str(count)], _share) for count in CHECKPOINTS),
+                *(_cell(row["quality_at"][str(count)], _share) for count in counts),
                 _cell(row["final_quality"], _share),
                 _cell(row["best_seconds"], in_seconds),
                 _cell(row["remeasured_seconds"], in_seconds),
@@ -150,12 +113,10 @@ def _quality(rows: Iterable[Row]) -> Table:
 
 
 def _spending(rows: Sequence[Row]) -> Table:
-    bars = [{part: _middle(row["seconds"][part]) for part in _PARTS} for row in rows]
-    whole = max((sum(parts.values()) for parts in bars), default=0.0)
     return Table(
         header=(
             *("pipeline", "steps", "steps to convergence", "a round", "invalid", "fallback"),
-            *("", "search s", "model s", "build s", "run s", "total s"),
+            *("search s", "model s", "build s", "run s", "total s"),
         ),
         rows=[
             (
@@ -165,10 +126,9 @@ def _spending(rows: Sequence[Row]) -> Table:
                 _cell(row["search_steps"]["converged_per_round"], _count),
                 _cell(row["invalid_share"], _share),
                 _cell(row["fallback_share"], _share),
-                bar(parts, whole),
-                *(_cell(row["seconds"][part], _seconds) for part in (*_PARTS, "total")),
+                *(_cell(row["seconds"][part], _seconds) for part in (*PARTS, "total")),
             )
-            for row, parts in zip(rows, bars, strict=True)
+            for row in rows
         ],
     )
 
@@ -245,11 +205,6 @@ def _cell(value: Row | None, words: Callable[[float | None], str], missing: str 
         ends = f" [{words(value['low'])}, {high}]"
     some = f" {value['reached']}/{value['of']}" if value.get("reached") != value.get("of") else ""
     return f"{middle}{ends}{some}"
-
-
-def _middle(value: Row | None) -> float:
-    """A median for a bar, which has no length where it is not known."""
-    return 0.0 if value is None else value["median"] or 0.0
 
 
 def _count(value: float | None) -> str:

@@ -1,0 +1,282 @@
+"""The plots of a whole run: before and after, the scheduler's turns, where tuning's time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.words import in_seconds
+
+from chameleon_bench.pages.plots import Column, Plot, colour, logarithmic, of, seconds_axis
+from chameleon_bench.pages.run_events import since
+from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds
+from chameleon_bench.pages.search_plots import search_plots
+
+_ROWS = 20
+"""Operators whose bars are drawn; all of them are in the table."""
+
+_FAR = 4.0
+"""An untuned bar so many times as long as all others is cut off: they could not be told apart."""
+
+
+def plots_of(record: RunRecord) -> list[Plot]:
+    """All plots of a run, in the order of the page.
+
+    Args:
+        record: the run.
+    """
+    whole = [_before_and_after(record), *_progress(record), _spending(record)]
+    searches = [plot for task in record.tasks for plot in search_plots(task)]
+    return [*(plot for plot in whole if plot is not None), *searches]
+
+
+# ----- before and after ----------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class _Bar:
+    """What one contender takes for one operator, all its occurrences.
+
+    Attributes:
+        operator: its name.
+        contender: whose time it is.
+        seconds: of all occurrences in one inference.
+    """
+
+    operator: str
+    contender: str
+    seconds: float
+
+
+_TUNED, _IN_PLACE, _FIRST = "tuned", "delivered, in place", "first guess"
+
+
+def _before_and_after(record: RunRecord) -> Plot | None:
+    """What each operator takes untuned, by the vendor, and as it was tuned."""
+    bars = _bars(record)
+    if not bars:
+        return None
+    table, cut = _cut(bars)
+    contenders = list(dict.fromkeys(bar.contender for bar in bars))
+    shown = min(_ROWS, len(dict.fromkeys(bar.operator for bar in bars)))
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": contender,
+            "where": ["contender", contender],
+            "x": of("drawn"),
+            "y": of("operator"),
+            "text": of("label"),
+            "textposition": "outside",
+            "cliponaxis": False,
+            "hover": ["operator", "contender", "seconds"],
+            "marker": {"color": colour(place)},
+        }
+        for place, contender in enumerate(contenders)
+    ]
+    note = f" Bars that end with an arrow are longer than {in_seconds(cut, '.3g')}." if cut else ""
+    return Plot(
+        key="before_and_after",
+        title="Each operator before and after",
+        about="One inference, all occurrences of an operator together. Untuned and vendor are the "
+        "baselines of the final comparison, the first guess is the first configuration that was "
+        "measured." + note,
+        columns=table,
+        hidden=frozenset({"drawn", "label"}),
+        traces=traces,
+        layout={
+            "barmode": "group",
+            "bargap": 0.25,
+            "xaxis": seconds_axis("time", range=[0.0, 1.18 * max(table["drawn"])]),
+            "yaxis": {
+                "type": "category",
+                "categoryorder": "array",
+                "categoryarray": list(dict.fromkeys(bar.operator for bar in bars)),
+                "range": [shown - 0.5, -0.5],
+            },
+        },
+        height=110 + shown * (14 + 15 * len(contenders)),
+    )
+
+
+def _bars(record: RunRecord) -> list[_Bar]:
+    """Bars of all operators, the largest operator first."""
+    in_place = {str(kernel["name"]): kernel for kernel in record.network.kernels}
+    tasks = {one.task.name: one for one in record.tasks}
+    of_operator: dict[str, dict[str, float | None]] = {}
+    for name in dict.fromkeys([*in_place, *tasks]):
+        kernel, task = in_place.get(name), tasks.get(name)
+        times: dict[str, float | None] = {}
+        if task is not None:
+            calls = float(kernel["calls"] if kernel else task.task.weight)
+            times = {key: _times(value, calls) for key, value in _alone(task).items()}
+        if kernel is not None:
+            times[_IN_PLACE] = float(kernel["seconds"])
+        of_operator[name] = times
+    order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
+    contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
+    return [
+        _Bar(operator=name, contender=contender, seconds=seconds)
+        for name in order
+        for contender in contenders
+        if (seconds := of_operator[name].get(contender)) is not None
+    ]
+
+
+def _alone(task: TaskRecord) -> dict[str, float | None]:
+    return {
+        "untuned": task.operator.untuned_seconds,
+        "vendor": task.operator.vendor_seconds,
+        _FIRST: task.first_seconds,
+        _TUNED: task.best_seconds,
+    }
+
+
+def _ours(times: Mapping[str, float | None]) -> float:
+    return times.get(_IN_PLACE) or times.get(_TUNED) or 0.0
+
+
+def _times(seconds: float | None, calls: float) -> float | None:
+    return None if seconds is None else seconds * calls
+
+
+def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
+    """The table of the bars, and where the long ones are cut off; None where none is."""
+    rest = [bar.seconds for bar in bars if bar.contender != "untuned"]
+    longest = max(bar.seconds for bar in bars)
+    limit = _FAR / 2 * max(rest, default=longest)
+    cut = limit if longest > _FAR * max(rest, default=longest) else None
+    end = longest if cut is None else cut
+    table: dict[str, Any] = {
+        "operator": [bar.operator for bar in bars],
+        "contender": [bar.contender for bar in bars],
+        "seconds": [bar.seconds for bar in bars],
+        "drawn": [min(bar.seconds, end) for bar in bars],
+        "label": [
+            in_seconds(bar.seconds, ".3g") + (" →" if bar.seconds > end else "") for bar in bars
+        ],
+    }
+    return table, cut
+
+
+# ----- the scheduler -------------------------------------------------------------------------
+
+
+def _progress(record: RunRecord) -> list[Plot]:
+    """The sum of all operators' best times as the run went on, and who got each batch."""
+    if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one has no scheduler
+        return []
+    times = np.array([turn.at for turn in record.rounds])
+    sums = network_seconds(record)
+    table: dict[str, Column] = {
+        "batch": np.arange(1, len(record.rounds) + 1),
+        "wall-clock seconds": np.round(since(times, record.starts), 3),
+        "operator": [turn.task for turn in record.rounds],
+        "sum of best seconds": np.array(sums),
+    }
+    plots = [
+        Plot(
+            key=f"network_by_{over}",
+            title=f"All operators together, over {across}",
+            about="The sum of all operators' best times, as often as each occurs, from the batch "
+            "on after which all of them have one.",
+            columns=table,
+            traces=[
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "x": of(column),
+                    "y": of("sum of best seconds"),
+                    "line": {"shape": "hv", "color": "--c1", "width": 2},
+                    "hover": list(table),
+                }
+            ],
+            layout={
+                "xaxis": {"title": {"text": column}, "rangemode": "tozero"},
+                "yaxis": logarithmic("sum of best times", sums),
+                "showlegend": False,
+            },
+        )
+        for over, across, column in (
+            ("batch", "batches", "batch"),
+            ("second", "seconds", "wall-clock seconds"),
+        )
+        if np.isfinite(sums).any()
+    ]
+    names = list(dict.fromkeys(turn.task for turn in record.rounds))
+    turns = Plot(
+        key="scheduler",
+        title="Who got each batch",
+        about=f"{len(record.rounds)} batches in the order in which they were measured.",
+        columns=table,
+        traces=[
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": of("batch"),
+                "y": of("operator"),
+                "hover": list(table),
+                "marker": {"symbol": "square", "size": 7, "color": "--c1"},
+            }
+        ],
+        layout={
+            "xaxis": {"title": {"text": "batch"}},
+            "yaxis": {"type": "category", "autorange": "reversed"},
+            "showlegend": False,
+            "hovermode": "closest",
+        },
+        height=100 + 22 * len(names),
+    )
+    return [*plots, turns]
+
+
+# ----- where tuning's time went --------------------------------------------------------------
+
+
+def _spending(record: RunRecord) -> Plot | None:
+    """Seconds of search, model and measuring, of each operator."""
+    spent = [(one.task.name, one.operator.spending) for one in record.tasks]
+    if not any(one.total for _, one in spent):
+        return None
+    spent.sort(key=lambda pair: -pair[1].total)
+    parts = {"search": "search", "model": "model", "measuring": "measure"}
+    table: dict[str, Column] = {
+        "operator": [name for name, _ in spent],
+        **{
+            f"{part} seconds": [getattr(one, key) for _, one in spent]
+            for part, key in parts.items()
+        },
+        "build seconds": [one.build for _, one in spent],
+        "run seconds": [one.run for _, one in spent],
+    }
+    return Plot(
+        key="spending",
+        title="Search, model, measuring",
+        about="Wall-clock: search is explorer, sampler and synthesizer; model is learning from "
+        "what was measured; measuring is waiting for builds and runs.",
+        columns=table,
+        traces=[
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": part,
+                "x": of(f"{part} seconds"),
+                "y": of("operator"),
+                "hovertemplate": f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
+                "marker": {"color": colour(place)},
+            }
+            for place, part in enumerate(parts)
+        ],
+        layout={
+            "barmode": "stack",
+            "xaxis": {"title": {"text": "seconds"}},
+            "yaxis": {"type": "category", "autorange": "reversed"},
+        },
+        height=110 + 26 * len(spent),
+    )
+
+
+__all__ = ["plots_of"]

@@ -1,0 +1,234 @@
+"""The plots of a suite: how good searches are as they go on, and where their seconds go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from chameleon_bench.pages.plots import Plot, colour, of
+from chameleon_bench.statistics.summary import CHECKPOINTS
+
+Row = Mapping[str, Any]
+
+PARTS = ("search", "model", "build", "run")
+"""Where seconds go; those of workers are summed."""
+
+_BAND = "/26"
+"""Opacity of a band, as two hexadecimal digits."""
+
+_HIGHEST = 1.03
+"""Where axes of shares of the best known speed end."""
+
+
+def suite_plots(report: Row) -> list[Plot]:
+    """The plots of all tasks, in the order of the page.
+
+    Args:
+        report: as ``report_of`` makes it.
+    """
+    colours = {name: colour(place) for place, name in enumerate(report["pipelines"])}
+    made: list[Plot] = []
+    for task in report["tasks"]:
+        rows = [row for row in report["results"] if row["task"] == task]
+        best = rows[0]["best_known_seconds"]
+        curves = [one for one in report["curves"] if one["task"] == task and "measurements" in one]
+        if best and curves:
+            made += [_curves(task, curves, best, colours, over=over) for over in _ACROSS]
+        found = [_quality(task, rows, colours), _spending(task, rows)]
+        made += [plot for plot in found if plot is not None]
+    return made
+
+
+_ACROSS = {"measurements": "measurements", "seconds": "seconds on the run's clock"}
+
+
+def _curves(
+    task: str, curves: Sequence[Row], best: float, colours: Mapping[str, str], *, over: str
+) -> Plot:
+    """Best-so-far as a share of the best known speed: the median over seeds and its quartiles."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("pipeline", over, *_SHARES)}
+    traces: list[dict[str, Any]] = []
+    for one in curves:
+        name, found = one["pipeline"], one[over]
+        begin = len(columns["pipeline"])
+        columns["pipeline"] += [name] * len(found["at"])
+        columns[over] += found["at"]
+        for share, key in _SHARES.items():
+            columns[share] += [best / value if value else 0.0 for value in found[key]]
+        rows = list(range(begin, len(columns["pipeline"])))
+        traces += _line(name, rows, over, colours[name])
+    return Plot(
+        key=f"quality_by_{over}",
+        title=f"Quality over {over}",
+        about="The best speed found so far, as a share of the best known one. Lines are medians "
+        "over seeds; bands reach from the lower to the upper quartile of the seeds.",
+        columns=columns,
+        traces=traces,
+        layout={
+            "xaxis": {"title": {"text": _ACROSS[over]}, "rangemode": "tozero"},
+            "yaxis": {
+                "title": {"text": "share of the best known speed"},
+                "range": [0.0, _HIGHEST],
+            },
+            "showlegend": True,
+        },
+        subject=task,
+        height=380,
+    )
+
+
+# The slower quartile of times is the lower one of speeds.
+_SHARES = {"median": "median_seconds", "lower": "high_seconds", "upper": "low_seconds"}
+
+
+def _line(name: str, rows: list[int], over: str, shade: str) -> list[dict[str, Any]]:
+    """A band and the line in it."""
+    steps = {"type": "scatter", "mode": "lines", "rows": rows, "x": of(over), "hoverinfo": "skip"}
+    edge = {**steps, "showlegend": False, "line": {"width": 0, "shape": "hv", "color": shade}}
+    return [
+        {**edge, "y": of("lower")},
+        {**edge, "y": of("upper"), "fill": "tonexty", "fillcolor": shade + _BAND},
+        {
+            **steps,
+            "name": name,
+            "y": of("median"),
+            "line": {"shape": "hv", "color": shade, "width": 2},
+            "hoverinfo": "x+y+name",
+            "hovertemplate": f"%{{x}}: %{{y:.1%}}<extra>{name}</extra>",
+        },
+    ]
+
+
+def budgets(rows: Sequence[Row]) -> list[int]:
+    """The numbers of measurements after which some pipeline's quality is known."""
+    return [
+        count
+        for count in CHECKPOINTS
+        if any(row["quality_at"][str(count)] is not None for row in rows)
+    ]
+
+
+def _quality(task: str, rows: Sequence[Row], colours: Mapping[str, str]) -> Plot | None:
+    """Quality at the budgets that were run, with intervals."""
+    found = [
+        (row["pipeline"], at, value)
+        for row in rows
+        for at, value in (
+            *((str(count), row["quality_at"][str(count)]) for count in budgets(rows)),
+            ("end", row["final_quality"]),
+        )
+        if value is not None and value["median"] is not None
+    ]
+    if not found:
+        return None
+    columns = {
+        "pipeline": [name for name, _, _ in found],
+        "measurements": [at for _, at, _ in found],
+        "quality": [value["median"] for *_, value in found],
+        "low": [value["low"] for *_, value in found],
+        "high": [value["high"] for *_, value in found],
+        "above": [_distance(value["high"], value["median"]) for *_, value in found],
+        "below": [_distance(value["median"], value["low"]) for *_, value in found],
+    }
+    names = list(dict.fromkeys(columns["pipeline"]))
+    return Plot(
+        key="quality_at_budgets",
+        title="Quality at the budgets that were run",
+        about="After so many measurements, and at the end of the search: the median over seeds, "
+        "with its 95 % bootstrap interval.",
+        columns=columns,
+        hidden=frozenset({"above", "below"}),
+        traces=[
+            {
+                # Points, since an axis of bars would have to begin at 0.
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "where": ["pipeline", name],
+                "x": of("measurements"),
+                "y": of("quality"),
+                "error_y": {
+                    "type": "data",
+                    "array": of("above"),
+                    "arrayminus": of("below"),
+                    "thickness": 2,
+                    "width": 5,
+                },
+                "offsetgroup": name,
+                "hover": ["pipeline", "measurements", "quality", "low", "high"],
+                "marker": {"color": colours[name], "size": 10},
+            }
+            for name in names
+        ],
+        layout={
+            "scattermode": "group",
+            "scattergap": 0.7,
+            "hovermode": "closest",
+            "xaxis": {
+                "title": {"text": "measurements"},
+                "type": "category",
+                "categoryorder": "array",
+                "categoryarray": [*map(str, budgets(rows)), "end"],
+            },
+            "yaxis": {"title": {"text": "share of the best known speed"}, "range": _near(found)},
+            "showlegend": True,
+        },
+        subject=task,
+        height=360,
+    )
+
+
+def _near(found: Sequence[tuple[str, str, Row]]) -> list[float]:
+    """An axis on which good pipelines can be told apart; it says where it begins by its ticks."""
+    ends = [value["median"] for *_, value in found]
+    ends += [value["low"] for *_, value in found if value["low"] is not None]
+    lowest = min(ends)
+    return [max(0.0, lowest - 0.3 * (1.0 - lowest) - 0.02), _HIGHEST]
+
+
+def _distance(high: float | None, low: float | None) -> float:
+    return 0.0 if high is None or low is None else max(0.0, high - low)
+
+
+def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
+    """Median seconds of each part, a bar for each pipeline."""
+    columns: dict[str, list[Any]] = {"pipeline": [row["pipeline"] for row in rows]}
+    for part in PARTS:
+        columns[f"{part} seconds"] = [_middle(row["seconds"][part]) for row in rows]
+    if not np.array([columns[f"{part} seconds"] for part in PARTS]).any():
+        return None
+    return Plot(
+        key="seconds",
+        title="Where seconds went",
+        about="Medians over seeds; building and running are summed over workers.",
+        columns=columns,
+        traces=[
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": part,
+                "x": of(f"{part} seconds"),
+                "y": of("pipeline"),
+                "hovertemplate": f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
+                "marker": {"color": colour(place)},
+            }
+            for place, part in enumerate(PARTS)
+        ],
+        layout={
+            "barmode": "stack",
+            "xaxis": {"title": {"text": "seconds"}},
+            "yaxis": {"type": "category", "autorange": "reversed"},
+        },
+        subject=task,
+        height=120 + 28 * len(rows),
+    )
+
+
+def _middle(value: Row | None) -> float:
+    """A median for a bar, which has no length where it is not known."""
+    return 0.0 if value is None else value["median"] or 0.0
+
+
+__all__ = ["PARTS", "budgets", "suite_plots"]

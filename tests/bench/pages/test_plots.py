@@ -1,0 +1,86 @@
+"""Plots as data: packed for a page, and written as CSV."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+from chameleon_bench.pages import plots
+from chameleon_bench.pages.figures import bar
+from chameleon_bench.pages.measured import Categories
+from chameleon_core.errors import ChameleonError
+
+COLUMNS = {
+    "seconds": np.array([1.23456789e-6, np.nan, np.inf]),
+    "kind": Categories(labels=["a", "b,c"], codes=np.array([1, -1, 0])),
+    "drawn": [1, 2, 3],
+}
+
+
+def _plot(subject="", **more):
+    given = {"columns": COLUMNS, "hidden": frozenset({"drawn"}), **more}
+    return plots.Plot(
+        key="key", title="t", about="a", traces=[], layout={}, subject=subject, **given
+    )
+
+
+def _unpacked(text):
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def test_tables_are_packed_once_and_gaps_are_null():
+    found = _unpacked(plots.packed([_plot("one"), _plot("two")], "run"))
+    assert found["name"] == "run"
+    assert [plot["table"] for plot in found["plots"]] == [0, 0]
+    assert found["plots"][0]["saved"] == ["seconds", "kind"]
+    [table] = found["tables"]
+    assert table["seconds"] == [1.23457e-06, None, None]
+    assert table["kind"] == {"labels": ["a", "b,c"], "codes": [1, -1, 0]}
+
+
+def test_a_page_is_the_same_each_time():
+    assert plots.packed([_plot()], "run") == plots.packed([_plot()], "run")
+
+
+def test_plots_of_one_key_share_a_sheet(tmp_path):
+    other = _plot("two", columns={"seconds": [0.5], "more": ["x"]}, hidden=frozenset())
+    [file] = plots.write_sheets([_plot("one"), other], tmp_path / "new", subject="operator")
+    assert file == tmp_path / "new" / "key.csv"
+    rows = list(csv.reader(file.read_text().splitlines()))
+    assert rows == [
+        ["operator", "seconds", "kind", "more"],
+        ["one", "1.23456789e-06", "b,c", ""],
+        ["one", "", "", ""],
+        ["one", "", "a", ""],
+        ["two", "0.5", "", "x"],
+    ]
+
+
+def test_plots_of_everything_have_no_column_of_subjects(tmp_path):
+    [file] = plots.write_sheets([_plot()], tmp_path, subject="operator")
+    assert file.read_text().splitlines()[0] == "seconds,kind"
+
+
+def test_without_plotly_a_sentence_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(ChameleonError, match=r"plotly.* is not installed"):
+        plots.plotly_js()
+
+
+def test_a_logarithmic_axis_has_room_around_a_single_value():
+    low, high = plots.logarithmic("time", [1e-3, 0.0, float("inf"), float("nan")])["range"]
+    assert low < -3 < high
+    assert "range" not in plots.logarithmic("time", [float("inf")])
+
+
+def test_a_bar_that_is_too_long_ends_with_an_arrow():
+    assert "width:50.0%" in bar({"a": 1.0}, 2.0)
+    assert "→" not in bar({"a": 1.0, "b": 1.0}, 2.0)
+    cut = bar({"a": 6.0, "b": 2.0}, 2.0)
+    assert "→" in cut
+    assert "width:75.0%" in cut
+    assert bar({"a": 0.0}, 0.0).count("width:0.0%") == 1
