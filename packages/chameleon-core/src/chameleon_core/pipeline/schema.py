@@ -232,7 +232,8 @@ class ResolvedPipeline(Subject):
     """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
 
     Attributes:
-        target: what the user wrote after ``target:``; ``target_resolver`` makes it canonical.
+        target: what the user wrote after ``target:``, a mapping as JSON; ``target_resolver`` makes
+            it canonical.
         target_resolver: a stage of kind ``targets``, or None where none is installed.
         explorer: the search algorithm.
         cost_model: the cost model.

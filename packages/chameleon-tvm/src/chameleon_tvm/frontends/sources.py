@@ -178,10 +178,10 @@ class OnnxFrontend(NetworkFrontend):
         super().__init__(options)
 
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
-        return onnx_module(self.options.file, self.shapes)
+        return onnx_module(self.options.source, self.shapes)
 
     def input_names(self) -> list[str]:
-        return onnx_inputs(self.options.file)
+        return onnx_inputs(self.options.source)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         shapes = ([int(e) for e in one.ty.shape] for one in self.imported["main"].params)
@@ -197,7 +197,7 @@ class OnnxFrontend(NetworkFrontend):
     def frameworks(self) -> tuple[str, ...]:
         found = (ONNXRUNTIME, *installed(OPENVINO))
         # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
-        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.file) else found
+        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.source) else found
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -205,7 +205,7 @@ class OnnxFrontend(NetworkFrontend):
 
     @property
     def forms(self) -> NetworkForms:
-        return NetworkForms(program=None, onnx=lambda: self.options.file, shapes=self.shapes)
+        return NetworkForms(program=None, onnx=lambda: self.options.source, shapes=self.shapes)
 
     def precision_of(self, name: str) -> str:
         quantised = ONNXRUNTIME_FLOAT32 in self.frameworks
@@ -213,10 +213,10 @@ class OnnxFrontend(NetworkFrontend):
 
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
-            return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
+            return openvino_network(self.options.source, threads=threads, shapes=self.shapes)
         if name == ONNXRUNTIME_FLOAT32:
-            return onnx_session(onnx_meaning(self.options.file), threads=threads, fused=False)
-        return onnx_session(self.options.file, threads=threads)
+            return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
+        return onnx_session(self.options.source, threads=threads)
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:

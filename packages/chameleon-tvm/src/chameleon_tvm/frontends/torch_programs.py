@@ -11,6 +11,7 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.frontends.torch_messages import torch_messages_held_back
 from chameleon_tvm.frontends.torch_randomness import without_chance, without_dropout
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
 from chameleon_tvm.networks.records import NETWORKS
@@ -109,7 +110,7 @@ def _shaped(
 
     def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(network, positional, keywords)
         except Exception as error:
             raise ConfigError(
@@ -174,7 +175,7 @@ def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
 
     def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(program.module(), positional, keywords)
         except Exception as error:
             raise ConfigError(
