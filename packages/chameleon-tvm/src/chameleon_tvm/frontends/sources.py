@@ -33,6 +33,7 @@ from chameleon_tvm.frameworks.running import (
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.networks import NetworkFrontend
 from chameleon_tvm.frontends.onnx_models import (
+    check_onnx_source,
     onnx_inputs,
     onnx_is_quantised,
     onnx_meaning,
@@ -40,10 +41,12 @@ from chameleon_tvm.frontends.onnx_models import (
 )
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
+    check_torch_source,
     example_names,
     example_tensors,
     exported,
     loaded,
+    need_torch,
     torch_module,
 )
 from chameleon_tvm.source_location import SourceLocation
@@ -143,6 +146,9 @@ class BuiltinFrontend(ProgramFrontend):
     def __init__(self, options: BuiltinOptions) -> None:
         super().__init__(options)
 
+    def check_network(self) -> None:
+        need_torch()
+
     def read(self) -> Any:
         options = self.options
         return builtin_program(options.network, options.batch, options.dtype, self.shapes)
@@ -160,6 +166,10 @@ class TorchFrontend(ProgramFrontend):
     def __init__(self, options: TorchOptions) -> None:
         super().__init__(options)
 
+    def check_network(self) -> None:
+        need_torch()
+        check_torch_source(self.options.source)
+
     def read(self) -> Any:
         source = self.options.source
         return (loaded if source.endswith(".pt2") else exported)(source, self.shapes)
@@ -176,6 +186,9 @@ class OnnxFrontend(NetworkFrontend):
 
     def __init__(self, options: OnnxOptions) -> None:
         super().__init__(options)
+
+    def check_network(self) -> None:
+        check_onnx_source(self.options.source)
 
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
         return onnx_module(self.options.source, self.shapes)
