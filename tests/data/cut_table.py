@@ -46,10 +46,10 @@ def _row(row: dict[str, Any], parameters: list[str], *, means_alone: bool) -> di
         kept["times"] = [round(repeats[place], DIGITS) for place in places]
     # They are hundreds of milliseconds.
     others = {
-        "compile_time": row.get("compile_time") or 0.0,
-        "benchmark_time": sum(row.get(key) or 0.0 for key in RUNNING),
+        "compile_time": round(row.get("compile_time") or 0.0, -1),
+        "benchmark_time": round(sum(row.get(key) or 0.0 for key in RUNNING), -1),
     }
-    return kept | {key: round(value, -1) for key, value in others.items() if value}
+    return kept | {key: value for key, value in others.items() if value}
 
 
 def main() -> None:

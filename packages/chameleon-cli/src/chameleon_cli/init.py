@@ -36,7 +36,9 @@ target: native
 _PRESET = """
 # Where the stages below come from, unless they are chosen here.
 # preset: default{presets}
+"""
 
+_DEFAULTS = """
 # What is commented out below is the default, each with its reason. A section without `#` replaces
 # it; a name alone, as in `explorer: random`, has that one's own defaults.
 """
@@ -77,6 +79,7 @@ def template(registry: Registry, stem: str) -> str:
     reasons = {} if default is None else default.reasons
     chosen = {} if default is None else default.pipeline
     parts = [_HEAD, _PRESET.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
+    parts += [] if default is None else [_DEFAULTS]
     for key, kind in STAGES.items():
         names = registry.names(kind)
         if names:
@@ -85,7 +88,7 @@ def template(registry: Registry, stem: str) -> str:
     if baselines:
         named = chosen.get("baselines", baselines[:1])
         parts.append(_section("baselines", named, reasons.get("baselines"), baselines))
-        parts.append(_REQUIRED.format(against=named[-1]))
+        parts.append(_REQUIRED.format(against=_name(named[-1])))
     reason = reasons.get("budget")
     parts.append(_BUDGET.format(reason="" if reason is None else f"\n{_comment(reason)}"))
     seed = reasons.get("seed")
@@ -104,7 +107,7 @@ def _default(registry: Registry) -> PresetRecord | None:
 
 def _section(key: str, value: Any, reason: str | None, names: Sequence[str]) -> str:
     """A key with its default, commented out, below its reason and above what else there is."""
-    used = {str(name) for name in (value if isinstance(value, list) else [_name(value)])}
+    used = {_name(one) for one in (value if isinstance(value, list) else [value])}
     others = [name for name in names if name not in used]
     written = dump_yaml({key: value}, in_one_line=True).strip()
     lines = [

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 from chameleon_core.pipeline import dump_pipeline, load_pipeline
 
 from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
-
-if TYPE_CHECKING:
-    from chameleon_core.pipeline import ResolvedPipeline
-
-
-def _inspected(pipeline: str, overrides: tuple[str, ...]) -> ResolvedPipeline:
-    # A mistake in the file is told without what an inspection needs.
-    load_pipeline(pipeline, overrides)
-    from chameleon_core.loop.start.inspection import inspected_pipeline  # noqa: PLC0415
-
-    return inspected_pipeline(pipeline, overrides)
 
 
 @click.command("validate")
@@ -37,7 +25,12 @@ def command(pipeline: str, overrides: tuple[str, ...], quick: bool, as_json: boo
     the function, whose module is imported for that. Nothing is compiled.
     """
     with results_alone():
-        resolved = (load_pipeline if quick else _inspected)(pipeline, overrides)
+        resolved = load_pipeline(pipeline, overrides)
+        if not quick:
+            # Imported here, with NumPy: a mistake in the file is told without.
+            from chameleon_core.loop.start.inspection import inspect_pipeline  # noqa: PLC0415
+
+            inspect_pipeline(resolved, pipeline, overrides)
     if as_json:
         click.echo(
             json.dumps(

@@ -64,13 +64,19 @@ def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
 
 
 def _in_current_names(document: Mapping[str, Any], pipeline: ResolvedPipeline) -> dict[str, Any]:
-    """A document in which the frontend's options have the names that they have today."""
+    """A document in which options have the names that they have today."""
+    specs: dict[str, StageSpec] = {key: getattr(pipeline, key) for key in STAGES}
+    stages = {
+        key: renamed(document[key], former_names(spec.record.options))
+        for key, spec in specs.items()
+        if isinstance(document.get(key), Mapping)
+    }
     former = former_names(pipeline.model.record.options)
     model = {
         name: renamed(section, former) if isinstance(section, Mapping) else section
         for name, section in document.get("model", {}).items()
     }
-    return {**document, "model": model}
+    return {**document, **stages, "model": model}
 
 
 def _bound(document: Mapping[str, Any], free: Mapping[str, frozenset[str]]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import attrs
 from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.start.tasks import frontend_of, target_of
-from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, expand_presets
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
@@ -25,29 +24,29 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import Registry, default_registry
 
 
-def inspected_pipeline(
-    path: str | Path, overrides: Iterable[str] = (), *, registry: Registry | None = None
-) -> ResolvedPipeline:
-    """Read a pipeline file, as ``load_pipeline`` does, and look at what it names.
+def inspect_pipeline(
+    pipeline: ResolvedPipeline,
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    *,
+    registry: Registry | None = None,
+) -> None:
+    """Look at what a pipeline names.
 
     Args:
-        path: the file; errors call it as it is given here.
-        overrides: assignments such as ``budget.measurements=64``, stronger than the file.
-        registry: where names are looked up; the installed plugins where None.
+        pipeline: as ``load_pipeline`` returned it.
+        path: the file that it is from; errors call it as it is given here.
+        overrides: assignments that it was read with.
+        registry: where names were looked up; the installed plugins where None.
 
     Raises:
         PipelineError: with everything that is wrong, one line each. It has the exit code of what it
             is about where that is the same for all.
-        ConfigError: the file cannot be read.
     """
-    overrides = tuple(overrides)
-    known = registry or default_registry()
-    pipeline = load_pipeline(path, overrides, registry=known)
     root, _ = apply_overrides(read_yaml(Path(path), shown=str(path)), overrides)
-    inspection = _Inspection(expand_presets(root, pipeline.preset, known))
+    inspection = _Inspection(expand_presets(root, pipeline.preset, registry or default_registry()))
     inspection.look_at(pipeline)
     inspection.raise_problems()
-    return pipeline
 
 
 class _Inspection:
@@ -109,4 +108,4 @@ def _with_members(spec: StageSpec) -> Iterator[StageSpec]:
                 yield from _with_members(member)
 
 
-__all__ = ["inspected_pipeline"]
+__all__ = ["inspect_pipeline"]
