@@ -28,6 +28,10 @@ def test_the_packages_of_the_design_are_there(packages):
     assert wanted <= {package.name for package in packages}
 
 
+def test_every_distribution_brings_the_license(root, package):
+    assert (package.folder / "LICENSE").read_bytes() == (root / "LICENSE").read_bytes()
+
+
 def test_a_package_is_complete(package):
     assert package.project["license"] == "Apache-2.0"
     assert package.project["requires-python"] == ">=3.11"

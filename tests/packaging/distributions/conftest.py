@@ -17,6 +17,9 @@ from packaging.utils import canonicalize_name
 HERE = Path(__file__).parent
 OURS = "chameleon-tuner"
 
+VARIABLE = "CHAMELEON_DISTRIBUTIONS"
+"""Names a folder with distributions that were built before, to test these."""
+
 LARGE = {"apache-tvm", "apache-tvm-ffi", "onnx", "pyarrow", "safetensors", "torch"}
 """Libraries that no plugin may need before one of its stages is made."""
 
@@ -44,16 +47,21 @@ class Built:
 
 @pytest.fixture(scope="session")
 def built(packages, tmp_path_factory):
-    """Every package by its name: a source distribution, and the wheel that is made of that one."""
-    folder = tmp_path_factory.mktemp("dist")
+    """Every package by its name: a source distribution, and the wheel that is made of that one.
+
+    Those in the folder that the variable names, where it does: what is to be uploaded, say.
+    """
+    given = os.environ.get(VARIABLE)
+    folder = Path(given).absolute() if given else tmp_path_factory.mktemp("dist")
     found = {}
     for package in packages:
-        before = set(folder.iterdir())
-        words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder]
-        run([*words, package.folder])
-        made = {file.suffix: file for file in set(folder.iterdir()) - before}
-        assert made.keys() == {".whl", ".gz"}
-        found[package.name] = Built(package=package, wheel=made[".whl"], sdist=made[".gz"])
+        if not given:
+            words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder]
+            run([*words, package.folder])
+        start = f"{package.name.replace('-', '_')}-{package.project['version']}"
+        (wheel,) = folder.glob(f"{start}-*.whl")
+        (sdist,) = folder.glob(f"{start}.tar.gz")
+        found[package.name] = Built(package=package, wheel=wheel, sdist=sdist)
     return found
 
 

@@ -58,7 +58,7 @@ def test_a_source_distribution_has_all_that_its_wheel_is_made_of(package, built)
     with tarfile.open(archive) as opened:
         names = {one.name for one in opened.getmembers()}
     top = archive.name.removesuffix(".tar.gz")
-    own = {f"{top}/{name}" for name in ("PKG-INFO", "README.md", "pyproject.toml")}
+    own = {f"{top}/{name}" for name in ("LICENSE", "PKG-INFO", "README.md", "pyproject.toml")}
     assert own | {f"{top}/src/{name}" for name in sources(package)} <= names
     assert all(name.startswith(f"{top}/") for name in names), "nothing is unpacked beside it"
     assert not any("/tests/" in name or "__pycache__" in name for name in names)
@@ -76,6 +76,8 @@ def test_the_metadata_are_valid_and_pin_the_others(package, wheel, information):
     assert (told.name, str(told.version)) == (package.name, package.project["version"])
     assert str(told.requires_python) == ">=3.11"
     assert told.license_expression == "Apache-2.0"
+    assert told.license_files == ["LICENSE"]
+    assert b"Apache License" in wheel.read(f"{information}/licenses/LICENSE")
     assert told.summary == package.project["description"]
     assert told.description_content_type == "text/markdown"
     assert (told.description or "").startswith(f"# {package.name}\n")
