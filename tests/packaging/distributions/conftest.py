@@ -96,6 +96,10 @@ class Environment:
         """Run the command that its distributions brought."""
         return run([self.folder / "bin" / "chameleon", *words], cwd=self.folder, **more)
 
+    def line_of(self, file, text):
+        """The number of a file's line."""
+        return (self.folder / file).read_text().splitlines().index(text) + 1
+
     def has(self, module):
         """Whether a module could be imported."""
         program = f"import importlib.util as u; print(u.find_spec({module!r}) is not None)"
