@@ -19,7 +19,6 @@ from chameleon_tvm.frontends.network_options import AUTO, NetworkOptions
 from chameleon_tvm.frontends.runnable import Runnable
 from chameleon_tvm.shapes import buckets_of
 from chameleon_tvm.source_location import SourceLocation
-from chameleon_tvm.sources import named_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,19 +62,6 @@ class NetworkFrontend(Runnable, Frontend):
         from chameleon_tvm.precision.settled import SettledPrecision  # noqa: PLC0415 - needs TVM
 
         self._precision = SettledPrecision(self, precision)
-
-    @abstractmethod
-    def check_network(self) -> None:
-        """See that the file or function that the network is from is there, and its library.
-
-        Raises:
-            ConfigError: something is not.
-        """
-
-    def check_source(self) -> None:
-        self.check_network()
-        if self.calibrate is not None:
-            named_object(self.calibrate, "calibrate")
 
     @abstractmethod
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:

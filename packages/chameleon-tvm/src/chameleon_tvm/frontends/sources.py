@@ -50,6 +50,7 @@ from chameleon_tvm.frontends.torch_programs import (
     torch_module,
 )
 from chameleon_tvm.source_location import SourceLocation
+from chameleon_tvm.sources import named_object
 
 log = structlog.get_logger()
 
@@ -146,8 +147,9 @@ class BuiltinFrontend(ProgramFrontend):
     def __init__(self, options: BuiltinOptions) -> None:
         super().__init__(options)
 
-    def check_network(self) -> None:
+    def check_source(self) -> None:
         need_torch()
+        _check_calibration(self)
 
     def read(self) -> Any:
         options = self.options
@@ -166,9 +168,10 @@ class TorchFrontend(ProgramFrontend):
     def __init__(self, options: TorchOptions) -> None:
         super().__init__(options)
 
-    def check_network(self) -> None:
+    def check_source(self) -> None:
         need_torch()
         check_torch_source(self.options.source)
+        _check_calibration(self)
 
     def read(self) -> Any:
         source = self.options.source
@@ -187,8 +190,9 @@ class OnnxFrontend(NetworkFrontend):
     def __init__(self, options: OnnxOptions) -> None:
         super().__init__(options)
 
-    def check_network(self) -> None:
+    def check_source(self) -> None:
         check_onnx_source(self.options.source)
+        _check_calibration(self)
 
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
         return onnx_module(self.options.source, self.shapes)
@@ -230,6 +234,16 @@ class OnnxFrontend(NetworkFrontend):
         if name == ONNXRUNTIME_FLOAT32:
             return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
         return onnx_session(self.options.source, threads=threads)
+
+
+def _check_calibration(network: NetworkFrontend) -> None:
+    """See that the function that gives inputs to calibrate with can be imported, if there is one.
+
+    Raises:
+        ConfigError: it cannot be.
+    """
+    if network.calibrate is not None:
+        named_object(network.calibrate, "calibrate")
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
