@@ -58,17 +58,21 @@ def tests_long(session: nox.Session) -> None:
     session.run("pytest", "-m", "long", *session.posargs, env=ENVIRONMENT)
 
 
+def core_packages() -> list[str]:
+    """Words that install the packages that know nothing that learns or compiles."""
+    return [word for name in CORE for word in ("-e", f"./packages/chameleon-{name}")]
+
+
 def install_core(session: nox.Session, *more: str) -> None:
-    """Install what tests of the core and the command line need, and nothing that learns."""
-    editable = [word for name in CORE for word in ("-e", f"packages/chameleon-{name}")]
-    session.install(*editable, "pytest", "pytest-timeout", "hypothesis", *more)
+    """Install what tests of the core and the command line need."""
+    session.install(*core_packages(), "pytest", "pytest-timeout", "hypothesis", *more)
 
 
 @nox.session
 def packaging(session: nox.Session) -> None:
     """Every wheel and source distribution, built and tried in clean environments."""
     install_core(session, *CONSTRAINTS, "build", "hatchling")
-    session.run("pytest", "-m", "packaging", *session.posargs, "tests/packaging")
+    session.run("pytest", "-m", "packaging", *session.posargs, "tests/packaging/distributions")
 
 
 @nox.session
@@ -78,9 +82,8 @@ def lowest(session: nox.Session) -> None:
     Those are uv's to find: pip has no such resolution.
     """
     session.install(*CONSTRAINTS, "uv")
-    editable = [word for name in CORE for word in ("-e", f"packages/chameleon-{name}")]
     session.run(
-        *("uv", "pip", "install", "--resolution", "lowest-direct", *editable),
+        *("uv", "pip", "install", "--resolution", "lowest-direct", *core_packages()),
         *LOWEST_TOOLS,
         env={"VIRTUAL_ENV": session.virtualenv.location},
     )
