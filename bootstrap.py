@@ -61,7 +61,8 @@ def install(purpose: str, *requirements: str) -> None:
         venv.create(ENVIRONMENT, with_pip=True)
     print(f"Installing what is needed to {purpose} ...", file=sys.stderr)  # noqa: T201
     options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check")
-    command = [BIN / "python", "-m", "pip", "install", *options, "-c", CONSTRAINTS, *requirements]
+    pip = (BIN / "python", "-m", "pip", "install")
+    command: list[str | Path] = [*pip, *options, "-c", CONSTRAINTS, *requirements]
     log = ENVIRONMENT / f"installing-{purpose}.log"
     if not logged(command, log):
         last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
@@ -80,7 +81,7 @@ def logged(command: list[str | Path], log: Path) -> bool:
     Returns:
         Whether it succeeded.
     """
-    told = set()
+    told: set[str] = set()
     with (
         log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
