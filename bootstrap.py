@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -21,6 +22,18 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv"
 BIN = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin")
 CONSTRAINTS = ROOT / "constraints.txt"
+
+STEPS = (
+    ("Collecting", "  finding out what that is"),
+    ("Downloading", "  downloading"),
+    ("Building", "  building"),
+    ("Installing collected packages", "  unpacking"),
+)
+"""What pip's lines begin with, and what is said at the first of them."""
+LARGE = re.compile(r"Downloading (\S+?)-\d\S* \((\d{3,}(?:\.\d+)? MB|[\d.]+ GB)\)")
+"""pip's line about a file of 100 MB or more: one wants to know what takes so long."""
+MOST_LARGE = 4
+LAST_LINES = 15
 
 
 def packages() -> list[Path]:
@@ -34,6 +47,9 @@ def install(purpose: str, *requirements: str) -> None:
     Args:
         purpose: what the requirements are for; names the stamp that remembers them.
         requirements: arguments of ``pip install``.
+
+    Raises:
+        SystemExit: pip failed; says how, and where its log is.
     """
     inputs = [CONSTRAINTS, *(path / "pyproject.toml" for path in packages())]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
@@ -44,9 +60,45 @@ def install(purpose: str, *requirements: str) -> None:
         print(f"Creating {ENVIRONMENT} ...", file=sys.stderr)  # noqa: T201
         venv.create(ENVIRONMENT, with_pip=True)
     print(f"Installing what is needed to {purpose} ...", file=sys.stderr)  # noqa: T201
-    command = [BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*command, "-c", CONSTRAINTS, *requirements], check=True)
+    options = ("--progress-bar", "off", "--no-color", "--disable-pip-version-check")
+    pip = (BIN / "python", "-m", "pip", "install")
+    command: list[str | Path] = [*pip, *options, "-c", CONSTRAINTS, *requirements]
+    log = ENVIRONMENT / f"installing-{purpose}.log"
+    if not logged(command, log):
+        last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        lines = "\n".join(f"  {line}" for line in last)
+        sys.exit(f"pip failed:\n{lines}\nThe whole log is {log}. The same command tries again.")
     stamp.write_text(digest)
+
+
+def logged(command: list[str | Path], log: Path) -> bool:
+    """Run pip with what it prints in a file, and tell how far it is in a few lines.
+
+    Args:
+        command: pip's.
+        log: the file; what an earlier call left there is replaced.
+
+    Returns:
+        Whether it succeeded.
+    """
+    told: set[str] = set()
+    with (
+        log.open("w", encoding="utf-8") as file,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as pip,
+    ):
+        for line in pip.stdout or ():
+            file.write(line)
+            file.flush()
+            step = next((said for begins, said in STEPS if line.lstrip().startswith(begins)), None)
+            large = LARGE.match(line.lstrip())
+            if large is not None and sum(one.startswith("  ... ") for one in told) < MOST_LARGE:
+                step = f"  ... {large[1]}, {large[2]}"
+            if step is not None and step not in told:
+                told.add(step)
+                print(step, file=sys.stderr, flush=True)  # noqa: T201
+    return pip.returncode == 0
 
 
 def main(arguments: list[str]) -> int:

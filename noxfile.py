@@ -1,4 +1,4 @@
-"""For developers and CI: ``nox -s tests``, ``tests-long``, ``lint``, ``types``, ``docs``."""
+"""Sessions for developers and CI; CONTRIBUTING.md says which does what."""
 
 from pathlib import Path
 
@@ -17,6 +17,11 @@ CONSTRAINTS = ("-c", "constraints.txt")
 WORKERS = ("-n", "3", "--dist", "worksteal")
 # Hundreds of processes are started, which would compile the packages anew where the shell says so.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": ""}
+# Packages that know neither a compiler nor a library that learns, and their tests.
+CORE = ("core", "system", "cli", "testing")
+CORE_TESTS = ("tests/core", "tests/system", "tests/testing", "tests/cli")
+# The lowest pytest and hypothesis that the tests themselves are written for.
+LOWEST_TOOLS = ("pytest>=9", "pytest-timeout>=2.4", "hypothesis>=6.170")
 # Asked for by name, where such an interpreter is installed.
 PYTHONS = ["3.12", "3.13"]
 
@@ -53,6 +58,54 @@ def tests_long(session: nox.Session) -> None:
     """The tests that take minutes."""
     install_everything(session)
     session.run("pytest", "-m", "long", *session.posargs, env=ENVIRONMENT)
+
+
+def core_packages() -> list[str]:
+    """Words that install the packages that know nothing that learns or compiles."""
+    return [word for name in CORE for word in ("-e", f"./packages/chameleon-{name}")]
+
+
+def install_core(session: nox.Session, *more: str) -> None:
+    """Install what tests of the core and the command line need."""
+    session.install(*core_packages(), "pytest", "pytest-timeout", "hypothesis", "jsonschema", *more)
+
+
+@nox.session
+def packaging(session: nox.Session) -> None:
+    """Every wheel and source distribution, built and tried in clean environments."""
+    install_core(session, *CONSTRAINTS, "build", "hatchling")
+    session.run("pytest", "-m", "packaging", *session.posargs, "tests/packaging/distributions")
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """The fast tests of core and command line with the lowest versions that they allow.
+
+    Those are uv's to find: pip has no such resolution.
+    """
+    session.install(*CONSTRAINTS, "uv")
+    session.run(
+        *("uv", "pip", "install", "--resolution", "lowest-direct", *core_packages()),
+        *LOWEST_TOOLS,
+        env={"VIRTUAL_ENV": session.virtualenv.location},
+    )
+    session.run("pytest", *CORE_TESTS, *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def newest(session: nox.Session) -> None:
+    """The same with the newest versions there are, whatever the constraints say."""
+    install_core(session, "--upgrade", "--upgrade-strategy=eager")
+    session.run("pytest", *CORE_TESTS, *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Branch coverage of the core by its own tests, and the bar for it."""
+    install_everything(session)
+    session.install(*CONSTRAINTS, "pytest-cov")
+    bar = ("--cov=chameleon_core", "--cov-branch", "--cov-report=term-missing:skip-covered")
+    session.run("pytest", *bar, "--cov-fail-under=95", *CORE_TESTS, *session.posargs)
 
 
 @nox.session

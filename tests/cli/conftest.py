@@ -56,6 +56,8 @@ def chameleon(
     install(fakes.registry())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CHAMELEON_DEBUG", "")
+    for name in ("CHAMELEON_LOG_FORMAT", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
 
     def call(*arguments: Any) -> Outcome:
         capsys.readouterr()

@@ -20,6 +20,7 @@ from chameleon_core.errors import (
     TargetError,
 )
 from chameleon_core.pipeline import from_dict, load_pipeline
+from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.plugins import CommandRecord, Registry, hookimpl
 from chameleon_system.processor import this_processor
 
@@ -159,13 +160,13 @@ def test_an_unknown_command_is_answered_with_a_guess(chameleon):
 
 def test_validate_prints_a_pipeline_that_validates_to_itself(chameleon):
     Path("p.yaml").write_text(PIPELINE)
-    first = chameleon("validate", "p.yaml", "--set", "seed=3", "--set", "output=there")
+    first = chameleon("validate", "p.yaml", "--quick", "--set", "seed=3", "--set", "output=there")
     assert first.code == ExitCode.OK
     assert first.out.startswith("# Expanded from p.yaml with preset 'hot'; ")
     Path("q.yaml").write_text(first.out)
-    second = chameleon("validate", "q.yaml")
+    second = chameleon("validate", "q.yaml", "--quick")
     assert second.out.splitlines()[1:] == first.out.splitlines()[1:]
-    as_json = json.loads(chameleon("validate", "q.yaml", "--json").out)
+    as_json = json.loads(chameleon("validate", "q.yaml", "--quick", "--json").out)
     assert as_json["pipeline"]["seed"] == 3
     assert as_json["digest"] == from_dict(as_json["pipeline"]).digest
 
@@ -219,12 +220,21 @@ def test_plugins_shows_duplicates_apart_and_warns_of_broken_ones(chameleon, fake
 def test_init_writes_a_pipeline_once(chameleon, tmp_path):
     assert chameleon("init").code == ExitCode.OK
     text = Path("pipeline.yaml").read_text()
-    assert "# explorer: annealing    # annealing, random\n" in text
+    assert "# explorer: {name: annealing, chains: 64}\n# (also: random)\n" in text
     again = chameleon("init")
     assert again.code == ExitCode.USAGE
     assert "pipeline.yaml exists already" in again.err
     assert chameleon("init", "--force").code == ExitCode.OK
     assert chameleon("init", tmp_path / "no" / "folder.yaml").code == ExitCode.USAGE
+
+
+DEFAULTS = (*STAGES, "preset", "baselines", "output")
+"""What `init` comments in with its default."""
+
+
+def opened(line, *keys):
+    """A line without its `#` where it is one of these keys."""
+    return line[2:] if line[2:].startswith(tuple(f"{key}:" for key in keys)) else line
 
 
 def test_what_init_writes_is_right_up_to_the_operators_of_a_frontend(chameleon, fakes):
@@ -237,13 +247,10 @@ def test_what_init_writes_is_right_up_to_the_operators_of_a_frontend(chameleon, 
     plain = load_pipeline("p.yaml")
     # Every line that is commented out is right as well.
     lines = Path("p.yaml").read_text().splitlines()
-    keys = ("preset", "space", "explorer", "baselines", "require", "output", "sampler")
-    opened = [line[2:] if line[2:].startswith(keys) else line for line in lines]
-    Path("p.yaml").write_text("\n".join(opened))
-    opened_up = load_pipeline("p.yaml")
-    assert opened_up.require.min_ratio == 0.9
-    assert opened_up.seed == plain.seed
-    assert opened_up.budget == plain.budget
+    Path("p.yaml").write_text("\n".join(opened(line, "require") for line in lines))
+    assert load_pipeline("p.yaml").require.min_ratio == 0.9
+    Path("p.yaml").write_text("\n".join(opened(line, *DEFAULTS) for line in lines))
+    assert load_pipeline("p.yaml").document == plain.document
 
 
 def test_env_names_versions_and_processor(chameleon):
@@ -275,5 +282,17 @@ def test_what_init_writes_is_right_for_the_installed_plugins(chameleon, install)
         pytest.skip("chameleon-tuner-tvm is not installed")
     install(registry)
     chameleon("init")
-    outcome = chameleon("validate", "pipeline.yaml")
+    outcome = chameleon("validate", "--quick", "pipeline.yaml")
     assert (outcome.code, outcome.err) == (ExitCode.OK, "")
+    plain = load_pipeline("pipeline.yaml").document
+    text = Path("pipeline.yaml").read_text()
+    Path("pipeline.yaml").write_text(
+        "\n".join(opened(line, *DEFAULTS) for line in text.splitlines())
+    )
+    assert load_pipeline("pipeline.yaml").document == plain, "what is written in is the default"
+    commented = {line.split(":")[0] for line in text.splitlines() if line.startswith("# ")}
+    assert {f"# {key}" for key in DEFAULTS} <= commented
+    (default,) = (entry.record for entry in registry.entries("presets") if entry.name == "default")
+    assert default.reasons.keys() == {*STAGES, "baselines", "budget", "seed"}
+    words = " ".join(text.replace("\n# ", " ").split())
+    assert all(reason in words for reason in default.reasons.values())

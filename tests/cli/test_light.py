@@ -54,7 +54,7 @@ def test_this_package_alone_does_not_even_import_numpy(tmp_path, arguments):
         (["--help"], {0}),
         (["plugins"], {0}),
         (["plugins", "--options", "--json"], {0}),
-        (["validate", "PIPELINE"], {0}),
+        (["validate", "--quick", "PIPELINE"], {0}),
         (["validate", "WRONG"], {2}),
         (["env"], {0}),
         (["--version"], {0}),

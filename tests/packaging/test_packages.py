@@ -28,6 +28,10 @@ def test_the_packages_of_the_design_are_there(packages):
     assert wanted <= {package.name for package in packages}
 
 
+def test_every_distribution_brings_the_license(root, package):
+    assert (package.folder / "LICENSE").read_bytes() == (root / "LICENSE").read_bytes()
+
+
 def test_a_package_is_complete(package):
     assert package.project["license"] == "Apache-2.0"
     assert package.project["requires-python"] == ">=3.11"
@@ -103,7 +107,7 @@ ANOTHER_INDEX = "index" + "-url"
 
 def test_nothing_depends_on_one_machine(files):
     for file in files:
-        if file.suffix in {".png", ".svg", ".sqlite"}:
+        if file.suffix in {".png", ".svg", ".sqlite", ".gz"}:
             continue
         text = file.read_text(encoding="utf-8")
         assert not ABSOLUTE.search(text), file

@@ -16,6 +16,7 @@ import click
 import numpy as np
 import pytest
 from chameleon_cli.main import chameleon
+from chameleon_cli.plugins import command as plugins
 from chameleon_core.loop import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
 from chameleon_core.pipeline import from_dict, load_pipeline
@@ -86,6 +87,8 @@ def parsed(words):
     command, context = chameleon, click.Context(chameleon, info_name="chameleon")
     while True:
         rest = list(words)
+        if command is plugins and words[:1] and words[0] not in plugins.commands:
+            rest = ["list", *rest]  # as the group itself reads its arguments
         _, words, _ = command.make_parser(context).parse_args(rest)
         if not isinstance(command, click.Group):
             return

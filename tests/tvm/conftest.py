@@ -74,4 +74,4 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxFrontend:
     file = tmp_path_factory.mktemp("tiny") / "tiny.onnx"
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, file)
-    return OnnxFrontend(OnnxOptions(file=str(file), compare=False))
+    return OnnxFrontend(OnnxOptions(source=str(file), compare=False))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import attrs
 import pytest
 from chameleon_core.errors import PluginError
 from chameleon_core.pipeline import Scope, dump_pipeline, from_dict, load_pipeline
+from chameleon_core.pipeline.binding import difference
 from chameleon_core.pipeline.durations import parse_duration
 from chameleon_core.pipeline.yaml import dump_yaml, parse_yaml
 from chameleon_core.plugins import PluginRecord, Registry, hookimpl
+from chameleon_core.plugins.options import FORMER
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -171,6 +174,59 @@ def test_several_target_resolvers_must_be_told_apart(fakes, load, faults):
     pipeline = load(text, using=using)
     assert (pipeline.target, pipeline.target_resolver.name) == ("fpga", "other")
     assert pipeline.document["target"] == {"resolver": "other", "text": "fpga"}
+
+
+def test_a_target_may_be_a_mapping(fakes, load, faults):
+    model, mapping = "model: {onnx: a}\n", "{kind: llvm, mcpu: znver4, num-cores: 2}"
+    pipeline = load(f"{model}target: {mapping}\n")
+    assert json.loads(pipeline.target) == {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
+    assert pipeline.document["target"] == json.loads(pipeline.target)
+    assert load(dump_pipeline(pipeline)).target == pipeline.target
+    assert json.loads(load(f"{model}target: {mapping}\n", "target.num-cores=3").target) == {
+        **pipeline.document["target"],
+        "num-cores": 3,
+    }
+    chosen = load(f"{model}target: {{resolver: compiler, text: {mapping}}}\n")
+    assert chosen.target == pipeline.target
+    (line,) = faults(f"{model}target: {{mcpu: znver4}}\n")
+    assert line.startswith("pipeline.yaml:2:9: 'target' has no 'kind'; a mapping is such as {kind")
+    (line,) = faults(f"{model}target: {{resolvr: compiler}}\n")
+    assert "has no 'kind'; did you mean 'resolver'?" in line
+
+
+@attrs.frozen(kw_only=True)
+class Renamed:
+    source: str = attrs.field(metadata={FORMER: "file", "path": True})
+    batch: int = 1
+
+
+class Renaming:
+    @hookimpl
+    def chameleon_frontends(self):
+        return [PluginRecord(name="net", summary="", factory="fractions:Fraction", options=Renamed)]
+
+
+def test_an_option_is_read_by_its_former_name(fakes, load, faults, tmp_path):
+    using = fakes.registry(("renaming", Renaming()))
+    text = "model: {net: {NAME: a.net, batch: 2}}\ntarget: native\n"
+    today = load(text.replace("NAME", "source"), using=using)
+    former = load(text.replace("NAME", "file"), using=using)
+    assert former.model.options == today.model.options
+    assert former.document == today.document
+    assert today.document["model"]["net"] == {"source": str(tmp_path / "a.net"), "batch": 2}
+    (line,) = faults(text.replace("NAME: a", "file: b, source: a"), using=using)
+    assert line.startswith("pipeline.yaml:1:15: option 'file' for frontend 'net' is the former")
+
+
+def test_a_folder_with_an_option_s_former_name_is_of_the_same_pipeline(fakes, load):
+    using = fakes.registry(("renaming", Renaming()))
+    pipeline = load("model: {net: {source: a.net}}\ntarget: native\n", using=using)
+    section = dict(pipeline.document["model"]["net"])
+    section["file"] = section.pop("source")
+    old = {**pipeline.document, "model": {"net": section}}
+    assert difference(old, pipeline) is None
+    section["file"] = "elsewhere"
+    assert difference(old, pipeline).startswith('model.net.source was "elsewhere" and is ')
 
 
 def test_a_stage_is_made_with_its_options_and_context():

@@ -138,6 +138,8 @@ def test_a_factory_may_be_nested():
 def test_every_kind_has_a_hook_and_a_contract_that_exists(kind):
     assert callable(getattr(RegistrationHooks, kind.hook))
     if kind.contract is not None:
+        # Where the core is tested alone, the contracts of others are not there.
+        pytest.importorskip(kind.contract.partition(".")[0])
         assert load_factory(kind.contract).__abstractmethods__
 
 

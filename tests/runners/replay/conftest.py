@@ -1,4 +1,4 @@
-"""A tiny recorded table, and the real ones where they are."""
+"""A tiny recorded table, and real ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chameleon_core.task import Task
 from chameleon_runners.replay.frontend import TableFrontend
 from chameleon_runners.replay.options import TableOptions
 
-RECORDED = Path(__file__).parents[3].parent / "shared" / "data" / "kernel_tuner"
+RECORDED = Path(__file__).parents[2] / "data"
 
 
 def tiny_cache() -> dict[str, Any]:
@@ -60,13 +60,10 @@ def tiny(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def recorded() -> Callable[[str], Path]:
-    """Finds a real table, or skips the test."""
+    """Finds a real table (tests/data/README.md)."""
 
     def find(name: str) -> Path:
-        file = RECORDED / f"{name}.json.gz"
-        if not file.is_file():
-            pytest.skip(f"the recorded table {name} is not beside the repository ({RECORDED})")
-        return file
+        return RECORDED / f"{name}.json.gz"
 
     return find
 

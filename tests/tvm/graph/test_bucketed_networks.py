@@ -207,7 +207,7 @@ def _mean(folder: Path) -> BucketedFrontend:
     ]
     file = _onnx_file(folder / "mean.onnx", nodes, ["x", [1, "n", 8], [1, 8]], {"w": weights})
     shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
-    made = bucketed.onnx(OnnxOptions(file=str(file), shapes=shapes, compare=False))
+    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 
@@ -222,7 +222,7 @@ def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
     ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
     file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
     shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
-    made = bucketed.onnx(OnnxOptions(file=str(file), shapes=shapes, compare=False))
+    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(made, BucketedFrontend)
     return made
 

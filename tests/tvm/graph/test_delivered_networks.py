@@ -118,7 +118,7 @@ def test_an_onnx_file_is_delivered_without_onnxruntime(
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
-    source = OnnxFrontend(OnnxOptions(file=str(tmp_path / "net.onnx"), compare=False))
+    source = OnnxFrontend(OnnxOptions(source=str(tmp_path / "net.onnx"), compare=False))
     result = source.deliver(delivery_of(source))
     assert result["failure"] is None
     assert result["reference"] == "untuned"

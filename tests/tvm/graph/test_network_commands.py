@@ -43,7 +43,7 @@ def run(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("network")
     pipeline = {
-        "model": {"onnx": {"file": tiny.options.file, "compare": False, "in_place": False}},
+        "model": {"onnx": {"source": tiny.options.source, "compare": False, "in_place": False}},
         "target": "native",
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},

@@ -146,7 +146,7 @@ def test_nodes_of_an_onnx_file(tmp_path: Path):
     outputs = [helper.make_tensor_value_info("y", kind, [3, 4])]
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(helper.make_graph(nodes, "net", inputs, outputs, made)), path)
-    tasks = OnnxFrontend(OnnxOptions(file=str(path))).tasks("llvm")
+    tasks = OnnxFrontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
 
 

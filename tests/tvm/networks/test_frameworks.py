@@ -38,7 +38,7 @@ def test_other_frameworks_run_onnx_files(source: BuiltinFrontend, tmp_path: Path
     pytest.importorskip("openvino")
     file = tmp_path / "net.onnx"
     file.write_bytes(running.onnx_bytes(source.program))
-    frontend = OnnxFrontend(OnnxOptions(file=str(file)))
+    frontend = OnnxFrontend(OnnxOptions(source=str(file)))
     assert frontend.frameworks == ("onnxruntime", "openvino")
     inputs = source.samples(np.random.default_rng(1))
     [expected] = source.framework("torch", 1)(inputs)
@@ -65,5 +65,5 @@ def test_a_part_that_is_missing_is_named(source: BuiltinFrontend, monkeypatch: A
         lambda name: None if name == "onnxscript" else there(name) or True,
     )
     assert source.left_out == {"onnxruntime": "onnxscript is not installed"}
-    onnx = OnnxFrontend(OnnxOptions(file="net.onnx"))
+    onnx = OnnxFrontend(OnnxOptions(source="net.onnx"))
     assert onnx.left_out == {}, "a file needs no exporter"

@@ -257,15 +257,15 @@ def test_an_onnx_file(tmp_path: Path):
     path = tmp_path / "net.onnx"
     onnx.save(_onnx_model(onnx), path)
     with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
-        OnnxFrontend(OnnxOptions(file=str(path))).tasks("llvm")
-    options = OnnxOptions(file=str(path), shapes={"x": (2, 3, 8, 8)})
+        OnnxFrontend(OnnxOptions(source=str(path))).tasks("llvm")
+    options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
     [task] = OnnxFrontend(options).tasks("llvm")
     assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ConfigError, match="no valid ONNX file"):
         OnnxFrontend(options).tasks("llvm")
     with pytest.raises(ConfigError, match="there is no file"):
-        OnnxFrontend(OnnxOptions(file=str(tmp_path / "absent.onnx"))).tasks("llvm")
+        OnnxFrontend(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_what_an_onnx_file_does_not_fit(
     path = tmp_path / "net.onnx"
     onnx.save(_onnx_model(onnx, *more), path)
     with pytest.raises(ConfigError, match=words) as caught:
-        OnnxFrontend(OnnxOptions(file=str(path), shapes=shapes)).tasks("llvm")
+        OnnxFrontend(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
     assert re.search(hint, caught.value.hint or "")
 
 

@@ -131,5 +131,5 @@ def test_an_onnx_file_in_half_precision_is_refused(tmp_path: Path):
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph), path)
     with pytest.raises(ConfigError, match="are in float16") as caught:
-        OnnxFrontend(OnnxOptions(file=str(path))).tasks("llvm")
+        OnnxFrontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert "float32" in str(caught.value.hint)

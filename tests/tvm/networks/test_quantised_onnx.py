@@ -68,7 +68,7 @@ class Graph:
 
     def frontend(self, file: Path, given: Any, made: Any, **more: Any) -> OnnxFrontend:
         self.save(file, given, made, **more)
-        return OnnxFrontend(OnnxOptions(file=str(file), compare=False))
+        return OnnxFrontend(OnnxOptions(source=str(file), compare=False))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_networks_that_onnxruntime_quantised(
         activation_type=quantization.QuantType[activations],
         weight_type=quantization.QuantType.QInt8,
     )
-    frontend = OnnxFrontend(OnnxOptions(file=str(file), compare=False))
+    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
     assert frontend.frameworks[0] == ONNXRUNTIME_FLOAT32
     chains = frontend.prepared[1]
     assert [chain.spec.dtype for chain in chains] == ["int8"] * 4
@@ -232,7 +232,7 @@ def test_zero_points_that_are_computed(tmp_path: Path):
     real = graph.save(tmp_path / "real.onnx", (FLOAT, [7, 96]), (x, FLOAT, [7, 10]))
     file = tmp_path / "dynamic.onnx"
     quantization.quantize_dynamic(real, file, per_channel=True)
-    frontend = OnnxFrontend(OnnxOptions(file=str(file), compare=False))
+    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
     assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["int8"] * 2
     inputs, got = run_as_guessed(frontend, tmp_path / "network")
     [wanted] = frontend.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
@@ -254,7 +254,7 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path:
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QUInt8,
     )
-    frontend = OnnxFrontend(OnnxOptions(file=str(file), compare=False))
+    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
     assert frontend.rounded
     assert "float32" in {chain.spec.dtype for chain in frontend.prepared[1]}
 

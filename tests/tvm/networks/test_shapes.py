@@ -116,7 +116,7 @@ def test_what_no_buckets_are(shapes: dict[str, Any], words: str):
 
 def test_options_with_shapes_travel_to_other_processes():
     length = Buckets(buckets=(64, 128), pad=0.0)
-    options = OnnxOptions(file="net.onnx", shapes={"ids": (1, 64), "mask": (1, length)})
+    options = OnnxOptions(source="net.onnx", shapes={"ids": (1, 64), "mask": (1, length)})
     sent = json.loads(json.dumps(attrs.asdict(options)))
     assert converter().structure(sent, OnnxOptions) == options
 

@@ -19,7 +19,7 @@ MEASUREMENTS = 5
 def _pipeline(tiny: Any, folder: Path, **more: Any) -> Path:
     file = folder / "p.yaml"
     pipeline = {
-        "model": {"onnx": {"file": tiny.options.file, "compare": False, "check": False}},
+        "model": {"onnx": {"file": tiny.options.source, "compare": False, "check": False}},
         "target": "native",
         "baselines": [],
         "scheduler": {"name": "gradient", "window": 1},

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from chameleon_core.errors import TargetError
+from chameleon_core.loop.start.tasks import tasks_of
+from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import NoOptions
 from chameleon_system.processor import own_architecture
 from chameleon_tvm import targets
@@ -36,6 +38,19 @@ def test_the_command_line_form_and_json_are_the_same():
     assert json.loads(resolve("llvm -mattr=+avx2,+fma -num-cores=1"))["mattr"] == ["+avx2", "+fma"]
 
 
+def test_a_mapping_in_a_pipeline_gives_tasks_of_the_same_keys():
+    model = {"operators": [{"dense": {"input": [8, 8], "units": 8}}]}
+    words, mapping = (
+        tasks_of(from_dict({"model": model, "target": target}))
+        for target in (
+            "llvm -mcpu=znver4 -num-cores=2",
+            {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
+        )
+    )
+    assert words[0] == mapping[0]
+    assert [task.key for task in words[1]] == [task.key for task in mapping[1]]
+
+
 @pytest.mark.parametrize("text", ["native", "llvm -mcpu=haswell", "nvidia/nvidia-h100"])
 def test_canonical_form_resolves_to_itself(text):
     once = resolve(text)
@@ -62,6 +77,9 @@ def test_a_tag_is_spelt_out():
         ("{", "native"),
         ('{"mcpu": "znver4"}', "kind"),
         ('{"kind": "llvm", "colour": 1}', "native"),
+        ('{"kind": "llvm", "mcup": "znver4"}', "'mcpu'"),
+        ('{"kind": "llvm", "mcpu": 4}', "a text"),
+        ('{"kind": "native"}', "target: native"),
     ],
 )
 def test_a_wrong_target_is_an_error_with_a_hint(text, hinted):

@@ -12,6 +12,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.words import did_you_mean
+from click.shell_completion import CompletionItem
 
 
 @attrs.frozen(kw_only=True)
@@ -70,10 +71,20 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if not name.startswith("-") and self._factory(name) is None:
+        known = name.startswith("-") or self._factory(name) is not None
+        if not known and not ctx.resilient_parsing:
             errors = "".join(f"\n{error}" for error in default_registry().errors)
             ctx.fail(f"unknown command '{name}'{did_you_mean(name, self._summaries())}{errors}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer names and summaries; click's own imports every command for that."""
+        summaries = self._summaries().items()
+        found = [
+            CompletionItem(one, help=said) for one, said in summaries if one.startswith(incomplete)
+        ]
+        # Options come from click's commands that are no groups.
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(
         self,

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.resolve import STAGES
+from chameleon_core.pipeline.resolve import DEFAULT_PRESET, STAGES
+from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core.plugins.first_party import CORE
+from chameleon_core.plugins.records import PresetRecord
 from chameleon_core.plugins.registry import Registry, default_registry
 
 _HEAD = """\
@@ -24,30 +30,41 @@ model:
         padding: 1
         layout: NHWC
 
-# For which machine: 'native', or anything TVM takes.
+# For which machine: 'native', anything TVM takes, or {kind: llvm, mcpu: znver4, num-cores: 2}.
 target: native
-
-# Where the stages below come from, unless they are chosen here.
-# preset: default{presets}
-
 """
 
-_TAIL = """
-# How much may be spent, per operator; `scope: network` for all of them together.
+_PRESET = """
+# Where the stages below come from, unless they are chosen here.
+# preset: default{presets}
+"""
+
+_DEFAULTS = """
+# What is commented out below is the default, each with its reason. A section without `#` replaces
+# it; a name alone, as in `explorer: random`, has that one's own defaults.
+"""
+
+_BUDGET = """
+# How much may be spent, per operator; `scope: network` for all of them together.{reason}
 budget:
   measurements: 64
   # wall_time: 20m
-
-{required}seed: 0
-# records: none          # measure what other runs have measured, too (docs/records.md)
-# output: runs/{stem}    # the run folder, relative to where the command is given
 """
 
-_REQUIRED = """\
+_REQUIRED = """
 # A result that must be reached: exit code 5 where it is not.
-# baselines: [{baselines}]
 # require: {{min_ratio: 0.9, against: {against}}}   # network_ratio: 1.0 for a whole network
+"""
 
+_RECORDS = """
+# What a run measures goes into a database of yours, and no run measures it again under the same
+# conditions. `none` measures everything anew (docs/records.md).
+# records: none
+"""
+
+_OUTPUT = """
+# The run folder, relative to where the command is given; the same command continues what is there.
+# output: runs/{stem}
 """
 
 
@@ -59,17 +76,62 @@ def template(registry: Registry, stem: str) -> str:
         stem: the pipeline file's name without its suffix.
     """
     presets = registry.names("presets")
-    lines = [_HEAD.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
+    default = _default(registry)
+    reasons = {} if default is None else default.reasons
+    chosen = {} if default is None else default.pipeline
+    parts = [_HEAD, _PRESET.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
+    parts += [] if default is None else [_DEFAULTS]
     for key, kind in STAGES.items():
         names = registry.names(kind)
         if names:
-            lines.append(f"# {key}: {names[0]}    # {', '.join(names)}\n")
+            parts.append(_section(key, chosen.get(key, names[0]), reasons.get(key), names))
     baselines = registry.names("baselines")
-    required = ""
     if baselines:
-        required = _REQUIRED.format(baselines=", ".join(baselines), against=baselines[0])
-    lines.append(_TAIL.format(required=required, stem=stem))
-    return "".join(lines)
+        named = chosen.get("baselines", baselines[:1])
+        parts.append(_section("baselines", named, reasons.get("baselines"), baselines))
+        parts.append(_REQUIRED.format(against=_name(named[-1])))
+    reason = reasons.get("budget")
+    parts.append(_BUDGET.format(reason="" if reason is None else f"\n{_comment(reason)}"))
+    seed = reasons.get("seed")
+    parts.append("\n" + ("" if seed is None else f"{_comment(seed)}\n") + "seed: 0\n")
+    parts += [_RECORDS, _OUTPUT.replace("{stem}", stem)]
+    return "".join(parts)
+
+
+def _default(registry: Registry) -> PresetRecord | None:
+    """The preset that applies where none is named; Chameleon's own, whoever has one as well."""
+    if DEFAULT_PRESET not in registry.names("presets"):
+        return None
+    found: PresetRecord = registry.find("presets", DEFAULT_PRESET, author=CORE).record
+    return found
+
+
+def _section(key: str, value: Any, reason: str | None, names: Sequence[str]) -> str:
+    """A key with its default, commented out, below its reason and above what else there is."""
+    used = {_name(one) for one in (value if isinstance(value, list) else [value])}
+    others = [name for name in names if name not in used]
+    written = dump_yaml({key: value}, in_one_line=True).strip()
+    lines = [
+        *([] if reason is None else [_comment(reason)]),
+        f"# {written.removeprefix('{').removesuffix('}')}",
+        *([_comment(f"(also: {', '.join(others)})")] if others else []),
+    ]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _name(stage: Any) -> Any:
+    return stage["name"] if isinstance(stage, Mapping) else stage
+
+
+def _comment(text: str) -> str:
+    return textwrap.fill(
+        text,
+        96,
+        initial_indent="# ",
+        subsequent_indent="# ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 @click.command("init")

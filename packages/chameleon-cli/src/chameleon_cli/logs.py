@@ -6,28 +6,49 @@ import logging
 import sys
 
 import structlog
-from structlog.typing import EventDict, WrappedLogger
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from chameleon_cli.colours import in_colours
+from chameleon_cli.json_lines import json_lines
 
 
 def configure(*, debug: bool = False, verbose: bool = False) -> None:
-    """Send structlog's lines to stderr: warnings, with ``verbose`` more, with ``debug`` all."""
+    """Send structlog's lines to stderr: warnings, with ``verbose`` more, with ``debug`` all.
+
+    They are JSON where stderr is.
+    """
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
             *([] if debug else [_in_one_line]),
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(),
-                exception_formatter=structlog.dev.plain_traceback,
-            ),
+            *(_for_people() if json_lines() is None else _FOR_PROGRAMS),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # Looked up for each logger, so that whoever replaces stderr later gets the lines.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(
+            getattr(json_lines(), "stream", sys.stderr)
+        ),
         cache_logger_on_first_use=False,
     )
+
+
+def _for_people() -> tuple[Processor, ...]:
+    return (
+        structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+        structlog.dev.ConsoleRenderer(
+            colors=in_colours(sys.stderr),
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
+    )
+
+
+_FOR_PROGRAMS: tuple[Processor, ...] = (
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+    structlog.processors.JSONRenderer(),
+)
 
 
 def _in_one_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 
+import attrs
 import click
 from chameleon_core.errors import ChameleonError, ExitCode
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.plugins.first_party import CORE
 
+from chameleon_cli import colours, json_lines
 from chameleon_cli.group import BuiltIn, LazyGroup
 
 BUILT_IN: dict[str, BuiltIn] = {
@@ -58,6 +61,7 @@ BUILT_IN: dict[str, BuiltIn] = {
 """Commands of this package by name."""
 
 _DEBUG = "CHAMELEON_DEBUG"
+_LOG_FORMAT = "CHAMELEON_LOG_FORMAT"
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -82,6 +86,11 @@ def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[
         click.echo(f"{one.path} takes the place of the installed '{distribution}'", err=True)
 
 
+def _take_log_format(context: click.Context, _: click.Parameter, given: str) -> None:
+    if given == "json" and not context.resilient_parsing:
+        json_lines.begin()
+
+
 @click.group(
     cls=LazyGroup, built_in=BUILT_IN, context_settings={"help_option_names": ["-h", "--help"]}
 )
@@ -95,6 +104,15 @@ def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[
     expose_value=False,
     callback=_give_plugins,
     help="Use a plugin that is not installed: its hooks module, package or folder.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar=_LOG_FORMAT,
+    expose_value=False,
+    callback=_take_log_format,
+    help=f"Write stderr for people, or as JSON lines (or {_LOG_FORMAT}=json).",
 )
 @click.option(
     "--version",
@@ -116,6 +134,7 @@ def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
     """
     if debug:
         os.environ[_DEBUG] = "1"
+    context.color = colours.asked_for()
     group = context.command
     if isinstance(group, LazyGroup) and group.logs(context.invoked_subcommand):
         from chameleon_cli import logs  # noqa: PLC0415 - imports structlog
@@ -144,6 +163,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         The exit code, one of ``ExitCode``.
     """
     try:
+        return _run(arguments)
+    finally:
+        json_lines.end()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
         given = chameleon.main(
             args=None if arguments is None else list(arguments),
             prog_name="chameleon",
@@ -152,7 +178,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:
         return _code_of(leaving.code)
     except BaseException as error:  # noqa: BLE001 - every way to end gets its exit code here
-        return _report(error)
+        told = _told(error)
+        told.show()
+        return told.code
     return int(given) if isinstance(given, int) else int(ExitCode.OK)
 
 
@@ -163,23 +191,59 @@ def _code_of(code: object) -> int:
     return int(ExitCode.NO_VALID_RESULT)
 
 
-def _report(error: BaseException) -> int:
+@attrs.frozen(kw_only=True)
+class _Told:
+    """What is said of an error.
+
+    Attributes:
+        text: what is wrong.
+        code: the exit code.
+        hint: what to do about it, one line each, or None.
+        traceback: where it comes from, where that is wanted.
+    """
+
+    text: str
+    code: int
+    hint: str | None = None
+    traceback: str | None = None
+
+    def show(self) -> None:
+        """Say it on stderr: the sentence first, and after the hint where it comes from."""
+        lines = json_lines.json_lines()
+        if lines is not None:
+            more = {"hint": self.hint, "exit_code": self.code, "traceback": self.traceback}
+            lines.say("error", self.text, **more)
+            return
+        click.echo(self.text, err=True)
+        for line in (self.hint or "").splitlines():
+            click.echo(f"hint: {line}", err=True)
+        if self.traceback is not None:
+            click.echo(self.traceback, err=True, nl=False)
+
+
+def _told(error: BaseException) -> _Told:
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        click.echo("interrupted", err=True)
-        return int(ExitCode.INTERRUPTED)
-    if debugging():
-        traceback.print_exception(error)
+        return _Told(text="interrupted", code=ExitCode.INTERRUPTED)
+    trace = "".join(traceback.format_exception(error)) if debugging() else None
     if isinstance(error, click.ClickException):
-        error.show()
-        return int(error.exit_code)
+        return _Told(text=_usage(error), code=error.exit_code, traceback=trace)
     if isinstance(error, ChameleonError):
         # Every line of a pipeline's errors begins with its place, as a compiler's do.
         prefix = "" if isinstance(error, PipelineError) else "error: "
-        click.echo(f"{prefix}{error}", err=True)
-        for line in (error.hint or "").splitlines():
-            click.echo(f"hint: {line}", err=True)
-        return int(error.exit_code)
-    click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
-    if not debugging():
-        click.echo(f"hint: run it again with {_DEBUG}=1 for the traceback, and report it", err=True)
-    return int(ExitCode.INTERNAL)
+        return _Told(
+            text=f"{prefix}{error}", code=error.exit_code, hint=error.hint, traceback=trace
+        )
+    again = f"run it again with {_DEBUG}=1 for the traceback, and report it"
+    return _Told(
+        text=f"internal error: {type(error).__name__}: {error}",
+        code=ExitCode.INTERNAL,
+        hint=again if trace is None else None,
+        traceback=trace,
+    )
+
+
+def _usage(error: click.ClickException) -> str:
+    """What click says of a wrong command line, with the usage of the command."""
+    said = io.StringIO()
+    error.show(said)
+    return said.getvalue().rstrip("\n")

@@ -6,10 +6,13 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
+import click
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 from chameleon_core.loop.end.rivals import FLOAT32, RivalRow, fastest_like, rival_rows
 from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
+
+from chameleon_cli.colours import in_colours
 
 OPERATOR_HEADER = (
     "operator",
@@ -241,9 +244,11 @@ def print_table(
         return
     lines = [tuple(header), *(tuple(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    for line in lines:
+    for number, line in enumerate(lines):
         first, *others = (
             cell.ljust(width) if not column else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
-        file.write("  ".join([first, *others]).rstrip() + "\n")
+        text = "  ".join([first, *others]).rstrip()
+        styled = click.style(text, bold=True) if number == 0 and in_colours(file) else text
+        file.write(styled + "\n")

@@ -14,11 +14,23 @@ from chameleon_cli.streams import results_alone
 @click.command("validate")
 @click.argument("pipeline", type=click.Path())
 @set_option("budget.measurements=64")
+@click.option(
+    "--quick", is_flag=True, help="Look at the file alone: resolve no target, import nothing."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(pipeline: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check PIPELINE and print it with presets expanded and every default written out."""
+def command(pipeline: str, overrides: tuple[str, ...], quick: bool, as_json: bool) -> None:
+    """Check PIPELINE and print it with presets expanded and every default written out.
+
+    The target is resolved, stages are imported, and the model's source is looked for: its file, or
+    the function, whose module is imported for that. Nothing is compiled.
+    """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
+        if not quick:
+            # Imported here, with NumPy: a mistake in the file is told without.
+            from chameleon_core.loop.start.inspection import inspect_pipeline  # noqa: PLC0415
+
+            inspect_pipeline(resolved, pipeline, overrides)
     if as_json:
         click.echo(
             json.dumps(

@@ -81,7 +81,49 @@ def _parsed_json(text: str) -> dict[str, Any]:
         raise TargetError(f"target {text!r} is not valid JSON: {error}", hint=_HINT) from None
     if "kind" not in value:
         raise TargetError("the target has no 'kind'", hint='Such as {"kind": "llvm"}.')
+    if value["kind"] == "native":
+        raise TargetError(
+            "'native' is no kind of target",
+            hint="Write `target: native`, or {kind: llvm, mcpu: native, num-cores: 2}.",
+        )
+    _check_options(dict(value))
     return dict(value)
+
+
+def _check_options(value: dict[str, Any]) -> None:
+    """See that a mapping has options of its kind, with texts where these are texts.
+
+    What else is wrong TVM says itself.
+    """
+    known = _known_options(_known_kind(str(value["kind"])))
+    for name, given in value.items():
+        if name not in known and "." not in name:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise TargetError(
+                f"target {value['kind']!r} has no option {name!r}",
+                hint=f"Did you mean {near[0]!r}?" if near else _HINT,
+            )
+        if known.get(name) == "str" and not isinstance(given, str):
+            raise TargetError(
+                f"target option {name!r} needs a text, not {given!r}",
+                hint='Such as {"kind": "llvm", "mcpu": "znver4"}.',
+            )
+
+
+def _known_kind(kind: str) -> str:
+    kinds = [str(one) for one in Target.list_kinds()]
+    if kind not in kinds:
+        near = difflib.get_close_matches(kind, kinds, n=1)
+        raise TargetError(
+            f"there is no target kind {kind!r}",
+            hint=f"Did you mean {near[0]!r}?" if near else _HINT,
+        )
+    return kind
+
+
+def _known_options(kind: str) -> dict[str, str]:
+    """The type of every option that targets of a kind have, by its name."""
+    return {str(k): str(v) for k, v in TargetKind.options_from_name(kind).items()}
 
 
 def _tagged(words: list[str]) -> dict[str, Any]:
@@ -98,19 +140,13 @@ def _tagged(words: list[str]) -> dict[str, Any]:
 
 
 def _parsed_words(words: list[str]) -> dict[str, Any]:
-    kinds = [str(kind) for kind in Target.list_kinds()]
-    if words[0] not in kinds:
-        near = difflib.get_close_matches(words[0], kinds, n=1)
-        raise TargetError(
-            f"there is no target kind {words[0]!r}",
-            hint=f"Did you mean {near[0]!r}?" if near else _HINT,
-        )
-    return {"kind": words[0], **_options(words[0], words[1:])}
+    kind = _known_kind(words[0])
+    return {"kind": kind, **_options(kind, words[1:])}
 
 
 def _options(kind: str, words: list[str]) -> dict[str, Any]:
     """Options in the form ``-name=value`` as TVM's typed values."""
-    known = {str(k): str(v) for k, v in TargetKind.options_from_name(kind).items()}
+    known = _known_options(kind)
     options: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.lstrip("-").partition("=")

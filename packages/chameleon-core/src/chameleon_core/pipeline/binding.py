@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from chameleon_core.pipeline.former_names import former_names, renamed
 from chameleon_core.pipeline.precision import Precision
 from chameleon_core.pipeline.resolve import STAGES
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
@@ -34,7 +35,10 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline, *, most: int 
         As ``seed was 0 and is 1``, or None where there is no difference.
     """
     free = _free_options(pipeline)
-    before, now = (dict(flat(_bound(one, free))) for one in (old, pipeline.document))
+    before, now = (
+        dict(flat(_bound(_in_current_names(one, pipeline), free)))
+        for one in (old, pipeline.document)
+    )
     names = {f"{key}.name" for key in STAGES}
     told = [
         f"{name} was {before.get(name, 'not set')} and is {now.get(name, 'not set')}"
@@ -57,6 +61,22 @@ def _free_options(pipeline: ResolvedPipeline) -> dict[str, frozenset[str]]:
         )
         for key, spec in specs.items()
     }
+
+
+def _in_current_names(document: Mapping[str, Any], pipeline: ResolvedPipeline) -> dict[str, Any]:
+    """A document in which options have the names that they have today."""
+    specs: dict[str, StageSpec] = {key: getattr(pipeline, key) for key in STAGES}
+    stages = {
+        key: renamed(document[key], former_names(spec.record.options))
+        for key, spec in specs.items()
+        if isinstance(document.get(key), Mapping)
+    }
+    former = former_names(pipeline.model.record.options)
+    model = {
+        name: renamed(section, former) if isinstance(section, Mapping) else section
+        for name, section in document.get("model", {}).items()
+    }
+    return {**document, **stages, "model": model}
 
 
 def _bound(document: Mapping[str, Any], free: Mapping[str, frozenset[str]]) -> dict[str, Any]:

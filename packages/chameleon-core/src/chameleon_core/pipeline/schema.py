@@ -257,7 +257,8 @@ class ResolvedPipeline(Subject, SearchChoice):
     """A pipeline that can be run: presets expanded, defaults filled in, everything checked.
 
     Attributes:
-        target: what the user wrote after ``target:``; ``target_resolver`` makes it canonical.
+        target: what the user wrote after ``target:``, a mapping as JSON; ``target_resolver`` makes
+            it canonical.
         target_resolver: a stage of kind ``targets``, or None where none is installed.
         runner: the runner.
         scheduler: decides which task gets the next batch.

@@ -23,6 +23,7 @@ from cattrs import BaseConverter, StructureHandlerNotFoundError
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.pipeline.durations import parse_duration
+from chameleon_core.pipeline.former_names import in_current_names
 from chameleon_core.pipeline.jsonable import Tags, registered_classes, tags_of
 from chameleon_core.pipeline.nodes import Collecting, Node, PipelineError, Problem, first_field
 from chameleon_core.pipeline.paths import absolute, missing_sources
@@ -175,7 +176,8 @@ class Structurer(Scalars):
         fields = {field.alias: field for field in attrs.fields(kind) if field.init}
         if not node.is_mapping:
             raise self._wrong(node, "a mapping")
-        problems = [
+        node, problems = in_current_names(node, kind, self._place())
+        problems += [
             Problem(
                 mark=item.key_mark,
                 message=f"unknown option '{key}' for {self._place()}{did_you_mean(key, fields)}",

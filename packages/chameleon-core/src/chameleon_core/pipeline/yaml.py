@@ -86,10 +86,10 @@ def parse_value(text: str, source: str) -> Node:
     return _at(root, Mark(source=source))
 
 
-def dump_yaml(document: Any) -> str:
-    """JSON values as block-style YAML that reads back as the same values."""
+def dump_yaml(document: Any, *, in_one_line: bool = False) -> str:
+    """JSON values as YAML that reads back as the same values, in block style or in one line."""
     yaml = YAML(typ="rt", pure=True)
-    yaml.default_flow_style = False
+    yaml.default_flow_style = in_one_line
     yaml.width = 4096  # a long text stays on its line
     stream = io.StringIO()
     yaml.Representer = _Representer

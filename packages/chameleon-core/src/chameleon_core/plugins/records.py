@@ -129,11 +129,13 @@ class PresetRecord:
         name: what the pipeline file calls it; ``default`` applies where none is named.
         summary: one line for ``chameleon plugins``.
         pipeline: pipeline keys to values; what the file itself says wins.
+        reasons: why it has what it has, a sentence or two for each key, for `chameleon init`.
     """
 
     name: str
     summary: str
     pipeline: Mapping[str, Any]
+    reasons: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)

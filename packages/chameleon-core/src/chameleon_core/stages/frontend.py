@@ -112,6 +112,16 @@ class Frontend(ABC):
             hint="Leave 'precision' out of the pipeline.",
         )
 
+    def check_source(self) -> None:  # noqa: B027 - optional hook
+        """See that what the model is read from is there, at no more than the cost of imports.
+
+        Called by `chameleon validate`. Functions of the user's are imported and not called, files
+        are looked for and not read.
+
+        Raises:
+            ChameleonError: a file, a function or a library is not there.
+        """
+
     def check(
         self,
         target: str,  # noqa: ARG002 - optional hook

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
 
@@ -22,6 +24,11 @@ class TableFrontend(Frontend):
     def __init__(self, options: TableOptions) -> None:
         paths = options.paths
         self._paths = (paths,) if isinstance(paths, str) else paths
+
+    def check_source(self) -> None:
+        for path in self._paths:
+            if not Path(path).exists():
+                tables_at(path)
 
     def tasks(self, target: str) -> list[Task]:
         """The tasks; ``target`` plays no part.

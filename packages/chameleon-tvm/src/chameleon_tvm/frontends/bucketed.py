@@ -51,6 +51,9 @@ class BucketedFrontend(Frontend):
             hint="Give each input one shape, or leave 'precision' out of the pipeline.",
         )
 
+    def check_source(self) -> None:
+        self.networks[0][1].check_source()
+
     def _with_shapes(self, bucket: Bucket) -> NetworkFrontend:
         return self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from attrs import validators
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins.options import NOT_BINDING
+from chameleon_core.plugins.options import FORMER, NOT_BINDING
 
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.shapes import Buckets, check_shapes
@@ -105,4 +105,6 @@ class TorchOptions(NetworkOptions):
 class OnnxOptions(NetworkOptions):
     """Options of the ``onnx`` frontend."""
 
-    file: str = attrs.field(metadata={"help": "an ONNX file", "path": True})
+    source: str = attrs.field(
+        metadata={"help": "an ONNX file; formerly `file`", "path": True, FORMER: "file"}
+    )

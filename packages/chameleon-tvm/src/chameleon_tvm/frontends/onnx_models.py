@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from chameleon_core.errors import ConfigError
@@ -11,6 +13,18 @@ from chameleon_core.words import did_you_mean
 from chameleon_tvm.frontends.onnx_quantised import in_real_numbers, is_quantised_model
 from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.words import first_line
+
+
+def check_onnx_source(file: str) -> None:
+    """See that an ONNX file is there, and the package that reads it; the file is not read.
+
+    Raises:
+        ConfigError: one of them is not.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise _no_onnx()
+    if not Path(file).is_file():
+        raise _no_file(file)
 
 
 def onnx_module(
@@ -34,9 +48,7 @@ def onnx_module(
         model = onnx.load(file)
         onnx.checker.check_model(model)
     except FileNotFoundError as error:
-        raise ConfigError(
-            f"there is no file {file}", hint="Name an ONNX file, relative to the pipeline."
-        ) from error
+        raise _no_file(file) from error
     except Exception as error:
         raise ConfigError(
             f"{file} is no valid ONNX file: {first_line(error)}",
@@ -123,7 +135,15 @@ def _onnx() -> Any:
     try:
         import onnx  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ConfigError(
-            "the package onnx is not installed", hint="Install chameleon-tuner-tvm[networks]."
-        ) from error
+        raise _no_onnx() from error
     return onnx
+
+
+def _no_onnx() -> ConfigError:
+    hint = "Install chameleon-tuner-tvm[networks]."
+    return ConfigError("the package onnx is not installed", hint=hint)
+
+
+def _no_file(file: str) -> ConfigError:
+    hint = "Name an ONNX file, relative to the pipeline."
+    return ConfigError(f"there is no file {file}", hint=hint)

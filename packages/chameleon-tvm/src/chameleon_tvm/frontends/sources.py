@@ -33,6 +33,7 @@ from chameleon_tvm.frameworks.running import (
 from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.networks import NetworkFrontend
 from chameleon_tvm.frontends.onnx_models import (
+    check_onnx_source,
     onnx_inputs,
     onnx_is_quantised,
     onnx_meaning,
@@ -40,13 +41,16 @@ from chameleon_tvm.frontends.onnx_models import (
 )
 from chameleon_tvm.frontends.torch_programs import (
     builtin_program,
+    check_torch_source,
     example_names,
     example_tensors,
     exported,
     loaded,
+    need_torch,
     torch_module,
 )
 from chameleon_tvm.source_location import SourceLocation
+from chameleon_tvm.sources import named_object
 
 log = structlog.get_logger()
 
@@ -143,6 +147,10 @@ class BuiltinFrontend(ProgramFrontend):
     def __init__(self, options: BuiltinOptions) -> None:
         super().__init__(options)
 
+    def check_source(self) -> None:
+        need_torch()
+        _check_calibration(self)
+
     def read(self) -> Any:
         options = self.options
         return builtin_program(options.network, options.batch, options.dtype, self.shapes)
@@ -159,6 +167,11 @@ class TorchFrontend(ProgramFrontend):
 
     def __init__(self, options: TorchOptions) -> None:
         super().__init__(options)
+
+    def check_source(self) -> None:
+        need_torch()
+        check_torch_source(self.options.source)
+        _check_calibration(self)
 
     def read(self) -> Any:
         source = self.options.source
@@ -177,11 +190,15 @@ class OnnxFrontend(NetworkFrontend):
     def __init__(self, options: OnnxOptions) -> None:
         super().__init__(options)
 
+    def check_source(self) -> None:
+        check_onnx_source(self.options.source)
+        _check_calibration(self)
+
     def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
-        return onnx_module(self.options.file, self.shapes)
+        return onnx_module(self.options.source, self.shapes)
 
     def input_names(self) -> list[str]:
-        return onnx_inputs(self.options.file)
+        return onnx_inputs(self.options.source)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
         shapes = ([int(e) for e in one.ty.shape] for one in self.imported["main"].params)
@@ -197,7 +214,7 @@ class OnnxFrontend(NetworkFrontend):
     def frameworks(self) -> tuple[str, ...]:
         found = (ONNXRUNTIME, *installed(OPENVINO))
         # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
-        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.file) else found
+        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.source) else found
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -205,7 +222,7 @@ class OnnxFrontend(NetworkFrontend):
 
     @property
     def forms(self) -> NetworkForms:
-        return NetworkForms(program=None, onnx=lambda: self.options.file, shapes=self.shapes)
+        return NetworkForms(program=None, onnx=lambda: self.options.source, shapes=self.shapes)
 
     def precision_of(self, name: str) -> str:
         quantised = ONNXRUNTIME_FLOAT32 in self.frameworks
@@ -213,10 +230,20 @@ class OnnxFrontend(NetworkFrontend):
 
     def framework(self, name: str, threads: int) -> Network:
         if name == OPENVINO:
-            return openvino_network(self.options.file, threads=threads, shapes=self.shapes)
+            return openvino_network(self.options.source, threads=threads, shapes=self.shapes)
         if name == ONNXRUNTIME_FLOAT32:
-            return onnx_session(onnx_meaning(self.options.file), threads=threads, fused=False)
-        return onnx_session(self.options.file, threads=threads)
+            return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
+        return onnx_session(self.options.source, threads=threads)
+
+
+def _check_calibration(network: NetworkFrontend) -> None:
+    """See that the function that gives inputs to calibrate with can be imported, if there is one.
+
+    Raises:
+        ConfigError: it cannot be.
+    """
+    if network.calibrate is not None:
+        named_object(network.calibrate, "calibrate")
 
 
 def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from chameleon_core.errors import ConfigError
 
+from chameleon_tvm.frontends.torch_messages import torch_messages_held_back
 from chameleon_tvm.frontends.torch_randomness import without_chance, without_dropout
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
 from chameleon_tvm.networks.records import NETWORKS
@@ -47,6 +50,34 @@ def builtin_program(
     else:
         example = torch.zeros(shape, dtype=getattr(torch, dtype))
     return _shaped(network, (example,), {}, shapes, name)
+
+
+def need_torch() -> None:
+    """See that torch is installed, without the seconds that its import takes.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise _no_torch()
+
+
+def check_torch_source(source: str) -> None:
+    """See that a saved program is there, or that a function can be imported; neither is read.
+
+    Args:
+        source: a file ``.pt2``, ``path.py:function`` or ``package.module:function``.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    if not source.endswith(".pt2"):
+        if not callable(named_object(source, "model")):
+            hint = "Name a function that returns the torch module and its example inputs."
+            raise ConfigError(f"model: {source} is no function", hint=hint)
+    elif not Path(source).is_file():
+        hint = "Name a program saved by torch.export, relative to the pipeline."
+        raise ConfigError(f"there is no file {source}", hint=hint)
 
 
 def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
@@ -109,7 +140,7 @@ def _shaped(
 
     def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(network, positional, keywords)
         except Exception as error:
             raise ConfigError(
@@ -174,7 +205,7 @@ def loaded(file: str, shapes: Shapes = MappingProxyType({})) -> Any:
 
     def export(positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch_messages_held_back():
                 return torch.export.export(program.module(), positional, keywords)
         except Exception as error:
             raise ConfigError(
@@ -268,6 +299,8 @@ def _torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError as error:
-        raise ConfigError(
-            "torch is not installed", hint="Install chameleon-tuner-tvm[networks]."
-        ) from error
+        raise _no_torch() from error
+
+
+def _no_torch() -> ConfigError:
+    return ConfigError("torch is not installed", hint="Install chameleon-tuner-tvm[networks].")

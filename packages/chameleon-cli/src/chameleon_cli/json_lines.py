@@ -1,0 +1,77 @@
+"""Standard error as JSON lines, for programs that read it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import sys
+from typing import Any, TextIO
+
+
+class JsonLines(io.TextIOBase):
+    """Writes each line that it is given as one JSON object.
+
+    Args:
+        stream: where the objects go.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self.stream = stream
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        """Take text; every line of it that is complete is written, at level ``info``."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self.say("info", line)
+        return len(text)
+
+    def say(self, level: str, event: str, **more: Any) -> None:
+        """Write one object with the time in UTC.
+
+        Args:
+            level: as log lines have it, such as ``error``.
+            event: what there is to say.
+            more: JSON values; those that are None are left out.
+        """
+        now = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+        told = {name: value for name, value in more.items() if value is not None}
+        line = json.dumps({"timestamp": now, "level": level, "event": event, **told})
+        self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def finish(self) -> None:
+        """Write what never got the end of its line."""
+        if self._rest:
+            self.write("\n")
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+def json_lines() -> JsonLines | None:
+    """Standard error, where it is written as JSON lines."""
+    return sys.stderr if isinstance(sys.stderr, JsonLines) else None
+
+
+def begin() -> None:
+    """Write standard error as JSON lines from now on."""
+    if json_lines() is None:
+        sys.stderr = JsonLines(sys.stderr)
+
+
+def end() -> None:
+    """Write standard error as it was before ``begin``."""
+    lines = json_lines()
+    if lines is not None:
+        lines.finish()
+        sys.stderr = lines.stream

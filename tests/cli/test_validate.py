@@ -1,0 +1,139 @@
+"""``chameleon validate`` looks at the target, at the code of stages and at the model's source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+from chameleon_core.errors import ConfigError, ExitCode, TargetError
+from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.stages import Frontend, TargetResolver
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+
+
+class Resolver(TargetResolver):
+    def __init__(self, options):
+        del options
+
+    def resolve(self, text):
+        if text != "fpga":
+            raise TargetError(f"there is no target {text!r}", hint="Write 'fpga'.")
+        return text
+
+
+@attrs.frozen(kw_only=True)
+class FileOptions:
+    source: str = attrs.field(metadata={"path": True})
+
+
+class FromFile(Frontend):
+    def __init__(self, options):
+        self._file = Path(options.source)
+
+    def check_source(self):
+        if self._file.name == "rude":
+            raise ZeroDivisionError("oops")
+        if not self._file.is_file():
+            raise ConfigError(f"there is no file {self._file}", hint="Write one.")
+
+    def tasks(self, target):
+        raise AssertionError("nothing is read")
+
+
+def record(name, factory, options=NoOptions):
+    if isinstance(factory, type):
+        factory = f"{factory.__module__}:{factory.__qualname__}"
+    return PluginRecord(name=name, summary=name, options=options, factory=factory)
+
+
+@attrs.frozen(kw_only=True)
+class TeamOptions:
+    members: tuple[object, ...] = attrs.field(
+        default=("synthetic", "gone"), metadata={"stages": "explorers"}
+    )
+
+
+class Plugins:
+    @hookimpl
+    def chameleon_targets(self):
+        return [record("board", Resolver)]
+
+    @hookimpl
+    def chameleon_frontends(self):
+        return [record("file", FromFile, FileOptions)]
+
+    @hookimpl
+    def chameleon_explorers(self):
+        team = record("team", "chameleon_testing.fakes:SyntheticExplorer", TeamOptions)
+        return [record("gone", "no_such_module:Explorer"), team]
+
+
+@pytest.fixture
+def validate(chameleon, install, tmp_path):
+    install(synthetic_registry(Plugins()))
+    (tmp_path / "net").touch()
+
+    def call(*arguments, **sections):
+        given = {"model": {"file": "net"}, "target": "fpga", **sections}
+        document = {**synthetic_document(tmp_path / "run"), **given}
+        Path("p.yaml").write_text(dump_yaml(document))
+        return chameleon("validate", "p.yaml", *arguments)
+
+    return call
+
+
+def line_of(key):
+    lines = Path("p.yaml").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.startswith(f"{key}:"))
+
+
+def test_what_can_be_run_is_printed_as_ever(validate):
+    looked, quick = validate(), validate("--quick")
+    assert (looked.code, looked.err) == (ExitCode.OK, "")
+    assert looked.out == quick.out
+    assert json.loads(validate("--json").out)["pipeline"]["target"] == "fpga"
+
+
+def test_everything_is_told_at_once_with_its_place(validate):
+    wrong = {"target": "asic", "model": {"file": "absent"}, "explorer": "gone"}
+    assert validate("--quick", **wrong).code == ExitCode.OK, "each of them is well-formed"
+    outcome = validate(**wrong)
+    assert (outcome.code, outcome.out) == (ExitCode.USAGE, "")
+    for key, sentence in (
+        ("model", "there is no file"),
+        ("target", "there is no target 'asic'"),
+        ("explorer", "'no_such_module:Explorer' cannot be imported"),
+    ):
+        (line,) = (line for line in outcome.err.splitlines() if sentence in line)
+        source, number, _ = line.split(":", 2)
+        # A section that is a mapping begins below its key.
+        assert (source, int(number)) == ("p.yaml", line_of(key) + (key == "model"))
+    hints = {line for line in outcome.err.splitlines() if line.startswith("hint: ")}
+    assert {"hint: Write one.", "hint: Write 'fpga'."} < hints
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"target": "asic"}, ExitCode.DEVICE),
+        ({"model": {"file": "absent"}}, ExitCode.USAGE),
+        ({"explorer": "gone"}, ExitCode.PLUGIN),
+        ({"model": {"file": "rude"}}, ExitCode.PLUGIN),
+    ],
+)
+def test_the_exit_code_is_that_of_a_run(validate, wrong, code):
+    assert validate(**wrong).code == code
+
+
+def test_stages_that_a_stage_names_are_imported_too(validate):
+    outcome = validate(explorer="team")
+    assert outcome.code == ExitCode.PLUGIN
+    assert "'no_such_module:Explorer' cannot be imported" in outcome.err
+
+
+def test_what_is_set_on_the_command_line_is_its_own_place(validate):
+    outcome = validate("--set", "target=asic")
+    assert outcome.err.startswith("--set target=asic: there is no target 'asic'\n")
