@@ -195,6 +195,11 @@ def test_so_they_are_in_every_section(check):
         ("seed", -1),
         ("preset", "no-such"),
         ("output", " "),
+        ("fix", {"chains": None}),
+        ("fix", {"conv": {"tile": {"deeper": 1}}}),
+        ("fix", "tile"),
+        ("model", {"onnx": {"file": "x.onnx", "source": "x.onnx"}}),
+        ("model", {"onnx": {"layout": "NHWC"}}),
     ],
 )
 def test_what_validate_refuses_of_values(key, value, check):
@@ -220,6 +225,10 @@ def test_what_validate_refuses_of_values(key, value, check):
         ("require", None),
         ("precision", None),
         ("baselines", "onednn"),
+        ("fix", None),
+        ("fix", {"tile": 8, "conv": {"unroll": 2}}),
+        ("model", {"onnx": {"file": "x.onnx"}}),
+        ("model", {"onnx": {"source": "x.onnx"}}),
     ],
 )
 def test_what_validate_takes_of_values(key, value, check):

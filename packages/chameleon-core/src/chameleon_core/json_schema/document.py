@@ -30,6 +30,11 @@ from chameleon_core.plugins.registry import (
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_VALUE: Schema = {"not": {"type": ["null", "object"]}}
+_FIXED: Schema = {
+    "type": "object",
+    "additionalProperties": {"anyOf": [_VALUE, {"type": "object", "additionalProperties": _VALUE}]},
+}
 _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 
 
@@ -67,6 +72,11 @@ class _Document:
             "warm_start": {
                 "description": "folders of earlier runs, whose best is measured first",
                 **_one_or_more({"type": "string"}, null=True),
+            },
+            "fix": {
+                "description": "knobs that hold one value: values by knob, or a mapping of such "
+                "below the name of the only operator that is meant",
+                "anyOf": [_FIXED, {"type": "null"}],
             },
             "records": {
                 "description": "databases of earlier measurements: a place, none, default, or a "

@@ -13,6 +13,7 @@ import attrs
 
 from chameleon_core.json_schema.bounds import Schema, bounds_of
 from chameleon_core.pipeline.durations import DURATION
+from chameleon_core.pipeline.former_names import former_names
 from chameleon_core.pipeline.jsonable import Tags, default_of, tags_of
 from chameleon_core.pipeline.nodes import heading_field
 from chameleon_core.pipeline.structure import is_mapping, is_sequence
@@ -48,13 +49,24 @@ class TypeSchemas:
         except Exception:  # noqa: BLE001 - a plugin's; whoever uses it is told by ``validate``
             resolved = False
         fields = [field for field in attrs.fields(kind) if field.init]
+        options = {field.alias: self._field(field, resolved=resolved) for field in fields}
+        former = former_names(kind)
+        earlier = {name: {**options[today], "deprecated": True} for name, today in former.items()}
         schema: Schema = {
             "type": "object",
-            "properties": {field.alias: self._field(field, resolved=resolved) for field in fields},
+            "properties": {**options, **earlier},
             "additionalProperties": False,
         }
-        required = [field.alias for field in fields if field.default is attrs.NOTHING]
-        return {**schema, "required": required} if required else schema
+        names = {today: name for name, today in former.items()}
+        needed = [field.alias for field in fields if field.default is attrs.NOTHING]
+        required = [name for name in needed if name not in names]
+        either = [
+            {"oneOf": [{"required": [name]}, {"required": [names[name]]}]}
+            for name in needed
+            if name in names
+        ]
+        schema |= {"required": required} if required else {}
+        return {**schema, "allOf": either} if either else schema
 
     def opened(self, kind: type, section: Schema) -> Schema:
         """A section that may be written as the value of one option alone (``first_field``).
@@ -71,8 +83,8 @@ class TypeSchemas:
         if field is not None:
             alone = self.section(kind)["properties"][field.alias]
             # Its default is that of the option below the section, where editors show it.
-        alone = {key: value for key, value in alone.items() if key != "default"}
-        members.append({"not": {"type": ["object", "null"]}, **alone})
+            alone = {key: value for key, value in alone.items() if key != "default"}
+            members.append({"not": {"type": ["object", "null"]}, **alone})
         return {"anyOf": members} if len(members) > 1 else section
 
     def of(self, kind: Any) -> Schema:  # noqa: PLR0911 - one for each kind of type
