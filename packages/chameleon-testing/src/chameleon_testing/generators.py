@@ -221,7 +221,7 @@ def _instances_of(original: Any) -> Any:
 def _watched_torch(original: Any, package: str, made: list[Making]) -> Any:
     """What takes the place of torch's generators: the same, noted with their seeds."""
 
-    class Generator(original, metaclass=_instances_of(original)):  # type: ignore[misc]
+    class Generator(original, metaclass=_instances_of(original)):  # type: ignore[misc, metaclass]
         def __init__(self, *_: Any, **__: Any) -> None:
             self.note("its default seed")
 

@@ -156,8 +156,9 @@ def _temperature(predictor: Predictor, examples: Sequence[Example]) -> float:
 
 def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """What predictions lack, but for what all of a task lack: networks are not trained for it."""
-    missing: NDArray[np.float64] = example.quality - mean
-    return missing - missing.mean()
+    missing = example.quality - mean
+    centred: NDArray[np.float64] = missing - missing.mean()
+    return centred
 
 
 def _deviation(predictor: Predictor, example: Example) -> float:
