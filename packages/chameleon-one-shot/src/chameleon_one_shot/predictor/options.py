@@ -55,7 +55,7 @@ class TrainingOptions:
     ranking: float = attrs.field(default=1.0, validator=validators.ge(0.0))
     inverse_density: bool = True
     unknown: float = attrs.field(default=0.02, validator=validators.ge(0.0))
-    evaluate_every: int = attrs.field(default=100, validator=validators.ge(1))
+    evaluate_every: int = attrs.field(default=50, validator=validators.ge(1))
     patience: int = attrs.field(default=8, validator=validators.ge(1))
     seed: int = 0
     device: str = "cpu"
