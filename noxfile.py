@@ -30,11 +30,11 @@ def install_everything(session: nox.Session) -> None:
     """Install all local packages in one pip command, since they pin each other exactly.
 
     With the rivals that networks are compared with where they are there, a library of networks
-    that others have written, an engine for clusters, and what drives a browser.
+    that others have written, an engine for clusters, data frames, and what drives a browser.
     """
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
     tools = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
-    optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray")
+    optional = ("onnxruntime", "onnxscript", "openvino", "transformers", "ray", "pandas")
     browser = ("playwright",)
     session.install(*CONSTRAINTS, *editable, *tools, *optional, *browser)
 

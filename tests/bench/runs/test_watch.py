@@ -235,12 +235,18 @@ def test_no_run_is_a_sentence(tmp_path, capsys):
 
 
 def test_ctrl_c_ends_the_command(copy):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "chameleon_cli", "watch", str(copy), "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    # Shells have what they run in the background ignore SIGINT, tests perhaps among it, and a new
+    # process ignores what this one does.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "chameleon_cli", "watch", str(copy), "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     told = json.loads(process.stdout.readline())
     assert told["state"] == "finished"
     connection = http.client.HTTPConnection(told["url"].split("/")[2], timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +32,7 @@ from chameleon_core.pipeline.schema import (
     Subject,
 )
 from chameleon_core.pipeline.stage_reader import StageReader
+from chameleon_core.pipeline.target_reader import TargetReader
 from chameleon_core.pipeline.transform import Transformation
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import Registry
@@ -77,7 +77,9 @@ class Assembler:
             if key not in KEYS:
                 self._say(item.key_mark, f"unknown key '{key}'{did_you_mean(key, KEYS)}")
         model = self._model()
-        target, shown, resolver = self._target()
+        target, shown, resolver = TargetReader(self._stages, self._registry, self._problems).read(
+            self._root
+        )
         precision = self._precision(model)
         stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
         warm_start = self._warm_start()
@@ -183,51 +185,6 @@ class Assembler:
             )
         name_node = Node(value=name, mark=item.key_mark)
         return self._stages.spec("frontends", name_node, lambda kind: first_field(item.node, kind))
-
-    def _target(self) -> tuple[Any, Any, Any]:
-        """The target for its resolver, the same as it was written, and the resolver."""
-        node = self._root.get("target")
-        if node is None:
-            self._say(self._root.mark, "missing 'target', such as 'native'")
-            return None, None, None
-        text, name = self._target_and_resolver(node)
-        shown, made = text.plain(), None
-        with Collecting(self._problems):
-            if text.is_mapping:
-                # Resolvers read texts.
-                made = json.dumps(shown, sort_keys=True)
-            else:
-                made = self._stages.structurer.make(text, str, "'target'")
-        if made is not None and not made.strip():
-            self._say(text.mark, "'target' is empty; write 'native' for this machine")
-        known = self._registry.names("targets")
-        if name is None and not known:
-            return made, shown, None
-        if name is None and len(known) > 1:
-            self._say(
-                node.mark,
-                f"several plugins read targets; write {{resolver: {known[0]}, text: ...}} to choose"
-                f" among {', '.join(known)}",
-            )
-            return made, shown, None
-        chosen = name or Node(value=known[0], mark=attrs.evolve(node.mark, author=CORE))
-        resolver = self._stages.spec("targets", chosen, lambda _: Node(value={}, mark=chosen.mark))
-        return made, shown, resolver
-
-    def _target_and_resolver(self, node: Node) -> tuple[Node, Node | None]:
-        """What was written of the target itself, a text or a mapping, and who is to read it."""
-        text, name, known = node, None, ("text", "resolver")
-        if node.is_mapping and (node.get("text") or node.get("resolver")):
-            for key, item in node.items():
-                if key not in known:
-                    guess = did_you_mean(key, known)
-                    self._say(item.key_mark, f"unknown option '{key}' for the target{guess}")
-            text, name = node.get("text") or Node(value=None, mark=node.mark), node.get("resolver")
-        if text.is_mapping and text.get("kind") is None:
-            guess = next(iter(filter(None, (did_you_mean(key, known) for key in text.value))), "")
-            example = "{kind: llvm, mcpu: znver4, num-cores: 2}"
-            self._say(text.mark, f"'target' has no 'kind'{guess}; a mapping is such as {example}")
-        return text, name
 
     def _precision(self, model: Any) -> Precision:
         node = self._root.get("precision")
