@@ -106,7 +106,7 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
         configs=np.array([row.config for row in rows], np.int64).reshape(len(rows), knobs),
         seconds=seconds,
         spread=np.array(extent, np.float64) / seconds,
-        at=since(np.array(store.times(stored.id), np.float64), starts),
+        at=since(np.array(store.measured_at(stored.id), np.float64), starts),
         origins=_categories([one or UNKNOWN for one in store.origins(stored.id)], order),
         failures=_categories([row.failure.value if row.failure else None for row in rows]),
         messages=[row.message for row in rows],

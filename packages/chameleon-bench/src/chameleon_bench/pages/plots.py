@@ -221,6 +221,34 @@ def _gap(value: Any) -> bool:
     return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
+def stacked_seconds(parts: Sequence[str], along: str) -> dict[str, Any]:
+    """Traces and layout of bars that are stacked of seconds spent, as ``Plot`` takes them.
+
+    Args:
+        parts: what was spent on; the plot has a column ``"PART seconds"`` for each.
+        along: the column with a word for each bar.
+    """
+    return {
+        "traces": [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": part,
+                "x": of(f"{part} seconds"),
+                "y": of(along),
+                "hovertemplate": f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
+                "marker": {"color": colour(place)},
+            }
+            for place, part in enumerate(parts)
+        ],
+        "layout": {
+            "barmode": "stack",
+            "xaxis": {"title": {"text": "seconds"}},
+            "yaxis": {"type": "category", "autorange": "reversed"},
+        },
+    }
+
+
 __all__ = [
     "Column",
     "Plot",
@@ -231,5 +259,6 @@ __all__ = [
     "packed",
     "plotly_js",
     "seconds_axis",
+    "stacked_seconds",
     "write_sheets",
 ]

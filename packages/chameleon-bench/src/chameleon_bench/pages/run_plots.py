@@ -9,7 +9,15 @@ import attrs
 import numpy as np
 from chameleon_core.words import in_seconds
 
-from chameleon_bench.pages.plots import Column, Plot, colour, logarithmic, of, seconds_axis
+from chameleon_bench.pages.plots import (
+    Column,
+    Plot,
+    colour,
+    logarithmic,
+    of,
+    seconds_axis,
+    stacked_seconds,
+)
 from chameleon_bench.pages.run_events import since
 from chameleon_bench.pages.run_record import RunRecord, TaskRecord, network_seconds
 from chameleon_bench.pages.search_plots import search_plots
@@ -258,23 +266,7 @@ def _spending(record: RunRecord) -> Plot | None:
         about="Wall-clock: search is explorer, sampler and synthesizer; model is learning from "
         "what was measured; measuring is waiting for builds and runs.",
         columns=table,
-        traces=[
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": part,
-                "x": of(f"{part} seconds"),
-                "y": of("operator"),
-                "hovertemplate": f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
-                "marker": {"color": colour(place)},
-            }
-            for place, part in enumerate(parts)
-        ],
-        layout={
-            "barmode": "stack",
-            "xaxis": {"title": {"text": "seconds"}},
-            "yaxis": {"type": "category", "autorange": "reversed"},
-        },
+        **stacked_seconds(tuple(parts), "operator"),
         height=110 + 26 * len(spent),
     )
 

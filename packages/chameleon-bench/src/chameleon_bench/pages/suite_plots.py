@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from chameleon_bench.pages.plots import Plot, colour, of
+from chameleon_bench.pages.plots import Plot, colour, of, stacked_seconds
 from chameleon_bench.statistics.summary import CHECKPOINTS
 
 Row = Mapping[str, Any]
@@ -204,23 +204,7 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
         title="Where seconds went",
         about="Medians over seeds; building and running are summed over workers.",
         columns=columns,
-        traces=[
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": part,
-                "x": of(f"{part} seconds"),
-                "y": of("pipeline"),
-                "hovertemplate": f"%{{y}}<br>{part}: %{{x:.3~s}}s<extra></extra>",
-                "marker": {"color": colour(place)},
-            }
-            for place, part in enumerate(PARTS)
-        ],
-        layout={
-            "barmode": "stack",
-            "xaxis": {"title": {"text": "seconds"}},
-            "yaxis": {"type": "category", "autorange": "reversed"},
-        },
+        **stacked_seconds(tuple(PARTS), "pipeline"),
         subject=task,
         height=120 + 28 * len(rows),
     )

@@ -237,13 +237,6 @@ class RecordStore:
         )
         return [origin for (origin,) in rows]
 
-    def times(self, task_id: int) -> list[float]:
-        """When each of a task's measurements was made, in seconds since 1970."""
-        rows = self._database.read(
-            "SELECT measured_at FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
-        )
-        return [measured_at for (measured_at,) in rows]
-
     def places(self, task_id: int) -> list[int]:
         """Where each of a task's measurements is among those of all tasks, in order of arrival."""
         rows = self._database.read(

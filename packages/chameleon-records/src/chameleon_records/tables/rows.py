@@ -80,7 +80,7 @@ def _rows_of_run(folder: Path) -> Iterator[Row]:
                 store.measurements(stored.id),
                 store.decoded(stored.id),
                 store.origins(stored.id),
-                store.times(stored.id),
+                store.measured_at(stored.id),
                 strict=True,
             ):
                 yield Row(

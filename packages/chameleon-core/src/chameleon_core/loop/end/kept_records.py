@@ -41,7 +41,7 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
                 store.measurements(stored.id),
                 store.decoded(stored.id),
                 store.origins(stored.id),
-                store.times(stored.id),
+                store.measured_at(stored.id),
                 strict=True,
             )
         )
