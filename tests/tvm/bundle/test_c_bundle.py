@@ -20,7 +20,7 @@ from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.sequence.library import OBJECTS
 from chameleon_tvm.operators.specs import Conv2dSpec
 
-SPEC = Conv2dSpec(input=[1, 16, 24, 24], filters=24, kernel=3, padding=1, layout="NHWC")
+SPEC = Conv2dSpec(input=[1, 16, 24, 24], filters=32, kernel=3, padding=1, layout="NHWC")
 
 
 CMAKE = shutil.which("cmake") or ""
@@ -138,7 +138,7 @@ def test_a_handle_is_used_by_one_thread_at_a_time(parallel: Any, tmp_path: Path)
     found: list[tuple[int, bytes]] = []
 
     def busily() -> None:
-        output = np.zeros((1, 24, 24, 24), np.float32)
+        output = np.zeros((1, 24, 24, 32), np.float32)
         for _ in range(300):
             status = library.called(handle, [data], output)
             found.append((status, library.error()))

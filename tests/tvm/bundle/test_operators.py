@@ -25,7 +25,7 @@ from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.targets import TVMTargets
 
 CONVOLUTION = Conv2dSpec(
-    input=[1, 16, 8, 9], filters=24, kernel=3, padding=1, layout="NHWC", bias=True
+    input=[1, 16, 8, 9], filters=32, kernel=3, padding=1, layout="NHWC", bias=True
 )
 
 

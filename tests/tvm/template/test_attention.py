@@ -103,9 +103,9 @@ def test_blocks_of_keys_give_what_all_keys_at_once_do(causal):
 
 def test_a_query_without_a_visible_key_gets_zeros():
     spec = AttentionSpec(
-        query=[1, 1, 9, 8], key=[1, 1, 70, 8], value=[1, 1, 70, 8], mask=[1, 1, 9, 70]
+        query=[1, 1, 9, 8], key=[1, 1, 76, 8], value=[1, 1, 76, 8], mask=[1, 1, 9, 76]
     )
-    for block in (64, 70):
+    for block in (64, 76):
         task = spec.task("t", NATIVE)
         builder = PROVIDER.builder(task, threads=2)
         inputs = builder.operator.inputs()

@@ -140,9 +140,7 @@ class AttentionTiling:
         """What a legal configuration meets."""
         info, keys = self.info, self.spec.scores[3]
         registers = info.vector_registers
-        most = [max(self._sizes[name]) for name in TILE_KNOBS[:4]]
-        enough_scores = min(registers // 4, most[0] * most[1])
-        enough_values = min(registers // 4, most[2] * most[3])
+        enough_scores, enough_values = self._enough_sums()
         return (
             Constraint(
                 reason=f"a tile of scores needs more than {registers} vector registers",
@@ -165,6 +163,16 @@ class AttentionTiling:
                 holds=lambda v: (keys - 1) % v["key_block"] + 1 >= v["key_rows"],
             ),
         )
+
+    def _enough_sums(self) -> tuple[float, float]:
+        """Sums that hide the latency, of scores and of outputs, or as many as a tile can have."""
+        registers = self.info.vector_registers
+        grid = np.meshgrid(*(np.array(self._sizes[name]) for name in TILE_KNOBS), indexing="ij")
+        e = self.estimate(dict(zip(TILE_KNOBS, map(np.ravel, grid), strict=True)))
+        fits = (e.score_registers <= registers) & (e.value_registers <= registers)
+        scores = min(registers // 4, e.score_sums[fits].max())
+        values = min(registers // 4, e.value_sums[fits & (e.score_sums >= scores)].max())
+        return scores, values
 
     def estimate(self, values: Values) -> AttentionEstimates:
         """What is known of n configurations without building them."""

@@ -19,6 +19,9 @@ from chameleon_tvm.targets import TargetInfo
 MAX_WASTE = 1.13
 """Computed over needed outputs along one axis; tiles that waste more are not offered."""
 
+MOST_ROWS = 8
+"""Rows of the largest tile."""
+
 MAX_VERSIONS = 3
 """Pieces of code for borders: left, middle, right. More multiplies the time to compile."""
 
@@ -81,7 +84,7 @@ class ConvolutionTiling:
 
     def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> tuple[Choice, ...]:
         return (
-            Choice(name="tile_rows", options=tile_sizes(self.geometry.out[0], 8)),
+            Choice(name="tile_rows", options=tile_sizes(self.geometry.out[0], MOST_ROWS)),
             Choice(name="tile_columns", options=self.columns),
             Choice(name="tile_vectors", options=self.vectors),
             Choice(name="channel_block", options=channel_blocks),
@@ -107,11 +110,10 @@ class ConvolutionTiling:
     def constraints(self) -> tuple[Constraint, ...]:
         """What a legal configuration meets."""
         info, geometry = self.info, self.geometry
-        positions = geometry.out[0] * geometry.out[1]
-        vectors, depth = max(self.vectors), self.arithmetic.dot.depth
+        depth = self.arithmetic.dot.depth
         # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
         # may have no tile with more.
-        enough = min(info.vector_registers // 4, positions * vectors)
+        enough = min(info.vector_registers // 4, self._most_sums())
         return (
             Constraint(
                 reason=f"the tile needs more than {info.vector_registers} vector registers",
@@ -136,6 +138,14 @@ class ConvolutionTiling:
                 holds=lambda v: v["channel_block"] // depth % v.get("unroll", 1) == 0,
             ),
         )
+
+    def _most_sums(self) -> int:
+        """Sums of the largest tile that the registers hold."""
+        rows = np.array(tile_sizes(self.geometry.out[0], MOST_ROWS))
+        positions = np.multiply.outer(rows, np.array(self.columns))[..., None]
+        vectors = np.array(self.vectors)
+        held = self._registers(positions, vectors) <= self.info.vector_registers
+        return int((positions * vectors * held).max())
 
     def _registers(self, positions: Any, vectors: Any) -> Any:
         """Vector registers of the inner loop: sums, a row of weights, and a broadcast."""

@@ -1,0 +1,97 @@
+"""Operators of any size have configurations on vectors of any width."""
+
+import numpy as np
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.operators.specs import (
+    AttentionSpec,
+    BatchMatmulSpec,
+    Conv1dSpec,
+    Conv2dSpec,
+    Conv3dSpec,
+    DenseSpec,
+    DepthwiseConv2dSpec,
+)
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.targets import TVMTargets
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+TARGETS = [
+    TVMTargets(NoOptions()).resolve(words)
+    for words in (
+        "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem",
+        "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell",
+        "llvm -mtriple=x86_64-linux-gnu -mcpu=znver4",
+        "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids",
+        "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1",
+    )
+]
+"""Vectors of 16, 32 and 64 bytes, 16 and 32 registers, with tiles and without."""
+TYPES = [
+    {},
+    {"dtype": "int8", "output_dtype": "uint8"},
+    {"dtype": "bfloat16", "output_dtype": "bfloat16"},
+    {"dtype": "float16", "output_dtype": "float32"},
+]
+SPACE = AutoSpace(AutoOptions())
+channels = st.integers(1, 40)
+sizes = st.integers(3, 19)
+kernels = st.sampled_from([1, 2, 3])
+strides = st.sampled_from([1, 2])
+
+
+@st.composite
+def operators(draw):
+    """A small operator of any kind in any type."""
+    kind = draw(st.sampled_from(["conv", "grouped", "depthwise", "dense", "products", "attention"]))
+    types = draw(st.sampled_from(TYPES))
+    layout = draw(st.sampled_from(["NHWC", "NCHW"]))
+    c, width, kernel, stride = draw(channels), draw(sizes), draw(kernels), draw(strides)
+    if kind == "conv":
+        rank = draw(st.sampled_from([1, 2, 3]))
+        spec = {1: Conv1dSpec, 2: Conv2dSpec, 3: Conv3dSpec}[rank]
+        axes = {1: "W", 2: "HW", 3: "DHW"}[rank]
+        return spec(
+            input=[1, c, *(draw(sizes) for _ in axes)],
+            filters=draw(channels),
+            kernel=kernel,
+            stride=stride,
+            padding=draw(st.integers(0, kernel - 1)),
+            layout=f"N{axes}C" if layout == "NHWC" else f"NC{axes}",
+            **types,
+        )
+    if kind == "grouped":
+        groups = draw(st.sampled_from([2, 3, 8]))
+        inputs, filters = (groups * draw(st.integers(1, 9)) for _ in range(2))
+        return Conv2dSpec(
+            input=[1, inputs, width, width],
+            filters=filters,
+            kernel=kernel,
+            groups=groups,
+            layout=layout,
+            **types,
+        )
+    if kind == "depthwise":
+        return DepthwiseConv2dSpec(
+            input=[1, c, width, width], kernel=kernel, stride=stride, layout=layout, **types
+        )
+    if kind == "dense":
+        return DenseSpec(input=[draw(sizes), c], units=draw(channels), **types)
+    if kind == "products":
+        return BatchMatmulSpec(a=[2, width, c], b=[2, c, draw(channels)], **types)
+    if types.get("dtype") == "int8":
+        types = {}  # a softmax is no sum of products
+    keys = [1, 2, draw(sizes), c]
+    return AttentionSpec(query=[1, 2, width, c], key=keys, value=keys, **types)
+
+
+@settings(max_examples=120, deadline=None)
+@given(operators(), st.sampled_from(TARGETS))
+# A tile of a map of 7 x 7 is 1, 7 or 49 wide: seven sums fit the registers, eight do not.
+@example(Conv2dSpec(input=[1, 16, 9, 9], filters=8, kernel=3, layout="NHWC"), TARGETS[2])
+@example(DepthwiseConv2dSpec(input=[1, 16, 7, 7], kernel=3, padding=1, layout="NHWC"), TARGETS[2])
+def test_there_are_configurations_and_first_guesses(spec, target):
+    space = SPACE.design_space(spec.task("t", target))
+    assert len(space.first_guesses)
+    assert len(space.sample(1, np.random.default_rng(0)))
