@@ -170,7 +170,7 @@ static char *read_weights(const char *path, int64_t *size) {
   size_t found = fread(room, 1, (size_t)*size, file);
   fclose(file);
   int64_t count = ((int64_t *)room)[0];
-  int whole = found == (size_t)*size && count >= 0 && 8 * (count + 2) <= *size;
+  int whole = found == (size_t)*size && count >= 0 && count <= *size / 8 - 2;
   if (!whole || ((int64_t *)room)[1 + count] != *size || *size != WEIGHTS_SIZE) {
     set_error("%s does not hold the weights of this bundle", path);
     free(room);
