@@ -94,6 +94,20 @@ def test_a_stranger_is_tuned_by_measurement_and_the_log_says_why(file, context, 
     assert len(model.predict(where.space.everything[:4])) == 4
 
 
+def test_another_device_is_told_once_for_all_tasks(file, context, made):
+    device = {**made.device, "cores": 1024}
+    first = context(device=device)
+    others = [
+        attrs.evolve(context(rows, device=device), archive=first.archive) for rows in (64, 90)
+    ]
+    with structlog.testing.capture_logs() as logs:
+        models = [OneShotModel(OneShotOptions(model=file), one) for one in (first, *others)]
+    assert not any(model.trained for model in models)
+    assert [one["event"] for one in logs] == [
+        "the predictor was trained on other devices; all tasks are tuned by measurement instead"
+    ]
+
+
 def test_a_model_of_another_target_is_refused(file, context):
     with pytest.raises(ModelFileError, match="trained for llvm, and this target is cuda"):
         OneShotModel(OneShotOptions(model=file), context(device={"kind": "cuda"}))

@@ -158,7 +158,6 @@ def test_a_task_like_the_trained_ones_is_familiar(model, examples):
     [
         ({"operator": "other"}, "operator other"),
         ({"rows": 1 << 20}, "sizes"),
-        ({"device": {"kind": "cuda"}}, "device"),
     ],
 )
 def test_an_unlike_task_is_noticed(model, made, given, words):
@@ -170,6 +169,12 @@ def test_an_unlike_task_is_noticed(model, made, given, words):
     reason = familiarity.strange(one.tokens, model.predictor.vocabulary)
     assert reason is not None
     assert words in reason
+
+
+def test_an_unlike_device_is_noticed(model, made, examples):
+    assert model.familiarity.strange_device(examples[0].tokens) is None
+    elsewhere = made.example(64, 32, device={"kind": "cuda"})
+    assert "device" in (model.familiarity.strange_device(elsewhere.tokens) or "")
 
 
 def test_less_certainty_than_usual_is_noticed(model):

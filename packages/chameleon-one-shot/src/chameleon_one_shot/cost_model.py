@@ -14,7 +14,7 @@ from chameleon_one_shot.models import model_file
 from chameleon_one_shot.options import OneShotOptions
 from chameleon_one_shot.predictor.header import ModelFileError
 from chameleon_one_shot.predictor.model import Model, load
-from chameleon_one_shot.tokens import task_tokens
+from chameleon_one_shot.tokens import TaskTokens, task_tokens
 
 log = structlog.get_logger()
 
@@ -48,6 +48,16 @@ class OneShotModel(CostModel):
         _check_target(model, context, str(file))
         tokens = task_tokens(context.task, context.device, context.threads, context.space)
         self._predictor = model.predictor.of(tokens)
+        elsewhere = context.archive.shared(
+            f"one-shot/device of {file}", lambda: _told_device(model, tokens, file.name)
+        )
+        if elsewhere or self._strange_task(model, tokens, context, file.name):
+            self._fallback = create_member("cost_models", options.fallback[0], context)
+
+    def _strange_task(
+        self, model: Model, tokens: TaskTokens, context: StageContext, name: str
+    ) -> bool:
+        """Whether the task is unlike those of the training, which is told."""
         strange = model.familiarity.strange(tokens, model.predictor.vocabulary)
         if strange is None:
             drawn = context.space.sample(_SAMPLE, context.rng)
@@ -59,9 +69,9 @@ class OneShotModel(CostModel):
                 "measurement instead",
                 task=context.task.name,
                 because=strange,
-                model=file.name,
+                model=name,
             )
-            self._fallback = create_member("cost_models", options.fallback[0], context)
+        return strange is not None
 
     @property
     def trained(self) -> bool:
@@ -104,6 +114,20 @@ class OneShotModel(CostModel):
             wanted - mean,
             deviation=float(deviation.mean()),
         )
+
+
+def _told_device(model: Model, tokens: TaskTokens, name: str) -> bool:
+    """Whether the device is unlike those of the training; told once for all tasks of a run."""
+    strange = model.familiarity.strange_device(tokens)
+    if strange is not None:
+        log.warning(
+            "the predictor was trained on other devices; all tasks are tuned by measurement "
+            "instead",
+            because=strange,
+            model=name,
+            hint="Collect data here and train one with `chameleon pretrain` (docs/one-shot.md).",
+        )
+    return strange is not None
 
 
 def _check_target(model: Model, context: StageContext, file: str) -> None:

@@ -99,16 +99,13 @@ class Familiarity:
         """Why a task is unlike the trained ones, as half a sentence; None where it is not.
 
         Args:
-            tokens: the task's.
+            tokens: the task's, of a device that is not strange.
             vocabulary: of the predictor.
         """
         task = tokens.fixed[0]
         operator = next(name for name in task.columns if name.startswith("operator="))
         if operator not in self.task_columns:
             return f"no task of the training data has {operator.replace('=', ' ')}"
-        gap = self._device_gap(_device(tokens))
-        if gap is not None:
-            return gap
         shared = {name for part in tokens.fixed for name in part.columns}
         names = (tokens.names | tokens.columns) - shared
         unknown = sorted(names & set(vocabulary.unknown(tokens)))
@@ -147,7 +144,13 @@ class Familiarity:
         apart = (self.tasks[same] - row) ** 2
         return float(np.sqrt(apart.mean(axis=1)).min())
 
-    def _device_gap(self, device: Mapping[str, float]) -> str | None:
+    def strange_device(self, tokens: TaskTokens) -> str | None:
+        """Why the device is unlike the trained ones, as half a sentence; None where it is not.
+
+        Args:
+            tokens: of any task for it.
+        """
+        device = _device(tokens)
         new = sorted(set(device) - set(self.device_columns))
         row = np.array([device.get(name, 0.0) for name in self.device_columns])
         apart = np.abs(self.devices - row)
