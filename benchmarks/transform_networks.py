@@ -83,6 +83,22 @@ def resnet18_large() -> Made:
     return initialise(made), (torch.zeros((1, 3, 224, 224)),)
 
 
-def digits_network(width: int = 32) -> nn.Module:
-    """A residual network that learns scikit-learn's digits in seconds, untrained."""
-    return ResNet((1, 1), width=width, expansion=1, classes=10, large=False)
+# -- networks that learn scikit-learn's digits in seconds, untrained ---------------------------
+
+
+def digits_residual() -> nn.Module:
+    """Two residual blocks of 3x3."""
+    return ResNet((1, 1), width=32, expansion=1, classes=10, large=False)
+
+
+def digits_bottleneck() -> nn.Module:
+    """Two residual blocks of 1x1, 3x3 and 1x1: most of the work is in products of channels."""
+    return ResNet((1, 1), width=16, expansion=4, classes=10, large=False)
+
+
+def digits_plain() -> nn.Module:
+    """Four convolutions of 3x3, one after the other."""
+    layers: list[nn.Module] = []
+    for inputs, outputs, stride in ((3, 32, 1), (32, 32, 1), (32, 64, 2), (64, 64, 1)):
+        layers += [Unit(inputs, outputs, 3, stride), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core.errors import ConfigError
+from chameleon_transforms import hooks
+from chameleon_transforms.network.changed import changed_network, replacements
 from chameleon_transforms.network.space import NetworkSpace
 from chameleon_transforms.network.traced import traced
 from chameleon_transforms.scores.judge import Judge
@@ -48,7 +50,7 @@ def test_fisher_potential_is_the_paper_s_sum(judge, space, scores, batch):
     assert math.isclose(found, total, rel_tol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["fisher", "synflow", "naswot"])
+@pytest.mark.parametrize("name", [record.name for record in hooks.SCORES])
 def test_a_score_is_the_same_twice_and_differs_between_networks(name, judge, space, scores):
     rows = [space.original, *space.design.sample(4, np.random.default_rng(0))]
     candidates = [space.candidate(row) for row in rows]
@@ -65,6 +67,16 @@ def test_more_varied_patterns_score_higher(judge, space, scores, batch):
     varied = scores["naswot"].score(network)
     network.images = batch[0] * 1e-3 + batch[0][:1]
     assert scores["naswot"].score(network) < varied
+
+
+def test_sizes_are_those_of_the_trainable_network(judge, space, scores):
+    for row in space.design.sample(4, np.random.default_rng(0)):
+        candidate = space.candidate(row)
+        changed = changed_network(space.network.module, replacements(space, candidate))
+        layers = [one for one in changed.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+        weights = sum(one.weight.numel() for one in layers)
+        assert judge.score(candidate, scores["parameters"]) == weights
+        assert judge.score(candidate, scores["multiply-adds"]) == candidate.multiply_adds
 
 
 def test_weights_of_the_network_count_for_nothing(small, images, judge, scores):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 import torch
@@ -50,11 +51,20 @@ def test_the_front_has_measured_and_accepted_points_alone():
     assert Point.from_json(slow.to_json()) == slow
 
 
+def test_a_front_of_weights_does_not_want_few_of_them_as_well():
+    few = point(2.0, 1.0, parameters=1, config=(1,))
+    more = point(1.0, 1.0, parameters=2, config=(2,))
+    assert front([few, more], "fisher") == [more, few]
+    counted = [attrs.evolve(one, scores={"parameters": one.parameters}) for one in (few, more)]
+    assert front(counted, "parameters") == counted[1:]
+
+
 def test_page_and_table_show_the_front():
     points = [point(2.0, 5.0, config=(1,)), point(1.0, 4.0, config=(2,)), point(None, -1.0)]
     shown = page(points, points[:2], "fisher", "A title")
     assert shown.count("<circle") == 3
     assert "&lt;layer&gt;: group(2)" in shown
+    assert "better in time, fisher, number of weights" in shown
     assert "<script" not in shown
     assert "src=" not in shown
     rows = table(points[:2], points[0]).splitlines()
@@ -113,11 +123,12 @@ class Times:
 
 @pytest.fixture
 def search(space, scores):
-    def make(times, **options):
+    def make(times, decides="fisher", **options):
         generator = torch.Generator().manual_seed(1)
         judge = Judge(space, torch.randn(4, 1, 8, 8, generator=generator), torch.arange(4))
         given = Transformation(candidates=20, rounds=2, per_round=2, **options)
-        return TransformSearch(space, judge, scores, times, given, batch=1, seed=0)
+        ordered = {decides: scores[decides], **scores}
+        return TransformSearch(space, judge, ordered, times, given, batch=1, seed=0)
 
     return make
 
@@ -151,6 +162,19 @@ def test_tolerance_lets_more_through(search):
     loose.run()
     counts = [sum(one.accepted for one in found.points) for found in (strict, loose)]
     assert counts[1] > counts[0]
+
+
+@pytest.mark.parametrize("name", ["parameters", "multiply-adds"])
+def test_a_size_is_compared_with_the_work_that_is_left(search, name):
+    found = search(Times(), name)
+    found.run()
+    before = found.original
+    shares = [one.scores[name] / before.scores[name] for one in found.points]
+    work = [one.multiply_adds / before.multiply_adds for one in found.points]
+    assert min(work) < 0.5
+    accepted = [share >= left for share, left in zip(shares, work, strict=True)]
+    assert [one.accepted for one in found.points] == accepted
+    assert all(accepted) == (name == "multiply-adds")
 
 
 def test_nothing_measures_where_nothing_times(search):

@@ -35,6 +35,8 @@ class Judged(ABC):
     """Shape (n, channels, rows, columns)."""
     labels: Tensor
     """Classes, shape (n,)."""
+    multiply_adds: int
+    """Of all convolutions, for one sample."""
 
     @abstractmethod
     def run(
@@ -58,6 +60,11 @@ class Judged(ABC):
 
 class NetworkScore(ABC):
     """Tells without training how well a network may learn; made as ``Class(options)``."""
+
+    proportional: bool = False
+    """Whether it counts what a network has, so that a cheaper one has less of it by construction.
+    A candidate is then accepted where it keeps as large a share of the original's score as of its
+    multiply-adds; otherwise where it is not below the original."""
 
     @abstractmethod
     def score(self, network: Judged) -> float:

@@ -90,6 +90,18 @@ SCORES = (
         factory=f"{_SCORES}.naswot:ActivationOverlap",
         options=NoOptions,
     ),
+    PluginRecord(
+        name="parameters",
+        summary="How many weights there are",
+        factory=f"{_SCORES}.sizes:Parameters",
+        options=NoOptions,
+    ),
+    PluginRecord(
+        name="multiply-adds",
+        summary="How much work one sample is",
+        factory=f"{_SCORES}.sizes:MultiplyAdds",
+        options=NoOptions,
+    ),
 )
 
 

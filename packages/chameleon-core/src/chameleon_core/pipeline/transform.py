@@ -31,7 +31,7 @@ class Transformation:
         widths: by which numbers the channels between convolutions may be divided.
         scores: what judges a network without training, stages of kind ``network_scores``; the
             first one decides, the others are reported.
-        tolerance: how far below the original's a score may be, relative to it.
+        tolerance: how far below its bound the deciding score may be, relative to the original's.
         data: batches that scores are computed with: ``synthetic``, ``digits``, or a function
             that returns a DataLoader.
         batch: samples of the minibatch.
@@ -60,14 +60,14 @@ class Transformation:
         metadata={"help": "divisors of the channels between convolutions"},
     )
     scores: tuple[Any, ...] = attrs.field(
-        default=("fisher",),
+        default=("parameters",),
         validator=_some,
         metadata={"stages": "network_scores", "help": "judge without training; the first decides"},
     )
     tolerance: float = attrs.field(
         default=0.0,
         validator=[validators.ge(0.0), validators.lt(1.0)],
-        metadata={"help": "how far below the original's score a network may be, relative to it"},
+        metadata={"help": "how far below its bound a network's score may be, relative to it"},
     )
     data: str = attrs.field(
         default="synthetic",

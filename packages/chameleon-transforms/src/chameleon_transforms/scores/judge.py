@@ -139,6 +139,7 @@ class _Initialised(Judged):
 
     def __init__(self, judge: Judge, candidate: Candidate) -> None:
         self.images, self.labels = judge.images, judge.labels
+        self.multiply_adds = candidate.multiply_adds
         self._judge = judge
         self._candidate = candidate
         self._graph = judge.space.network.module

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from chameleon_transforms.search.front import Point
+from chameleon_transforms.search.front import PARAMETERS, Point
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _MARGIN = 860, 460, 70, 50, 20
 _TICKS = 5
@@ -40,10 +40,12 @@ def page(points: Sequence[Point], front: Sequence[Point], score: str, title: str
 
 def _summary(points: Sequence[Point], score: str) -> str:
     accepted = sum(one.accepted for one in points[1:])
+    more = () if score == PARAMETERS else ("number of weights",)
+    objectives = ", ".join(("time", escape(score), *more))
     return (
-        f"{len(points) - 1} networks were judged, and {accepted} of them are not below the "
-        f"original in {escape(score)}. Orange points are the front: no other network that was "
-        "measured is better in time, score and number of weights. Times are sums of convolutions, "
+        f"{len(points) - 1} networks were judged, and {accepted} of them are accepted by their "
+        f"{escape(score)}. Orange points are the front: no other network that was "
+        f"measured is better in {objectives}. Times are sums of convolutions, "
         "each tuned and measured alone; of grey and blue points some are predicted."
     )
 

@@ -9,6 +9,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+PARAMETERS = "parameters"
+"""The score that is the number of weights."""
+
 
 @attrs.frozen(kw_only=True)
 class Point:
@@ -21,7 +24,7 @@ class Point:
         scores: by name of the score.
         parameters: weights of all layers.
         multiply_adds: of all layers, for one sample.
-        accepted: whether the deciding score is not below the original's.
+        accepted: whether the deciding score is not below its bound.
         transforms: of each layer that is transformed, in words.
         channels: numbers of channels that are fewer than the original's, by group.
     """
@@ -76,6 +79,8 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
     if not usable:
         return []
     losses = np.array([[one.seconds, -one.scores[score], one.parameters] for one in usable])
-    kept = not_dominated(losses.astype(np.float64))
+    # Weights that are wanted are not to be few as well: nothing would be better than anything.
+    columns = losses[:, :2] if score == PARAMETERS else losses
+    kept = not_dominated(columns.astype(np.float64))
     chosen = [one for one, keep in zip(usable, kept, strict=True) if keep]
     return sorted(chosen, key=lambda one: one.seconds or 0.0)

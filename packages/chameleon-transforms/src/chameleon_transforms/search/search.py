@@ -15,6 +15,7 @@ from chameleon_transforms.contract import NetworkScore
 from chameleon_transforms.nest.program import Program
 from chameleon_transforms.nest.tasks import Spec, specs_of
 from chameleon_transforms.network.space import AS_IS, Candidate, NetworkSpace
+from chameleon_transforms.scores.bound import Bound
 from chameleon_transforms.scores.judge import Judge
 from chameleon_transforms.search.evolution import Configs, Evolution
 from chameleon_transforms.search.front import Point, front
@@ -62,16 +63,9 @@ class TransformSearch:
         self._evolution = Evolution(space.design, np.random.default_rng([seed, 17]))
         self._predictor = OperatorPredictor()
         self._specs: set[Spec] = set()
-        self._least = -np.inf
+        self._bound = self._of_original()
         (self.original,) = self._judged([space.original])
         self._points: dict[tuple[int, ...], Point] = {self.original.config: self.original}
-        bound = self.original.scores[self._decides]
-        self._least = bound - options.tolerance * abs(bound)
-        if not np.isfinite(bound):
-            raise ConfigError(
-                f"the original's score {self._decides!r} is {bound}",
-                hint="See that the network's outputs on the data are finite.",
-            )
 
     @property
     def points(self) -> Sequence[Point]:
@@ -106,6 +100,24 @@ class TransformSearch:
 
     # -- judging ------------------------------------------------------------------------------
 
+    def _of_original(self) -> Bound:
+        """What the original's score asks of the others."""
+        original, score = self._space.candidate(self._space.original), self._scores[self._decides]
+        # As the others are judged: on another number of threads the last bits may differ.
+        (scored,) = self._judge.scored([original], {self._decides: score})
+        found = scored[self._decides]
+        if not np.isfinite(found):
+            raise ConfigError(
+                f"the original's score {self._decides!r} is {found}",
+                hint="See that the network's outputs on the data are finite.",
+            )
+        return Bound(
+            score=found,
+            multiply_adds=original.multiply_adds,
+            proportional=score.proportional,
+            tolerance=self._options.tolerance,
+        )
+
     def _judged(self, configs: Sequence[tuple[int, ...]]) -> list[Point]:
         """Networks with their scores, and their times as far as they are known."""
         candidates = [self._space.candidate(config) for config in configs]
@@ -127,7 +139,7 @@ class TransformSearch:
             scores=scores,
             parameters=sum(one.parameters for one in programs),
             multiply_adds=candidate.multiply_adds,
-            accepted=bool(scores[self._decides] >= self._least),
+            accepted=bool(scores[self._decides] >= self._bound.at(candidate.multiply_adds)),
             transforms={n: label for n, label in candidate.labels.items() if label != AS_IS},
             channels=self._fewer(candidate),
         )

@@ -1,0 +1,57 @@
+"""The statistics of what scores of untrained networks are worth."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(name="scores")
+def _scores(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("transform_scores")
+
+
+def test_what_costs_alone_explain_is_no_merit(scores):
+    """Cost foretells the accuracy, and within bands of equal cost nothing does."""
+    rng = np.random.default_rng(3)
+    bands = np.repeat(np.arange(4.0), 20)
+    cost = 10.0**-bands + 1e-9 * rng.random(80)
+    accuracy = 0.99 - 0.1 * bands + 0.001 * rng.random(80)
+    inside, chance = scores.within_bands(bands, cost, accuracy)
+    assert abs(inside) < 0.3
+    assert chance > 0.01
+    assert scores.given_cost(cost, accuracy, cost) == 0.0
+    # One that follows the accuracy inside of bands does, whatever the cost says.
+    inside, chance = scores.within_bands(bands, accuracy + 10.0 * bands, accuracy)
+    assert inside == pytest.approx(1.0)
+    assert chance < 0.01
+
+
+def test_a_partial_correlation_is_that_of_the_textbook(scores):
+    """Spearman's (r12 - r13 r23) / sqrt((1 - r13^2) (1 - r23^2))."""
+    rng = np.random.default_rng(0)
+    one, other, cost = rng.random((3, 30))
+    other += one
+    ranks = np.corrcoef([one.argsort().argsort() for one in (one, other, cost)])
+    r12, r13, r23 = ranks[0, 1], ranks[0, 2], ranks[1, 2]
+    expected = (r12 - r13 * r23) / np.sqrt((1 - r13**2) * (1 - r23**2))
+    assert scores.given_cost(one, other, cost) == pytest.approx(expected)
+
+
+def test_networks_of_a_band_cost_what_it_says(scores):
+    digits = importlib.import_module("transform_digits")
+    space = digits.space_of(digits.untrained("digits_plain"))
+    before = space.candidate(space.original).multiply_adds
+    found = list(scores.chosen(space, 8))
+    assert [band for band, _, _ in found] == [0, 1, 2, 3] * 2
+    assert len({config for _, config, _ in found}) == 8
+    for band, config, candidate in found:
+        low, high = scores.BANDS[band]
+        assert low <= before / candidate.multiply_adds < high
+        assert candidate == space.candidate(config)
