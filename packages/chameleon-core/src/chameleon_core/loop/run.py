@@ -292,6 +292,7 @@ class _Run:
                 operators,
                 folder=self._folder.path / NETWORK,
                 threads=self._runner.threads,
+                publish=self._publish,
                 seconds_before=self._seconds,
             )
 
