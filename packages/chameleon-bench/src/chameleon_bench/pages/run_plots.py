@@ -65,6 +65,12 @@ class _Bar:
 _TUNED, _IN_PLACE, _FIRST = "tuned", "delivered, in place", "first guess"
 
 
+_IN_ANOTHER_TYPE = (
+    " An operator that is delivered in another type has one row all the same: its times alone are "
+    "in the network's own type, its time in place is that of what was delivered."
+)
+
+
 def _before_and_after(record: RunRecord) -> Plot | None:
     """What each operator takes untuned, by the vendor, and as it was tuned."""
     bars = _bars(record)
@@ -95,9 +101,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
         title="Each operator before and after",
         about="One inference, all occurrences of an operator together. Untuned and vendor are the "
         "baselines of the final comparison, the first guess is the first configuration that was "
-        "measured. An operator that has another type in the delivered network has one row as "
-        "well: its times alone are in the network's own type, its time in place is what was "
-        "delivered." + note,
+        "measured." + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in bars) else "") + note,
         columns=table,
         hidden=frozenset({"drawn", "label"}),
         traces=traces,
