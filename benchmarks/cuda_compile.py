@@ -27,6 +27,7 @@ from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder
+from chameleon_tvm.cuda_source import cuda_source
 from chameleon_tvm.gpus import BFLOAT16_SINCE, capability, gpu_info
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
@@ -35,7 +36,6 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
     OperatorSpec,
 )
-from chameleon_tvm.spaces.cuda.source import cuda_source
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.targets import TVMTargets, tvm_target

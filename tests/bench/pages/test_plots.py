@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
+import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
-import pytest
 from chameleon_bench.pages import plots
 from chameleon_bench.pages.figures import bar
 from chameleon_bench.pages.measured import Categories
-from chameleon_core.errors import ChameleonError
+
+PUBLISHED = "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba"
+"""SHA-256 of ``plotly-basic.min.js`` as the package ``plotly.js-basic-dist-min`` 4.1.1 has it."""
 
 COLUMNS = {
     "seconds": np.array([1.23456789e-6, np.nan, np.inf]),
@@ -65,10 +68,12 @@ def test_plots_of_everything_have_no_column_of_subjects(tmp_path):
     assert file.read_text().splitlines()[0] == "seconds,kind"
 
 
-def test_without_plotly_a_sentence_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ChameleonError, match=r"plotly.* is not installed"):
-        plots.plotly_js()
+def test_the_bundle_of_plotly_is_the_published_one_with_its_licence():
+    script = gzip.decompress(base64.b64decode(plots.plotly_js()))
+    assert hashlib.sha256(script).hexdigest() == PUBLISHED
+    beside = Path(plots.__file__).with_name("vendored") / "plotly"
+    assert PUBLISHED in (beside / "README.md").read_text("utf-8")
+    assert "MIT License" in (beside / "LICENSE").read_text("utf-8")
 
 
 def test_a_logarithmic_axis_has_room_around_a_single_value():

@@ -27,20 +27,18 @@ def _line(event, at=0.0, **more):
     return json.dumps({"at": at, "event": event, **more})
 
 
-def test_batches_have_the_scores_of_their_rounds(tmp_path):
+def test_a_line_that_was_cut_off_is_left_out(tmp_path):
     log = tmp_path / "events.jsonl"
-    measured = [{"name": "a", "best_seconds": 1e-3, "measured": count} for count in (4, 8)]
-    first = [
+    measured = {"name": "a", "best_seconds": 1e-3, "measured": 4}
+    lines = [
         _line("RunStarted", 1.0),
-        _line("BatchProposed", task="a", round=0, score=None),
-        _line("BatchMeasured", 2.0, task=measured[0], round=0),
-        _line("BatchProposed", task="a", round=1, score=2.5),
-        _line("BatchMeasured", 3.0, task=measured[1], round=1),
+        _line("BatchMeasured", 2.0, task=measured, round=0),
         _line("RunFinished", result={"long": True}),
+        _line("RunStarted", 5.0),
+        '{"event": "RunSta',
     ]
-    log.write_text("\n".join([*first, first[0], first[1], first[2], '{"event": "RunSta']))
+    log.write_text("\n".join(lines))
     found = run_events(log)
-    batches = [(one.begin, one.end, one.score) for one in found.batches["a"]]
-    assert batches == [(0, 4, None), (4, 8, 2.5)], "a resumed run tells of the first one again"
-    assert found.starts == [1.0, 1.0]
+    assert found.starts == [1.0, 5.0]
+    assert [(one.task, one.measured, one.at) for one in found.rounds] == [("a", 4, 2.0)]
     assert run_events(tmp_path / "none") == RunEvents()

@@ -8,14 +8,17 @@ import shutil
 from collections import Counter
 from html.parser import HTMLParser
 
+import attrs
 import pytest
+from chameleon_bench.pages.run_plots import plots_of
 from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_bench.pages.run_report import write_report
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
+from chameleon_core.loop.end.listings import listing_folder
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import RECORDS, read_store
+from chameleon_core.run_folder import LISTINGS, RECORDS, read_store
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
@@ -82,6 +85,9 @@ class Networked(SyntheticFrontend):
             "layout": {"layout": "NHWC", "summary": "NHWC, by dice"},
             "folder": str(delivery.folder),
         }
+
+
+ROW = ("operator", "contender", "seconds", "delivered as")
 
 
 class Failing(SyntheticFrontend):
@@ -159,6 +165,52 @@ def test_the_network_is_shown_kernel_by_kernel(pipeline, plugin):
     assert "pool<1> not tuned 1 2 ms 25.0% - - -" in text
 
 
+def test_what_winners_became_can_be_unfolded(pipeline):
+    result = run_pipeline(pipeline())
+    assert "holds neither the TensorIR" in _page(result.folder).text
+    listed, other = result.operators
+    folder = result.folder / LISTINGS / listing_folder(Task(**listed.task))
+    folder.mkdir(parents=True)
+    (folder / "TensorIR.py").write_text("if a < b:\n\tpass\n")
+    write_report(result.folder)
+    text = (result.folder / "report.html").read_text("utf-8")
+    assert "<code>TensorIR.py</code>, 2 lines</summary>" in text
+    assert ">if a &lt; b:\n\tpass</pre>" in text
+    page = _page(result.folder)
+    assert "holds neither" not in page.text
+    kept = "Listings are kept of 1 operators, those that take most of the time"
+    assert page.text.count(kept) == 1, other.name
+
+
+ALTERNATIVE = {"name": "op0 int8", "tuned": True, "calls": 1, "seconds": 0.001}
+
+
+class Mixed(Networked):
+    """Delivers one of two operators in another type, in one of its places."""
+
+    def tasks(self, target):
+        first, second = super().tasks(target)
+        return [first, attrs.evolve(second, name="op0 int8", alternative_of="op0")]
+
+    def deliver(self, delivery):
+        return {**super().deliver(delivery), "kernels": [*KERNELS, ALTERNATIVE]}
+
+
+def test_an_operator_in_another_type_has_one_row(pipeline, plugin):
+    model = {"odd": {"operators": [[5, 5], [4]]}}
+    mixed = pipeline(plugins=[plugin("frontends", Mixed, ModelOptions)], model=model)
+    result = run_pipeline(mixed)
+    [plot] = [one for one in plots_of(run_record(result.folder)) if one.key == "before_and_after"]
+    rows = list(zip(*(plot.columns[name] for name in ROW), strict=True))
+    operators = {operator for operator, *_ in rows}
+    assert operators == {"op0", "pool<1>"}
+    alone = 4 * result.operators[0].tuned_seconds
+    delivered = "op0 (3), op0 int8 (1)"
+    assert ("op0", "tuned", pytest.approx(alone), delivered) in rows
+    assert ("op0", "delivered, in place", pytest.approx(0.007), delivered) in rows
+    assert ("pool<1>", "delivered, in place", 0.002, "") in rows
+
+
 def test_a_network_that_was_not_delivered_says_why(pipeline, plugin):
     failing = pipeline(
         plugins=[plugin("frontends", Failing, ModelOptions)], model={"odd": {"operators": [[5]]}}
@@ -180,7 +232,6 @@ def test_an_unfinished_run_shows_what_it_knows(pipeline):
     assert "not finished" in page.text
     record = run_record(resolved.output)
     assert [turn.measured for turn in record.rounds] == [4, 4, 8]
-    assert [(one.begin, one.end) for one in record.tasks[0].batches] == [(0, 4), (4, 8)]
     assert all(one.operator.best for one in record.tasks)
 
 

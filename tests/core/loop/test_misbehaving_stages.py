@@ -107,28 +107,38 @@ class Together(Model):
 CANDIDATES = np.array([[8, knob] for knob in range(9)])
 
 
+def _explored(tuner):
+    return tuner.stages.selected_batch_first(tuner.stages.explore(tuner.visited, 9), 4)
+
+
 def test_what_the_model_would_measure_together_comes_first(grid, make_tuner, measure):
     space = grid(9, 9)
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([4, 2]))
     tuner.tell(measure(space, tuner.ask()))
-    found = tuner.stages.explore(tuner.visited, 9, together=4)
+    found = _explored(tuner)
     kept = [row for row in CANDIDATES.tolist() if tuner.visited.fresh(np.array([row])).all()]
     expected = [kept[row] for row in (4, 2, 0, 1, 3)]
     assert found.configs.tolist() == expected
     assert (np.diff(found.scores) <= 0).all()
 
 
+def test_each_configuration_keeps_its_own_score(grid, make_tuner, measure):
+    space = grid(9, 9)
+    explorer = Scripted(CANDIDATES, -np.arange(9.0))
+    tuner = make_tuner(space, explorer=explorer, cost_model=Together([4, 2]))
+    proposed = list(map(tuple, tuner.ask().tolist()))
+    assert len(proposed) == 4
+    assert tuner.scores == {config: -config[1] for config in proposed}
+
+
 def test_rows_that_are_none_are_left_out(grid, make_tuner, measure):
     space = grid(9, 9)
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([99, 3, -1, 3]))
     tuner.tell(measure(space, tuner.ask()))
-    found = tuner.stages.explore(tuner.visited, 9, together=4)
+    found = _explored(tuner)
     plain = Together(None)
     tuner.stages = attrs.evolve(tuner.stages, cost_model=plain)
-    assert (
-        found.configs[0].tolist()
-        == tuner.stages.explore(tuner.visited, 9, together=4).configs[3].tolist()
-    )
+    assert found.configs[0].tolist() == _explored(tuner).configs[3].tolist()
 
 
 @pytest.mark.parametrize("rows", [[0.5], [[0, 1]], "first", [[0], [1, 2]]])

@@ -33,15 +33,16 @@ INT8 = NetworkResult(
 )
 
 
-def test_like_comes_first_then_what_comes_by_itself():
+def test_like_comes_first_and_reduced_ones_last():
     assert [row.name for row in rival_rows(INT8)] == [
         "openvino int8",
         "onnxruntime int8",
-        "openvino as it comes",
-        "torch.compile bfloat16",
         "onnxruntime",
         "torch",
+        "torch.compile bfloat16",
+        "openvino as it comes",
     ]
+    assert [row.like for row in rival_rows(INT8)] == [True, True, False, False, False, False]
     precisions = {row.name: row.precision for row in rival_rows(INT8)}
     assert precisions["openvino as it comes"] == "bfloat16"
     assert precisions["torch"] == "float32"
@@ -53,7 +54,8 @@ def test_the_ratio_is_to_the_best_in_the_same_precision():
     float32 = attrs.evolve(INT8, precision="float32")
     assert float32.ratio == pytest.approx(0.016 / 0.004)
     assert slower(float32, []) is None
-    assert next(row.name for row in rival_rows(float32)) == "onnxruntime"
+    assert [row.name for row in rival_rows(float32) if row.like] == ["onnxruntime", "torch"]
+    assert not any(row.like for row in rival_rows(float32)[2:])
 
 
 def test_without_any_of_its_precision_it_is_held_against_float32():

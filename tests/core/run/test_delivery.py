@@ -13,6 +13,7 @@ from chameleon_cli.results_table import print_network
 from chameleon_core.errors import ExitCode, TargetError
 from chameleon_core.loop import Interruption, RunInterrupted, run_pipeline
 from chameleon_core.loop.end.result import NetworkResult, RunResult
+from chameleon_core.plugins import hookimpl
 from chameleon_core.stages import Delivery, SpaceProvider
 from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 
@@ -51,6 +52,15 @@ class Profiled(SyntheticFrontend):
 
     def deliver(self, delivery):
         return {**GIVEN, "folder": str(delivery.folder), "kernels": KERNELS}
+
+
+class Comparing(Delivering):
+    """Says how far the comparison of its network is."""
+
+    def deliver(self, delivery):
+        delivery.plan.tell("built", 2, 3)
+        delivery.plan.tell("timed", 1, 15)
+        return super().deliver(delivery)
 
 
 class Refusing(SyntheticFrontend):
@@ -93,12 +103,42 @@ class Swallowing(SyntheticFrontend):
             raise TargetError("a pass failed") from error
 
 
-def _run(pipeline, plugin, frontend, interruption=None, **more):
+class Listener:
+    """Keeps what it is told of comparisons."""
+
+    def __init__(self):
+        self.told = []
+
+    @hookimpl
+    def chameleon_comparison_started(self, event):
+        self.told.append((event.task, event.rivals))
+
+    @hookimpl
+    def chameleon_comparison_progressed(self, event):
+        self.told.append((event.task, event.step, event.done, event.of))
+
+
+def _run(pipeline, plugin, frontend, interruption=None, listeners=(), **more):
     model = {"odd": {"operators": [[5, 5], [4]]}}
     return run_pipeline(
         pipeline(plugins=[plugin("frontends", frontend, ModelOptions)], model=model, **more),
+        listeners=listeners,
         interruption=interruption,
     )
+
+
+def test_the_comparison_of_a_network_is_told_and_has_a_quarter_of_the_run(pipeline, plugin):
+    Delivering.seen.clear()
+    listener = Listener()
+    result = _run(pipeline, plugin, Comparing, listeners=[listener])
+    assert listener.told[-3:] == [
+        ("the network", 2),
+        ("the network", "built", 2, 3),
+        ("the network", "timed", 1, 15),
+    ]
+    [delivery] = Delivering.seen
+    allowed = delivery.plan.seconds
+    assert 0 < allowed <= result.seconds / 3, "a quarter with what was before it"
 
 
 def test_the_winners_are_compiled(pipeline, plugin):

@@ -93,9 +93,17 @@ def origins(folder):
         return [Counter(store.origins(stored.id)) for stored in store.tasks()]
 
 
+def scored(folder):
+    with read_store(folder) as store:
+        return [
+            sum(score is not None for score in store.scores(stored.id)) for stored in store.tasks()
+        ]
+
+
 def test_the_stages_that_found_a_configuration_are_recorded(run):
     result = run()
     assert origins(result.folder) == [{"initial": 4, "explorer": 16}] * 2
+    assert scored(result.folder) == [16, 16], "what the explorer found was scored before"
     assert [one.origins for one in result.operators] == [{"initial": 4, "explorer": 16}] * 2
 
 
@@ -149,11 +157,14 @@ def test_events_and_results_carry_it(run):
 def test_a_folder_of_an_earlier_version_is_read_and_continued(run, log_lines):
     folder = run(budget={"measurements": 8, "batch_size": 4}).folder
     with closing(sqlite3.connect(folder / "records.sqlite")) as database:
-        database.execute("ALTER TABLE measurements DROP COLUMN origin")
+        for column in ("origin", "score"):
+            database.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
         database.commit()
     assert origins(folder) == [{None: 8}] * 2, "only read, nothing is added"
+    assert scored(folder) == [0, 0]
     before = len(log_lines())
     result = run(budget={"measurements": 12, "batch_size": 4})
     assert len(log_lines()) == before + 8, "nothing is measured again"
     assert origins(folder) == [{None: 8, "explorer": 4}] * 2
+    assert scored(folder) == [4, 4]
     assert result.operators[0].origins == {"explorer": 4}

@@ -6,6 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from chameleon_tvm.cuda_source import cuda_source
 from chameleon_tvm.instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm.operators.base import numpy_type, operator_of
 from chameleon_tvm.operators.specs import (
@@ -14,7 +15,6 @@ from chameleon_tvm.operators.specs import (
     DenseSpec,
     DepthwiseConv2dSpec,
 )
-from chameleon_tvm.spaces.cuda.source import cuda_source
 from chameleon_tvm.spaces.cuda.tensor_core import TensorCoreTemplate
 from chameleon_tvm.spaces.template.provider import template_of
 from chameleon_tvm.targets import tvm_target

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import ComparisonPlan
 from chameleon_tvm.graph import latency
 from chameleon_tvm.graph.latency import FEW_ROUNDS, ROUNDS, median_seconds
 from chameleon_tvm.graph.serve import _timed, write_arrays
@@ -85,6 +87,19 @@ def test_turns_that_are_far_apart_are_measured_again():
     slow = Scripted("fast", then=1.0)
     assert _medians(slow, odd) == {"fast": 1.0, "odd": 0.012}
     assert odd.turns == 2 * ROUNDS
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(0.0, FEW_ROUNDS), (math.inf, ROUNDS)])
+def test_where_time_is_short_there_are_few_rounds(seconds: float, turns: int):
+    told: list[tuple[str, int, int]] = []
+    plan = ComparisonPlan(seconds=seconds, tell=lambda *step: told.append(step))
+    first, second = Scripted("network", then=0.01), Scripted("other", then=0.02)
+    found = median_seconds([first, second], [], threads=1, plan=plan)  # type: ignore[list-item]
+    assert found == {"network": 0.01, "other": 0.02}
+    assert (first.turns, second.turns) == (turns, turns)
+    assert [done for _, done, _ in told] == list(range(1, turns + 1))
+    assert told[0] == ("timed", 1, ROUNDS)
+    assert told[-1] == ("timed", turns, turns)
 
 
 def test_one_that_fails_has_no_time():

@@ -128,8 +128,8 @@ RIVAL_HEADER = ("one inference", "precision", "median", "times ours", "error")
 def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     """The network and its rivals with the precision of each, as in ``RIVAL_HEADER``.
 
-    Those in the network's precision come first, then those as they come. Where nothing was
-    compared but in float32, there is none: the network's line says it all.
+    Those in the network's precision come first, then those in float32, then the reduced ones.
+    Where nothing was compared but in float32, there is none: the network's line says it all.
     """
     ours = network.latency_seconds
     if not network.rivals_reduced or ours is None:

@@ -29,6 +29,7 @@ PIPELINE = "pipeline.yaml"
 EVENTS = "events.jsonl"
 BEST = "best.json"
 NETWORK = "network"
+LISTINGS = "listings"
 LOCK = ".lock"
 
 FAILED = "failed"
@@ -42,6 +43,7 @@ _MADE_BY_A_RUN = (
     EVENTS,
     BEST,
     NETWORK,
+    LISTINGS,
     "report.html",
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chameleon_core.stages import Arrays, Builder, Kernel
@@ -54,6 +54,12 @@ class TVMBuilder(Builder):
         program = self.program(config)
         task = self._task_that_unpacks(program)
         export_program(program, self.task.target, artifact, task=task)
+
+    def listings(self, config: Sequence[int]) -> Mapping[str, str]:
+        # As above: a worker that measures has no use for it.
+        from chameleon_tvm.listings import listings_of  # noqa: PLC0415
+
+        return listings_of(self.program(config), self.task.target)
 
     def _task_that_unpacks(self, program: Program) -> Task | None:
         """The task from which another process rebuilds what undoes the outputs' layouts.

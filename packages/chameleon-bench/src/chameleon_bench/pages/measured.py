@@ -49,6 +49,8 @@ class Measured:
         at: seconds of wall-clock between the begin of the run and the measurement, without the
             time between the run's processes, float64 of shape (n,).
         origins: what put it into its batch.
+        scores: what the cost model said when it was proposed, on its own scale, higher is better;
+            NaN where no trained one was asked, float64 of shape (n,).
         failures: the kind of failure; none of those that have a time.
         messages: the failure in words, empty where there is none, n of them.
         knobs: the decoded values by the knob's name; none where the knob does not apply.
@@ -59,6 +61,7 @@ class Measured:
     spread: NDArray[np.float64]
     at: NDArray[np.float64]
     origins: Categories
+    scores: NDArray[np.float64]
     failures: Categories
     messages: Sequence[str]
     knobs: dict[str, Categories]
@@ -108,6 +111,7 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
         spread=np.array(extent, np.float64) / seconds,
         at=since(np.array(store.measured_at(stored.id), np.float64), starts),
         origins=_categories([one or UNKNOWN for one in store.origins(stored.id)], order),
+        scores=np.array(store.scores(stored.id), np.float64),
         failures=_categories([row.failure.value if row.failure else None for row in rows]),
         messages=[row.message for row in rows],
         knobs=_knobs(store.decoded(stored.id)),

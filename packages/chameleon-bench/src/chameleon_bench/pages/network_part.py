@@ -102,7 +102,7 @@ def _against(record: RunRecord, ours: float) -> Table:
 
 
 def _with_precisions(network: NetworkResult, ours: float) -> Table:
-    """The same where rivals ran in several precisions: like with like first, nothing sorted in."""
+    """The same where rivals ran in several precisions: like with like first, each row says so."""
     rows = rival_rows(network)
     whole = max(ours, *(row.seconds for row in rows))
     error = network.max_relative_error
@@ -113,6 +113,7 @@ def _with_precisions(network: NetworkResult, ours: float) -> Table:
         (
             row.name,
             row.precision,
+            ("same precision" if row.like else "another precision") if row.name != _OURS else "",
             in_seconds(row.seconds),
             f"{row.seconds / ours:.2f}",
             "-" if row.max_relative_error is None else f"{row.max_relative_error:.1e}",
@@ -120,7 +121,7 @@ def _with_precisions(network: NetworkResult, ours: float) -> Table:
         )
         for row in [first, *rows]
     ]
-    header = ("one inference", "precision", "median", "times ours", "error", "")
+    header = ("one inference", "precision", "compared in", "median", "times ours", "error", "")
     return Table(header=header, rows=cells)
 
 

@@ -12,22 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-_KINDS = ("RunStarted", "BatchProposed", "BatchMeasured", "TaskFinished")
-
-
-@attrs.frozen(kw_only=True)
-class Batch:
-    """One batch of an operator.
-
-    Attributes:
-        begin: its first measurement among the operator's.
-        end: one past its last measurement.
-        score: the best score of a new candidate, or None where no trained cost model gave any.
-    """
-
-    begin: int
-    end: int
-    score: float | None
+_KINDS = ("RunStarted", "BatchMeasured", "TaskFinished")
 
 
 @attrs.frozen(kw_only=True)
@@ -54,13 +39,11 @@ class RunEvents:
     Attributes:
         starts: when each process began, rising, in seconds since 1970.
         rounds: in the order in which they were measured.
-        batches: of each operator, by its name.
         ended: why an operator got no further batch, by its name.
     """
 
     starts: Sequence[float] = ()
     rounds: Sequence[Round] = ()
-    batches: Mapping[str, Sequence[Batch]] = attrs.field(factory=dict)
     ended: Mapping[str, str] = attrs.field(factory=dict)
 
 
@@ -85,7 +68,6 @@ def run_events(path: Path) -> RunEvents:
             )
             for event in measured
         ],
-        batches=_batches(events),
         ended={
             event["task"]["name"]: str(event["reason"])
             for event in events
@@ -115,26 +97,6 @@ def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.flo
     return np.maximum(times - begin - idle, 0.0)
 
 
-def _batches(events: Sequence[Mapping[str, Any]]) -> dict[str, list[Batch]]:
-    """The batches of each operator; a resumed run tells again of those that it answers."""
-    scores: dict[tuple[str, int], float | None] = {}
-    ends: dict[str, dict[int, int]] = {}
-    for event in events:
-        if event["event"] == "BatchProposed":
-            scores.setdefault((event["task"], event["round"]), event.get("score"))
-        elif event["event"] == "BatchMeasured":
-            task = event["task"]
-            ends.setdefault(task["name"], {}).setdefault(event["round"], task["measured"])
-    found: dict[str, list[Batch]] = {}
-    for name, by_round in ends.items():
-        begin = 0
-        for number, end in sorted(by_round.items()):
-            batch = Batch(begin=begin, end=max(begin, end), score=scores.get((name, number)))
-            found.setdefault(name, []).append(batch)
-            begin = batch.end
-    return found
-
-
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:
     """The events that matter here; a line that was cut off is left out."""
     with path.open(encoding="utf-8") as lines:
@@ -147,4 +109,4 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
                     continue
 
 
-__all__ = ["Batch", "Round", "RunEvents", "run_events", "since"]
+__all__ = ["Round", "RunEvents", "run_events", "since"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages import search_tables
 from chameleon_bench.pages.headline import facts_of, headline
+from chameleon_bench.pages.listings import Listing, listings_of
 from chameleon_bench.pages.network_part import network_part
 from chameleon_bench.pages.plots import packed, plotly_js
 from chameleon_bench.pages.rendering import Table, rendered
@@ -33,6 +35,7 @@ class _Search:
         reasons: failures by kind and reason; None where nothing failed.
         failing: values of knobs that fail more often than others; None where there are none.
         winner: the winner's knobs; None where there is none.
+        listings: what the winner became: its scheduled program, its assembly.
     """
 
     record: TaskRecord
@@ -43,6 +46,7 @@ class _Search:
     reasons: Table | None
     failing: Table | None
     winner: Table | None
+    listings: Sequence[Listing]
 
 
 def page_of(record: RunRecord) -> str:
@@ -53,6 +57,9 @@ def page_of(record: RunRecord) -> str:
     """
     settled = None if record.network.layout else record.settled
     plots = plots_of(record)
+    searches = [
+        _search(one, record.folder) for one in sorted(record.tasks, key=_seconds, reverse=True)
+    ]
     return rendered(
         "run.html",
         title=record.folder.name,
@@ -65,7 +72,8 @@ def page_of(record: RunRecord) -> str:
         network=network_part(record),
         operators=_operators(record),
         rounds=len(record.rounds) if len(record.tasks) > 1 else 0,
-        searches=[_search(one) for one in sorted(record.tasks, key=_seconds, reverse=True)],
+        searches=searches,
+        listed=sum(bool(one.listings) for one in searches),
         origins=_origins(record),
         spending=_spending(record),
         failures=_failures(record),
@@ -113,7 +121,7 @@ def _operators(record: RunRecord) -> Table:
     return Table(header=header, rows=rows)
 
 
-def _search(one: TaskRecord) -> _Search:
+def _search(one: TaskRecord, folder: Path) -> _Search:
     words = (f"{name} {json.dumps(value)}" for name, value in one.task.arguments.items())
     return _Search(
         record=one,
@@ -124,6 +132,7 @@ def _search(one: TaskRecord) -> _Search:
         reasons=search_tables.reasons(one.measured),
         failing=search_tables.failing_values(one.measured),
         winner=search_tables.winner(one),
+        listings=listings_of(folder, one.task),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,14 +52,23 @@ class _Bar:
         operator: its name.
         contender: whose time it is.
         seconds: of all occurrences in one inference.
+        delivered: the kernels that it is in the delivered network, in words; empty where that is
+            the tuned one alone, or not known.
     """
 
     operator: str
     contender: str
     seconds: float
+    delivered: str = ""
 
 
 _TUNED, _IN_PLACE, _FIRST = "tuned", "delivered, in place", "first guess"
+
+
+_IN_ANOTHER_TYPE = (
+    " An operator that is delivered in another type has one row all the same: its times alone are "
+    "in the network's own type, its time in place is that of what was delivered."
+)
 
 
 def _before_and_after(record: RunRecord) -> Plot | None:
@@ -80,7 +90,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
             "text": of("label"),
             "textposition": "outside",
             "cliponaxis": False,
-            "hover": ["operator", "contender", "seconds"],
+            "hover": ["operator", "contender", "seconds", "delivered as"],
             "marker": {"color": colour(place)},
         }
         for place, contender in enumerate(contenders)
@@ -91,7 +101,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
         title="Each operator before and after",
         about="One inference, all occurrences of an operator together. Untuned and vendor are the "
         "baselines of the final comparison, the first guess is the first configuration that was "
-        "measured." + note,
+        "measured." + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in bars) else "") + note,
         columns=table,
         hidden=frozenset({"drawn", "label"}),
         traces=traces,
@@ -113,21 +123,34 @@ def _before_and_after(record: RunRecord) -> Plot | None:
 def _bars(record: RunRecord) -> list[_Bar]:
     """Bars of all operators, the largest operator first."""
     in_place = {str(kernel["name"]): kernel for kernel in record.network.kernels}
-    tasks = {one.task.name: one for one in record.tasks}
+    tasks = {one.task.name: one for one in record.tasks if not one.task.alternative_of}
+    replaced = {one.task.name: one.task.alternative_of for one in record.tasks}
+    kernels: dict[str, list[Mapping[str, Any]]] = {name: [] for name in tasks}
+    for name, kernel in in_place.items():
+        # What computes the same in another type stands in its operator's row.
+        kernels.setdefault(replaced.get(name) or name, []).append(kernel)
     of_operator: dict[str, dict[str, float | None]] = {}
-    for name in dict.fromkeys([*in_place, *tasks]):
-        kernel, task = in_place.get(name), tasks.get(name)
+    delivered: dict[str, str] = {}
+    for name, found in kernels.items():
+        task = tasks.get(name)
         times: dict[str, float | None] = {}
         if task is not None:
-            calls = float(kernel["calls"] if kernel else task.task.weight)
+            calls = float(sum(one["calls"] for one in found) or task.task.weight)
             times = {key: _times(value, calls) for key, value in _alone(task).items()}
-        if kernel is not None:
-            times[_IN_PLACE] = float(kernel["seconds"])
+        if found:
+            times[_IN_PLACE] = math.fsum(one["seconds"] for one in found)
         of_operator[name] = times
+        if [str(one["name"]) for one in found] not in ([], [name]):
+            delivered[name] = ", ".join(f"{one['name']} ({one['calls']})" for one in found)
     order = sorted(of_operator, key=lambda name: -_ours(of_operator[name]))
     contenders = ("untuned", "vendor", _FIRST, _TUNED, _IN_PLACE)
     return [
-        _Bar(operator=name, contender=contender, seconds=seconds)
+        _Bar(
+            operator=name,
+            contender=contender,
+            seconds=seconds,
+            delivered=delivered.get(name, ""),
+        )
         for name in order
         for contender in contenders
         if (seconds := of_operator[name].get(contender)) is not None
@@ -162,6 +185,7 @@ def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
         "operator": [bar.operator for bar in bars],
         "contender": [bar.contender for bar in bars],
         "seconds": [bar.seconds for bar in bars],
+        "delivered as": [bar.delivered for bar in bars],
         "drawn": [min(bar.seconds, end) for bar in bars],
         "label": [
             in_seconds(bar.seconds, ".3g") + (" →" if bar.seconds > end else "") for bar in bars

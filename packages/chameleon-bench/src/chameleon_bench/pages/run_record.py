@@ -14,7 +14,7 @@ from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
 from chameleon_bench.pages.measured import Measured, measured_of
-from chameleon_bench.pages.run_events import Batch, Round, RunEvents, run_events
+from chameleon_bench.pages.run_events import Round, RunEvents, run_events
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -25,14 +25,12 @@ class TaskRecord:
         task: what was tuned.
         measured: its measurements.
         operator: its result; of a run that has not ended, what is known so far.
-        batches: in the order in which they were measured, as far as the log of events has them.
         ended: why it got no further batch, or empty.
     """
 
     task: Task
     measured: Measured
     operator: OperatorResult
-    batches: Sequence[Batch] = ()
     ended: str = ""
 
     @property
@@ -146,7 +144,6 @@ def _tasks(
             task=task,
             measured=measured_of(store, row, events.starts),
             operator=operator,
-            batches=events.batches.get(task.name, ()),
             ended=events.ended.get(task.name, ""),
         )
         for row, task, operator in found

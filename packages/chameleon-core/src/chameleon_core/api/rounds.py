@@ -70,8 +70,7 @@ class Rounds:
         """Keep the outcome of one configuration of the batch."""
         before = self._batch.seconds
         self._batch.arrive(measurement, time.perf_counter())
-        origin = str(self._batch.origins[measurement.config])
-        self._run.save(measurement, origin, self._batch.seconds - before)
+        self._run.save(measurement, self._batch, self._batch.seconds - before)
 
     def learn(self, other: Told) -> None:
         """Learn the batch, all of which is known now, and keep the round."""

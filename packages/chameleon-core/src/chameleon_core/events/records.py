@@ -187,8 +187,10 @@ class TaskFinished:
 class ComparisonStarted:
     """A task's winners are about to be measured again, interleaved with the baselines.
 
+    Or a delivered network is about to be timed beside whatever else runs it.
+
     Attributes:
-        task: the task's name.
+        task: the task's name, or ``the network``.
         finalists: how many of its configurations take part.
         rivals: how many variants of baselines do.
         place: the task's place among those of the run, from 1.
@@ -207,7 +209,7 @@ class ComparisonProgressed:
     """A step of a comparison is further than before.
 
     Attributes:
-        task: the task's name.
+        task: the task's name, or ``the network``.
         step: ``built`` and ``checked`` count contenders, ``timed`` counts the rounds in which each
             has its turn.
         done: how many are.

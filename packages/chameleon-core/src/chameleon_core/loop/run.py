@@ -13,6 +13,7 @@ from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.budget import convincing
 from chameleon_core.loop.end.comparison import Baselines
 from chameleon_core.loop.end.delivery import deliver
+from chameleon_core.loop.end.listings import list_winners
 from chameleon_core.loop.end.operator_result import compared_results
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
@@ -291,6 +292,7 @@ class _Run:
                 operators,
                 folder=self._folder.path / NETWORK,
                 threads=self._runner.threads,
+                publish=self._publish,
                 seconds_before=self._seconds,
             )
 
@@ -308,6 +310,7 @@ class _Run:
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
         self._folder.finish(pipeline, value)
+        list_winners(pipeline, result, runner=self._runner, interruption=self._interruption)
         self._publish(
             RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import attrs
 
 from chameleon_core.pipeline.nodes import Collecting, Node, PipelineError, Problem, node_of
 from chameleon_core.pipeline.structure import Structurer
@@ -31,6 +34,25 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     if problems:
         raise PipelineError(problems)
     return made
+
+
+def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """The options that a stage's constructor is annotated with, from their JSON values.
+
+    Args:
+        factory: the stage's class.
+        values: as ``to_json`` wrote them; returned as they are where it is annotated with no class.
+
+    Raises:
+        PipelineError: as for ``read_options``.
+    """
+    constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
+    hints = typing.get_type_hints(constructor)
+    hints.pop("return", None)
+    expected = next(iter(hints.values()), None)
+    if isinstance(expected, type) and attrs.has(expected):
+        return read_options(values, expected, expected.__name__)
+    return values
 
 
 def _stage(kind: str, node: Node, problems: list[Problem]) -> Any:

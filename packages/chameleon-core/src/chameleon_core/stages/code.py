@@ -7,7 +7,7 @@ builders and kernels, so the code of a candidate never runs beside the search.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -95,6 +95,23 @@ class Builder(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot build for other devices")
 
+    def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
+        """What one configuration becomes, for people to read: the scheduled program, its assembly.
+
+        Asked of the winners at the end of a run, where the provider says ``has_listings``.
+
+        Args:
+            config: as for ``build``.
+
+        Returns:
+            Texts by the name of the file that they are kept in, such as ``assembly.s``; none by
+            default.
+
+        Raises:
+            Exception: whatever it is, the winner has no listings, and nothing else is lost.
+        """
+        return {}
+
     def reference(self) -> tuple[Arrays, float]:
         """Expected outputs, computed independently of any schedule, and the tolerance.
 
@@ -110,7 +127,14 @@ class Builder(ABC):
 
 
 class SpaceProvider(ABC):
-    """Knows the design space of a task and how a configuration becomes code."""
+    """Knows the design space of a task and how a configuration becomes code.
+
+    Attributes:
+        has_listings: whether its builders may have listings of winners; a process is started for
+            them then.
+    """
+
+    has_listings: ClassVar[bool] = False
 
     @abstractmethod
     def design_space(self, task: Task) -> DesignSpace:

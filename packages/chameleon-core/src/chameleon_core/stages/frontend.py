@@ -11,6 +11,7 @@ import attrs
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages.code import SpaceProvider
+from chameleon_core.stages.jobs import ComparisonPlan
 from chameleon_core.stages.trials import Trials
 from chameleon_core.task import Task
 
@@ -87,6 +88,9 @@ class Delivery:
         space: what they are configurations of.
         folder: where the result goes; it may hold an earlier one.
         threads: that kernels were measured with.
+        plan: how long comparing the result with whatever else computes it should take at most, and
+            whom to tell how far that is. Building what it is compared with takes as long as it
+            takes.
     """
 
     target: str
@@ -94,6 +98,7 @@ class Delivery:
     space: SpaceProvider
     folder: Path
     threads: int
+    plan: ComparisonPlan = attrs.field(factory=ComparisonPlan)
 
 
 class Frontend(ABC):

@@ -73,7 +73,7 @@ def _tell_nobody(step: str, done: int, of: int) -> None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ComparisonPlan:
-    """What a runner may know of a comparison before it begins.
+    """What may be known of a comparison before it begins, by a runner or by a frontend.
 
     Attributes:
         seconds: wall-clock that it should take at most, building included; infinity for any.

@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS measurements (
     run_seconds REAL NOT NULL,
     measured_at REAL NOT NULL,
     origin TEXT,
+    score REAL,
     UNIQUE (task_id, identity)
 );
 CREATE TABLE IF NOT EXISTS comparisons (
@@ -60,8 +61,9 @@ _DAMAGED = (
     "start anew: `chameleon run --fresh` moves it aside"
 )
 
-ORIGIN = "origin"
-"""The column of ``measurements`` that files of earlier versions lack until they are written."""
+ORIGIN, SCORE = "origin", "score"
+LATER_COLUMNS = {ORIGIN: "TEXT", SCORE: "REAL"}
+"""The columns of ``measurements`` that files of earlier versions lack until they are written."""
 
 
 class Database(SQLiteFile):
@@ -79,9 +81,11 @@ class Database(SQLiteFile):
     damaged = _DAMAGED
 
     def _complete(self, connection: sqlite3.Connection) -> None:
-        if ORIGIN not in _columns(connection):
-            # Versions that do not know the column may write beside it, so theirs is ours.
-            connection.execute(f"ALTER TABLE measurements ADD COLUMN {ORIGIN} TEXT")
+        there = _columns(connection)
+        for name, kind in LATER_COLUMNS.items():
+            if name not in there:
+                # Versions that do not know the column may write beside it, so theirs is ours.
+                connection.execute(f"ALTER TABLE measurements ADD COLUMN {name} {kind}")
 
     @property
     def columns(self) -> set[str]:

@@ -15,6 +15,7 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.stages import Contender
 from chameleon_core.store.database import (
     ORIGIN,
+    SCORE,
     Database,
     compared_of,
     contender_of,
@@ -162,6 +163,7 @@ class RecordStore:
         knobs: Mapping[str, Any],
         spending: Spending,
         origin: str | None = None,
+        score: float | None = None,
         measured_at: float | None = None,
     ) -> int:
         """Commit one measurement together with the seconds its task has taken so far.
@@ -173,6 +175,8 @@ class RecordStore:
             knobs: the configuration decoded, so that records can be read without the space.
             spending: the task's total at this moment.
             origin: what put it into its batch (``chameleon_core.loop.round.batch.Origin``).
+            score: what the cost model said of it when it was proposed, on the model's own scale;
+                higher is better.
             measured_at: when it was measured, in seconds since 1970; now by default.
 
         Returns:
@@ -183,7 +187,7 @@ class RecordStore:
             added = execute(
                 "INSERT OR IGNORE INTO measurements (task_id, identity, config, knobs, seconds, "
                 "failure, message, max_relative_error, build_seconds, run_seconds, measured_at, "
-                "origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "origin, score) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     task_id,
                     str(key),
@@ -197,6 +201,7 @@ class RecordStore:
                     m.run_seconds,
                     time.time() if measured_at is None else measured_at,
                     origin,
+                    score,
                 ),
             )
             execute(
@@ -230,12 +235,24 @@ class RecordStore:
 
         None where the version that measured it did not record it.
         """
-        column = ORIGIN if ORIGIN in self._database.columns else "NULL"
+        return self._later_column(ORIGIN, task_id)
+
+    def scores(self, task_id: int) -> list[float | None]:
+        """What the cost model said of each of a task's measurements, in that order.
+
+        When it was proposed, on the model's own scale, higher is better; None where no trained
+        model was asked, or a version that did not record it.
+        """
+        return self._later_column(SCORE, task_id)
+
+    def _later_column(self, name: str, task_id: int) -> list[Any]:
+        """A column that files of earlier versions lack; None in each of its rows then."""
+        column = name if name in self._database.columns else "NULL"
         rows = self._database.read(
-            f"SELECT {column} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - a constant
+            f"SELECT {column} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - constants
             (task_id,),
         )
-        return [origin for (origin,) in rows]
+        return [value for (value,) in rows]
 
     def places(self, task_id: int) -> list[int]:
         """Where each of a task's measurements is among those of all tasks, in order of arrival."""

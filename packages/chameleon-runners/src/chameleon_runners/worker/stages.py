@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import attrs
-from chameleon_core.pipeline.read_options import read_options
+from chameleon_core.pipeline.read_options import options_for
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Baseline, Builder, Device, SpaceProvider
 from chameleon_core.task import Task
@@ -48,7 +46,7 @@ def make_builder(message: Message) -> Builder:
     """
     factory = _load(message["factory"])
     unblock(getattr(factory, "needs_modules", ()))
-    stage = factory(_options(factory, message["options"]))
+    stage = factory(options_for(factory, message["options"]))
     task = Task(**message["task"])
     if isinstance(stage, Baseline):
         return stage.builder(task, message["variant"], threads=message["threads"])
@@ -64,7 +62,7 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
     """
     found = _load(factory)
     unblock(getattr(found, "needs_modules", ()))
-    device: Device = found(_options(found, options))
+    device: Device = found(options_for(found, options))
     return device
 
 
@@ -86,14 +84,3 @@ def _load(factory: str) -> Callable[..., Any]:
             del sys.modules[name]
     unblock(HEAVY_MODULES)
     return load_factory(factory)
-
-
-def _options(factory: Callable[..., Any], values: dict[str, Any]) -> Any:
-    """The options object that a stage's constructor is annotated with, from JSON values."""
-    constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
-    hints = typing.get_type_hints(constructor)
-    hints.pop("return", None)
-    expected = next(iter(hints.values()), None)
-    if isinstance(expected, type) and attrs.has(expected):
-        return read_options(values, expected, expected.__name__)
-    return values

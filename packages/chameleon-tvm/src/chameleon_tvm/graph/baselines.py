@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays, Delivery
@@ -120,6 +122,7 @@ class Baselines:
         """
         if not self._frontend.options.compare:
             return {}
+        begun, plan = time.perf_counter(), self._delivery.plan
         processes = [ours]
         if self.reference.name in self._frontend.frameworks:
             processes.append(self.reference)
@@ -127,7 +130,8 @@ class Baselines:
         beside = None if reduced is None else self._reduced(reduced)
         if beside is not None:
             processes += beside.opened()
-        seconds = median_seconds(processes, inputs, threads=self._delivery.threads)
+        left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - begun))
+        seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
         for name in self._frontend.frameworks:
             if name in seconds and not seconds[name]:
                 self.left_out[name] = "it failed while it was timed"
@@ -166,6 +170,9 @@ class Baselines:
             )
             for name in self._frontend.frameworks[1:]
         ]
+        # Ours, the reference, those that start, and what TVM makes without tuning.
+        built, of = 2, 3 + len(starting)
+        self._delivery.plan.tell("built", built, of)
         plain = self.reference if self.reference.name == UNTUNED else self._untuned()
         found = []
         for process in starting:
@@ -175,6 +182,9 @@ class Baselines:
                 self._not_run(process.name, error)
             else:
                 found.append(process)
+            built += 1
+            self._delivery.plan.tell("built", built, of)
+        self._delivery.plan.tell("built", of, of)
         return found if plain is None else [*found, plain]
 
     def _untuned(self) -> NetworkProcess | None:

@@ -71,7 +71,7 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
     called: dict[str, dict[str, str]] = {}
     for bucket, network in frontend.networks:
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
-        own[bucket.name] = _own(delivery, tasks)
+        own[bucket.name] = _own(delivery, tasks, len(frontend.networks))
         called[bucket.name] = {task.name: union[key] for key, task in tasks.items()}
     kernels: dict[str, Kernels] = {}
     results: dict[str, dict[str, Any]] = {}
@@ -110,19 +110,21 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
     return {**result, "folder": str(delivery.folder)}
 
 
-def _own(delivery: Delivery, tasks: Mapping[str, Task]) -> Delivery:
+def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
     """A delivery of one bucket: its own winners, named and weighted as in that network alone.
 
     Args:
         delivery: of all buckets.
         tasks: of the bucket by ``Task.key``.
+        buckets: how many there are; each has its share of the time that comparing may take.
     """
     winners = [
         attrs.evolve(winner, task=tasks[winner.task.key])
         for winner in delivery.winners
         if winner.task.key in tasks
     ]
-    return attrs.evolve(delivery, winners=winners)
+    plan = attrs.evolve(delivery.plan, seconds=delivery.plan.seconds / buckets)
+    return attrs.evolve(delivery, winners=winners, plan=plan)
 
 
 def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:

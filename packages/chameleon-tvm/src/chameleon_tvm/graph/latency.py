@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 
 import structlog
 from chameleon_core.errors import ChameleonError
-from chameleon_core.stages import Arrays
+from chameleon_core.stages import Arrays, ComparisonPlan
 from chameleon_system.cores import CoreWatch, usable_cores
 
 from chameleon_tvm.graph.processes import NetworkProcess
@@ -34,12 +35,20 @@ APART = 2.0
 """Turns of one network that differ by more than this factor are not of the same thing: something
 was compiled, loaded or swapped in during one of them."""
 
+UNPLANNED = ComparisonPlan()
+"""Turns take as long as they take, and nobody wants to know how far they are."""
+
 Rounds = Mapping[str, Sequence[float] | None]
 """The median seconds of each turn of a network, by its name; None for a network that fails."""
 
 
 def turn_seconds(
-    processes: Sequence[NetworkProcess], inputs: Arrays, *, threads: int, rounds: int = ROUNDS
+    processes: Sequence[NetworkProcess],
+    inputs: Arrays,
+    *,
+    threads: int,
+    rounds: int = ROUNDS,
+    plan: ComparisonPlan = UNPLANNED,
 ) -> Rounds:
     """Seconds of one inference of each network in each of its turns.
 
@@ -51,7 +60,11 @@ def turn_seconds(
         inputs: of one inference.
         threads: that the networks compute with.
         rounds: turns of each.
+        plan: what they should take at most, and whom to tell how far they are. Where time is short
+            there are fewer rounds, and at least ``FEW_ROUNDS``.
     """
+    begun = last = time.perf_counter()
+    longest = 0.0
     times: dict[str, list[float] | None] = {process.name: [] for process in processes}
     for process in processes:
         process.pause()
@@ -62,6 +75,13 @@ def turn_seconds(
                 if found is None or (done and _hopeless(process, found, times)):
                     continue
                 _add_turn(process, inputs, watch, times)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+            if done + 1 >= FEW_ROUNDS and now - begun + longest > plan.seconds:
+                rounds = done + 1
+            plan.tell("timed", done + 1, rounds)
+            if done + 1 >= rounds:
+                break
         for process in processes:
             _mend(process, inputs, watch, times, rounds=rounds)
     return times
@@ -136,7 +156,11 @@ def _hopeless(process: NetworkProcess, found: Sequence[float], times: Rounds) ->
 
 
 def median_seconds(
-    processes: Sequence[NetworkProcess], inputs: Arrays, *, threads: int
+    processes: Sequence[NetworkProcess],
+    inputs: Arrays,
+    *,
+    threads: int,
+    plan: ComparisonPlan = UNPLANNED,
 ) -> dict[str, float | None]:
     """Median over the turns of each network, None for one that fails.
 
@@ -144,6 +168,7 @@ def median_seconds(
         processes: the networks.
         inputs: of one inference.
         threads: that the networks compute with.
+        plan: as for ``turn_seconds``.
     """
-    times = turn_seconds(processes, inputs, threads=threads)
+    times = turn_seconds(processes, inputs, threads=threads, plan=plan)
     return {name: statistics.median(found) if found else None for name, found in times.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.factory import make_stage
 from chameleon_core.plugins.kinds import KINDS
@@ -25,6 +27,8 @@ class AutoSpace(SpaceProvider):
     Args:
         options: those of ``sketch`` and of ``template``, for the tasks that get it.
     """
+
+    has_listings: ClassVar[bool] = True
 
     def __init__(self, options: AutoOptions) -> None:
         self._template = TemplateSpace(options.template)

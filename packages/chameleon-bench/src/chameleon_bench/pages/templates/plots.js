@@ -2,10 +2,12 @@
 // Draws the page's plots when they come into view, and saves them as PNG and CSV.
 (async () => {
   const MOST = 2000; // points of a plot at once: more of them make browsers slow
-  const text = document.getElementById("data").textContent;
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const page = await new Response(stream).json();
+  const unpacked = (id) => {
+    const text = atob(document.getElementById(id).textContent);
+    const bytes = Uint8Array.from(text, (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+  };
+  const page = await unpacked("data").json();
   const chooser = document.getElementById("subject");
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -153,11 +155,16 @@
       : "";
   };
   // It takes most of the time that the page takes to open: what is to be read does not wait for it.
+  let plotly = null;
   const needPlotly = () => {
-    if (window.Plotly) return;
-    const script = document.createElement("script");
-    script.textContent = document.getElementById("plotly").textContent;
-    document.head.append(script);
+    plotly ??= unpacked("plotly").blob().then((blob) => new Promise((loaded, failed) => {
+      const script = document.createElement("script");
+      script.src = URL.createObjectURL(new Blob([blob], { type: "text/javascript" }));
+      script.onload = loaded;
+      script.onerror = failed;
+      document.head.append(script);
+    }));
+    return plotly;
   };
   const draw = async (figure) => {
     const plot = chosen(figure);
@@ -170,7 +177,7 @@
     const canvas = figure.querySelector(".canvas");
     const made = tracesOf(plot, table, null);
     const first = !canvas.layout;
-    needPlotly();
+    await needPlotly();
     canvas.style.height = `${plot.height}px`;
     figure.querySelector(".about").textContent = plot.about;
     await Plotly.react(canvas, made.traces, layoutOf(plot, table, figure), CONFIGURED);
@@ -278,6 +285,7 @@
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
   addEventListener("resize", tabbable);
+  document.addEventListener("toggle", tabbable, true); // what was folded has a size now
   tabbable();
   document.documentElement.dataset.ready = "yes";
 })();

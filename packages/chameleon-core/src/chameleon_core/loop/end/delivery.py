@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import attrs
 import structlog
 
 from chameleon_core.errors import ChameleonError
+from chameleon_core.events import ComparisonProgressed, ComparisonStarted
+from chameleon_core.events.records import Event
+from chameleon_core.loop.end.comparison import SHARE
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.start.tasks import delivers, provider_of
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Delivery, Frontend, Winner
+from chameleon_core.stages import ComparisonPlan, Delivery, Frontend, Winner
 from chameleon_core.task import Task
 
 log = structlog.get_logger()
+
+THE_NETWORK = "the network"
+"""What events of its comparison name in the place of a task."""
 
 
 def deliver(
@@ -29,6 +35,7 @@ def deliver(
     *,
     folder: Path,
     threads: int,
+    publish: Callable[[Event], None],
     seconds_before: float = 0.0,
 ) -> NetworkResult:
     """Have the frontend deliver, and say why where it cannot.
@@ -42,6 +49,7 @@ def deliver(
         operators: results of the run's tasks.
         folder: where the result goes.
         threads: that kernels were measured with.
+        publish: tells an event.
         seconds_before: wall-clock of the run until now.
     """
     contract = contract_of(pipeline.model)
@@ -55,6 +63,7 @@ def deliver(
             space=provider_of(pipeline),
             folder=folder,
             threads=threads,
+            plan=_plan(publish, seconds_before),
         )
         delivered = _ask(contract, frontend, delivery)
     except ChameleonError as error:
@@ -65,6 +74,20 @@ def deliver(
     if delivered.delivered_seconds is None:
         return delivered
     return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
+
+
+def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:
+    """What a network's comparison may take, told as those of operators are."""
+    told = 0
+
+    def tell(step: str, done: int, of: int) -> None:
+        nonlocal told
+        if not told:
+            publish(ComparisonStarted(task=THE_NETWORK, finalists=1, rivals=of - 1))
+        told += 1
+        publish(ComparisonProgressed(task=THE_NETWORK, step=step, done=done, of=of))
+
+    return ComparisonPlan(seconds=seconds_before * SHARE / (1.0 - SHARE), tell=tell)
 
 
 def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:

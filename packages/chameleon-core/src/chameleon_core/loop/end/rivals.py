@@ -23,12 +23,14 @@ class RivalRow:
         precision: that it computes in.
         seconds: of one inference.
         max_relative_error: of its outputs against float32; None where it was not measured.
+        like: whether that is the network's own precision, so that like is held against like.
     """
 
     name: str
     precision: str
     seconds: float
     max_relative_error: float | None = None
+    like: bool = True
 
 
 def alike(precision: str, asked: str) -> bool:
@@ -72,25 +74,27 @@ def fastest_like(precision: str, one: Mapping[str, Any]) -> tuple[str, float] | 
 
 
 def rival_rows(network: NetworkResult) -> list[RivalRow]:
-    """All rivals: those in the network's precision, those as they come, then the others.
+    """All rivals: those in the network's precision, those in float32, then the reduced ones.
 
-    The fastest of each group comes first.
+    The fastest of each group comes first; none that computes less exactly comes before one that
+    does not, whatever their seconds.
     """
-    groups: list[list[RivalRow]] = [[], [], []]
+    rows = []
     for name, seconds in network.rivals.items():
         own = network.rivals_precision.get(name, FLOAT32)
-        row = RivalRow(name=name, precision=own, seconds=seconds)
-        groups[0 if alike(network.precision, own) else 2].append(row)
+        like = alike(network.precision, own)
+        rows.append(RivalRow(name=name, precision=own, seconds=seconds, like=like))
     for name, one in network.rivals_reduced.items():
-        row = RivalRow(
-            name=name,
-            precision=one["precision"],
-            seconds=one["seconds"],
-            max_relative_error=one["max_relative_error"],
+        rows.append(
+            RivalRow(
+                name=name,
+                precision=one["precision"],
+                seconds=one["seconds"],
+                max_relative_error=one["max_relative_error"],
+                like=alike(network.precision, one["asked"]),
+            )
         )
-        like = alike(network.precision, one["asked"])
-        groups[0 if like else 1 if one["asked"] == AS_IT_COMES else 2].append(row)
-    return [row for group in groups for row in sorted(group, key=lambda row: row.seconds)]
+    return sorted(rows, key=lambda row: (not row.like, row.precision != FLOAT32, row.seconds))
 
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 import attrs
 import structlog
@@ -97,10 +98,12 @@ class Batch:
         stored: what the store has of their task.
         origins: what put each of them into the batch.
         search: how they were found.
+        scores: what a trained cost model said of them, as far as it was asked.
 
     Attributes:
         configs: in proposal order.
         origins: what put each of them into the batch.
+        scores: what a trained cost model said of them, as far as it was asked.
         search: how they were found.
         stored: how many of them the store had when they were proposed.
         submitted: whether something of it is, or was, measured by this process.
@@ -114,10 +117,12 @@ class Batch:
         stored: Mapping[Config, Measurement],
         origins: Origins,
         search: Search = Search(),
+        scores: Mapping[Config, float] = MappingProxyType({}),
     ) -> None:
         self.configs = tuple(configs)
         self.origins = origins
         self.search = search
+        self.scores = scores
         self._measured = {config: stored[config] for config in configs if config in stored}
         self._missing = [config for config in configs if config not in stored]
         self.stored = len(self._measured)

@@ -159,8 +159,7 @@ class BatchesInFlight:
             return
         batch, measurement = arrived
         take = self._shares.take if batch.missing else self._shares.stop
-        origin = str(batch.origins[measurement.config])
-        self._runs[batch].save(measurement, origin, take(batch))
+        self._runs[batch].save(measurement, batch, take(batch))
 
     def __enter__(self) -> Self:
         self._stream.__enter__()

@@ -80,6 +80,7 @@ class TaskRecords:
         key: int,
         knobs: Mapping[str, Any],
         origin: str,
+        score: float | None,
         spending: Spending,
     ) -> bool:
         """Commit a measurement, as ``RecordStore.add``.
@@ -89,7 +90,7 @@ class TaskRecords:
         """
         config, row = measurement.config, self.stored.id
         self._places[config] = self._store.add(
-            row, key, measurement, knobs=knobs, spending=spending, origin=origin
+            row, key, measurement, knobs=knobs, spending=spending, origin=origin, score=score
         )
         self._measured[config], self._origins[config] = measurement, origin
         improved = measurement.cost < self._best

@@ -134,14 +134,12 @@ class SearchStages:
 
         return predict
 
-    def explore(self, visited: Visited, count: int, *, together: int) -> Candidates:
+    def explore(self, visited: Visited, count: int) -> Candidates:
         """The explorer's candidates, usable ones only.
 
         Args:
             visited: configurations measured before.
             count: candidates at most.
-            together: how many of them are to be measured at the same time. Where the cost model
-                says which, those come first.
         """
         contract = self.contracts["explorers"]
         score = self.score
@@ -154,13 +152,19 @@ class SearchStages:
             return found
         if found.converged is None:
             found = attrs.evolve(found, converged=watch.converged(found.steps))
-        return self._selected_batch_first(found, together)
+        return found
 
-    def _selected_batch_first(self, found: Candidates, count: int) -> Candidates:
+    def selected_batch_first(self, found: Candidates, count: int) -> Candidates:
         """The candidates with those first that the cost model would measure at the same time.
 
         The scores keep their order, best first: samplers go by them.
+
+        Args:
+            found: the explorer's.
+            count: how many of them are to be measured at the same time.
         """
+        if self.score is None:
+            return found
         contract = self.contracts["cost_models"]
         with contract.call("say what to measure at the same time"):
             together = self.cost_model.select_batch(found.configs, count)

@@ -143,6 +143,7 @@ class TaskRun:
             stored=self.records.measured,
             origins=self.tuner.origins,
             search=self.tuner.search,
+            scores=self.tuner.scores,
         )
 
     def begin(self, batch: Batch, search_seconds: float) -> MeasureJob | None:
@@ -178,23 +179,25 @@ class TaskRun:
             best_seconds=self.tuner.best_cost,
         )
 
-    def save(self, measurement: Measurement, origin: str, seconds: float) -> None:
+    def save(self, measurement: Measurement, batch: Batch, seconds: float) -> None:
         """Store a measurement at once, and tell of it.
 
         Args:
             measurement: of the batch in flight.
-            origin: what put it into the batch.
+            batch: that batch.
             seconds: wall-clock of waiting for it since the one before.
         """
         self.spending = self.spending.plus(
             measure=seconds, build=measurement.build_seconds, run=measurement.run_seconds
         )
         config, knobs = measurement.config, self.space.decode(measurement.config)
+        origin = str(batch.origins[config])
         improved = self.records.add(
             measurement,
             key=int(self.space.keys(np.array([config], np.int32))[0]),
             knobs=knobs,
             origin=origin,
+            score=batch.scores.get(config),
             spending=self.spending,
         )
         self._publish(

@@ -38,6 +38,7 @@ class TaskTuner:
         best_cost: its cost in seconds; infinity where there is none.
         rounds: batches told, guesses among them.
         origins: where each configuration of the last batch, or guess, came from.
+        scores: what a trained cost model said of those of them that the explorer found.
         search: how the last batch was searched for.
         predicted: whether the cost model knew something before the first measurement.
     """
@@ -57,6 +58,7 @@ class TaskTuner:
         self.measurements: list[Measurement] = []
         self.rounds = 0
         self.origins: dict[Config, Origin] = {}
+        self.scores: dict[Config, float] = {}
         self.search = Search()
         self.best: Measurement | None = None
         self.best_cost = math.inf
@@ -101,6 +103,7 @@ class TaskTuner:
         found = self.guesses[:1]
         self._guessing = bool(len(found))
         self._asked = found if len(found) else None
+        self.scores = {}
         self.origins = {
             config: Origin.SUGGESTION if config in self._suggested else Origin.INITIAL
             for config in tuples(found)
@@ -120,7 +123,8 @@ class TaskTuner:
         """
         found = self.space.first_guesses
         if self.predicted and not self.measurements:
-            candidates = self.stages.explore(self.visited, self._batch_size, together=1)
+            candidates = self.stages.explore(self.visited, self._batch_size)
+            candidates = self.stages.selected_batch_first(candidates, 1)
             found = np.concatenate([candidates.configs, found]).astype(np.int32)
         return self.space.distinct(found)
 
@@ -147,7 +151,7 @@ class TaskTuner:
         if self._unlearnt:
             self.stages.learn(Observations.of(self.space, self.measurements))
             self._unlearnt = False
-        self.origins, self.search = {}, Search()
+        self.origins, self.scores, self.search = {}, {}, Search()
         if self._batches == 0 and self.stages.score is None:
             guesses = self.space.first_guesses
             batch = guesses[self.visited.fresh(guesses)][: self._batch_size]
@@ -159,12 +163,18 @@ class TaskTuner:
             self.origins.setdefault(config, added)
         batch = self._with_enqueued(self._with_suggestions(batch), limit)
         self.origins = {config: self.origins[config] for config in tuples(batch)}
+        self.scores = {one: self.scores[one] for one in self.origins if one in self.scores}
         self._asked = batch if len(batch) else None
         return batch
 
     def _search(self) -> tuple[Configs, int]:
-        candidates = self.stages.explore(self.visited, self._plan_size, together=self._batch_size)
+        candidates = self.stages.explore(self.visited, self._plan_size)
         guided = self.stages.score is not None and len(candidates.scores)
+        if guided:
+            # Before their order changes, which the scores' does not.
+            found = zip(tuples(candidates.configs), candidates.scores.tolist(), strict=True)
+            self.scores = dict(found)
+        candidates = self.stages.selected_batch_first(candidates, self._batch_size)
         few = len(candidates.configs) < self._batch_size
         self.search = Search(
             steps=candidates.steps,

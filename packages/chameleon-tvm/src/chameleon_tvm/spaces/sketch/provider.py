@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import structlog
@@ -38,6 +39,8 @@ log = structlog.get_logger()
 
 class SketchSpace(SpaceProvider):
     """MetaSchedule's generated sketches as one design space of named knobs."""
+
+    has_listings: ClassVar[bool] = True
 
     def __init__(self, options: SketchOptions) -> None:
         self._options = options

@@ -1,0 +1,50 @@
+"""Makes listings: ``python -m chameleon_core.loop.end.listing_process``, told what on its input."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from chameleon_system.files import write_whole
+
+from chameleon_core.pipeline.read_options import options_for
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.stages import SpaceProvider
+from chameleon_core.task import Task
+
+_LONGEST = 4_000_000
+"""Characters of a file of listings; what is beyond is left out."""
+
+
+def main() -> int:
+    """Write the listings of each winner that has some; the status says whether any has failed."""
+    work = json.load(sys.stdin)
+    factory = load_factory(work["space"]["factory"])
+    provider: SpaceProvider = factory(options_for(factory, work["space"]["options"]))
+    failed = 0
+    for winner in work["winners"]:
+        task = Task(**winner["task"])
+        try:
+            builder = provider.builder(task, threads=work["threads"])
+            _write(Path(winner["folder"]), builder.listings(tuple(winner["config"])))
+        except Exception as error:  # noqa: BLE001 - anyone's code; the other winners have theirs
+            print(f"{task.name}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+            failed = 1
+    return failed
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        folder.mkdir(exist_ok=True)
+        rest = "" if len(text) <= _LONGEST else f"\n... {len(text) - _LONGEST} characters more\n"
+        write_whole(folder / Path(name).name, text[:_LONGEST] + rest)
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stderr.flush()
+    # Without finalisers: a compiler's libraries may hang in theirs.
+    os._exit(status)

@@ -1,0 +1,127 @@
+"""Listings of winners in the run folder: what a configuration became, for people to read.
+
+A process of its own makes them (:mod:`.listing_process`), for the code of a candidate never runs
+beside the search, and what makes it may crash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+
+import attrs
+import structlog
+from chameleon_system.processes.child import ChildProcess
+
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.interruption import Interruption
+from chameleon_core.loop.round.measure import CheckedRunner
+from chameleon_core.loop.start.tasks import provider_of
+from chameleon_core.pipeline.schema import ResolvedPipeline
+from chameleon_core.run_folder import LISTINGS
+from chameleon_core.stages import StageRef
+from chameleon_core.task import Task
+
+log = structlog.get_logger()
+
+MOST = 8
+"""Operators of a run that have listings: those that take most of its network's time."""
+
+LEAST_SECONDS, SHARE = 20.0, 0.05
+"""What making them may take: so many seconds, or this share of the run where that is more."""
+
+_NAME = 60
+_LOOK = 0.1
+_SAID = 400
+
+
+def listing_folder(task: Task) -> str:
+    """Name of the folder of a task's listings."""
+    name = re.sub(r"[^\w.-]+", "_", task.name)[:_NAME]
+    return f"{name}-{task.key[:8]}"
+
+
+def worth_listing(
+    operators: Sequence[OperatorResult], network: NetworkResult
+) -> list[OperatorResult]:
+    """The operators that have a winner and take most of the time, the longest first.
+
+    Args:
+        operators: of a run.
+        network: what was made of them; what is not in it is left out.
+    """
+    in_place = {str(kernel["name"]): float(kernel["seconds"]) for kernel in network.kernels}
+
+    def seconds(one: OperatorResult) -> float:
+        alone = one.tuned_seconds or one.search_seconds or 0.0
+        return in_place.get(one.name, alone * Task(**one.task).weight)
+
+    found = [
+        one
+        for one in operators
+        if one.config is not None and (not in_place or one.name in in_place)
+    ]
+    return sorted(found, key=seconds, reverse=True)[:MOST]
+
+
+def list_winners(
+    pipeline: ResolvedPipeline,
+    result: RunResult,
+    *,
+    runner: CheckedRunner,
+    interruption: Interruption,
+) -> None:
+    """Write listings of winners into the run folder; those of earlier winners go.
+
+    The result of the run is known by now, so nothing that goes wrong here ends it.
+
+    Args:
+        pipeline: the run's.
+        result: of the run.
+        runner: what measured; recorded times say nothing of what would be compiled here.
+        interruption: the request to stop, which ends this and not the run.
+    """
+    operators = worth_listing(result.operators, result.network)
+    if not (runner.live and operators and provider_of(pipeline).has_listings):
+        return
+    folder = result.folder / LISTINGS
+    work = {
+        "space": attrs.asdict(StageRef.of(pipeline.space)),
+        "threads": runner.threads,
+        "winners": [
+            {
+                "task": dict(one.task),
+                "config": one.config,
+                "folder": str(folder / listing_folder(Task(**one.task))),
+            }
+            for one in operators
+        ],
+    }
+    limit = time.monotonic() + max(LEAST_SECONDS, SHARE * result.seconds)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        module = "chameleon_core.loop.end.listing_process"
+        with ChildProcess(module, stdin=subprocess.PIPE) as child:
+            if child.stdin is not None:
+                child.stdin.write(json.dumps(work).encode())
+                child.stdin.close()
+            while not (child.wait(_LOOK) or interruption.requested or time.monotonic() > limit):
+                pass
+            status = child.kill()
+    except OSError as error:
+        log.warning("listings of the winners cannot be written", problem=str(error))
+        return
+    if status and not interruption.requested:
+        log.warning(
+            "not every winner has listings",
+            made=len(list(folder.iterdir())),
+            said=child.log[-_SAID:],
+        )
+
+
+__all__ = ["list_winners", "listing_folder", "worth_listing"]

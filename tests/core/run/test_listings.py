@@ -1,0 +1,120 @@
+"""What winners became is in the run folder, whoever builds them, and a run does without."""
+
+from __future__ import annotations
+
+import os
+
+import attrs
+import pytest
+from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.end.listings import MOST, listing_folder, worth_listing
+from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core.run_folder import LISTINGS
+from chameleon_core.task import Task
+from structlog.testing import capture_logs
+
+SPACE = """
+from chameleon_core.stages import Builder
+from chameleon_testing.fakes import SyntheticSpace
+
+
+class Listing(Builder):
+    def __init__(self, task):
+        self.task = task
+
+    def build(self, config):
+        raise NotImplementedError
+
+    def listings(self, config):
+        if self.task.arguments["cardinalities"] == [4]:
+            raise RuntimeError("not for this one")
+        if self.task.arguments["cardinalities"] == [3]:
+            return {}
+        return {"loops.txt": f"knobs {list(config)}", "../above.txt": "no further than here"}
+
+
+class Space(SyntheticSpace):
+    has_listings = True
+
+    def builder(self, task, *, threads):
+        return Listing(task)
+"""
+
+
+class Plugin:
+    @hookimpl
+    def chameleon_spaces(self):
+        yield PluginRecord(
+            name="listed", summary="listed", options=NoOptions, factory="listed_space:Space"
+        )
+
+
+@pytest.fixture
+def listed(pipeline, tmp_path, monkeypatch):
+    """Runs a pipeline whose space has listings."""
+    (tmp_path / "listed_space.py").write_text(SPACE)
+    monkeypatch.syspath_prepend(tmp_path)
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+
+    def made(operators, **more):
+        return run_pipeline(
+            pipeline(plugins=[Plugin()], space="listed", operators=operators, **more)
+        )
+
+    return made
+
+
+def _texts(result):
+    return {
+        operator.name: {
+            file.name: file.read_text()
+            for file in (result.folder / LISTINGS / listing_folder(Task(**operator.task))).glob("*")
+        }
+        for operator in result.operators
+    }
+
+
+def test_winners_are_listed_as_far_as_they_can_be(listed):
+    with capture_logs() as said:
+        result = listed([[5, 5], [4], [3]])
+    first, *others = result.operators
+    assert _texts(result) == {
+        first.name: {
+            "loops.txt": f"knobs {list(first.config)}",
+            "above.txt": "no further than here",
+        },
+        **{one.name: {} for one in others},
+    }
+    [warning] = [one for one in said if one["event"] == "not every winner has listings"]
+    assert "RuntimeError: not for this one" in warning["said"]
+    assert not (result.folder / "above.txt").exists()
+
+
+def test_listings_are_those_of_the_last_winners(listed):
+    folder = listed([[5, 5]]).folder / LISTINGS
+    (folder / "of-an-earlier-winner").mkdir()
+    listed([[5, 5]], budget={"measurements": 24, "batch_size": 4})
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_without_any_nothing_is_written(pipeline, listed, tmp_path):
+    assert not (run_pipeline(pipeline()).folder / LISTINGS).exists()
+    replayed = listed([[5, 5]], runner={"name": "synthetic-replay"}, output=tmp_path / "other")
+    assert not (replayed.folder / LISTINGS).exists()
+
+
+def test_those_that_take_most_of_the_time_are_listed(pipeline):
+    [one] = run_pipeline(pipeline(operators=[[5, 5]], baselines=[])).operators
+    many = [
+        attrs.evolve(one, name=f"op{place}", variants=(), search_seconds=1e-3 * place)
+        for place in range(MOST + 3)
+    ]
+    names = [found.name for found in worth_listing(many, NetworkResult())]
+    assert names == [f"op{place}" for place in range(MOST + 2, 2, -1)]
+    kernels = [{"name": "op1", "seconds": 2e-3}, {"name": "op0", "seconds": 3e-3}]
+    network = NetworkResult(kernels=kernels)
+    assert [found.name for found in worth_listing(many, network)] == ["op0", "op1"]
+    without = [attrs.evolve(one, config=None)]
+    assert worth_listing(without, NetworkResult()) == []

@@ -1,0 +1,56 @@
+"""What a winner became: its scheduled loops, and the code that is made of them."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.listings import ASSEMBLY, CUDA, TENSOR_IR
+from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.provider import SketchSpace
+from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm.targets import TVMTargets
+
+ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC")
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        AutoSpace(AutoOptions()),
+        SketchSpace(SketchOptions()),
+        TemplateSpace(TemplateOptions()),
+    ],
+    ids=lambda provider: type(provider).__name__,
+)
+def test_a_winner_has_its_loops_and_its_assembly(provider):
+    assert provider.has_listings
+    task = DenseSpec(input=[4, 64], units=48).task("t", ZEN4)
+    config = provider.design_space(task).first_guesses[0].tolist()
+    texts = provider.builder(task, threads=1).listings(config)
+    assert set(texts) == {TENSOR_IR, ASSEMBLY}
+    assert "def main(" in texts[TENSOR_IR]
+    compile(texts[TENSOR_IR], TENSOR_IR, "exec")
+    assert "vfmadd" in texts[ASSEMBLY]
+
+
+def test_on_another_processor_it_is_that_ones_assembly():
+    texts = _listed("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4")
+    assert "fmla" in texts[ASSEMBLY]
+
+
+def test_on_a_gpu_it_is_the_source_of_its_kernels():
+    texts = _listed("nvidia/nvidia-a100")
+    assert set(texts) == {TENSOR_IR, CUDA}
+    assert "__global__" in texts[CUDA]
+
+
+def _listed(target):
+    task = CONVOLUTION.task("t", TVMTargets(NoOptions()).resolve(target))
+    provider = TemplateSpace(TemplateOptions())
+    [config, *_] = provider.design_space(task).first_guesses.tolist()
+    return provider.builder(task, threads=1).listings(config)
