@@ -109,6 +109,13 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def mutation(session: nox.Session) -> None:
+    """Mutants of design spaces, samplers and the store, and the bar for those that are killed."""
+    install_core(session, *CONSTRAINTS, "-e", "./packages/chameleon-samplers", "mutmut")
+    session.run("python", "tests/mutation.py", session.create_tmp(), *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: rules and formatting."""
     session.install(*CONSTRAINTS, "ruff")
