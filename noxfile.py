@@ -102,10 +102,10 @@ def newest(session: nox.Session) -> None:
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Branch coverage of the core by its own tests, and the bar for it."""
-    install_everything(session)
-    session.install(*CONSTRAINTS, "pytest-cov")
+    install_core(session, *CONSTRAINTS, "pytest-cov", "pytest-xdist")
     bar = ("--cov=chameleon_core", "--cov-branch", "--cov-report=term-missing:skip-covered")
-    session.run("pytest", *bar, "--cov-fail-under=95", *CORE_TESTS, *session.posargs)
+    words = (*WORKERS, *bar, "--cov-fail-under=95", *CORE_TESTS, *session.posargs)
+    session.run("pytest", *words, env=ENVIRONMENT)
 
 
 @nox.session

@@ -62,10 +62,10 @@ PARTS = {
         "chameleon_core",
         "space/*.py",
         ("tests/core/space", "tests/core/api/test_design_space.py"),
-        100,
+        120,
     ),
-    "samplers": Part("chameleon-samplers", "chameleon_samplers", "*.py", ("tests/samplers",), 80),
-    "store": Part("chameleon-core", "chameleon_core", "store/*.py", ("tests/core/store",), 70),
+    "samplers": Part("chameleon-samplers", "chameleon_samplers", "*.py", ("tests/samplers",), 100),
+    "store": Part("chameleon-core", "chameleon_core", "store/*.py", ("tests/core/store",), 80),
 }
 
 

@@ -83,6 +83,14 @@ def test_a_choice_that_never_worked_is_no_mode():
     assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[4, 2, 3]]
 
 
+def test_once_is_enough_for_a_choice_to_have_never_worked():
+    space = space_of(5, 5, 5)
+    synthesizer = mode(space)
+    measured = rows([1, 0, 0], [0, 2, 3])
+    synthesizer.observe(observe(space, measured, failing=np.array([True, False])))
+    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[4, 2, 3]]
+
+
 def test_a_choice_that_sometimes_worked_may_be_the_mode():
     space = space_of(5, 5, 5)
     synthesizer = mode(space)
