@@ -36,6 +36,13 @@ def _logs_as_nobody_configured_them() -> Iterator[None]:
 
 
 @pytest.fixture
+def everything():
+    """For what needs the other packages: where the core is tested alone, they are not there."""
+    for name in ("tvm", "transforms", "explorers", "runners", "bench"):
+        pytest.importorskip(f"chameleon_{name}")
+
+
+@pytest.fixture
 def pipeline(tmp_path):
     """Makes pipelines that run in ``tmp_path/run`` and log to ``tmp_path/log``."""
 
