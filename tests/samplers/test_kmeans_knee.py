@@ -184,6 +184,7 @@ def test_nothing_to_choose_from():
     plan = plan_of(space, space.sample(8, np.random.default_rng(0)))
     visited.add(plan.configs)
     assert select(space, plan, visited=visited).shape == (0, 2)
+    assert select(space, plan, count=0).shape == (0, 2)
 
 
 def test_a_batch_bounds_the_clusters():

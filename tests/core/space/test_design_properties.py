@@ -144,7 +144,9 @@ def test_without_constraints_every_mutation_moves(knobs, seed):
     rng = np.random.default_rng(seed)
     before = space.sample(30, rng)
     movable = (space.active(before) & (space.cardinalities > 1)).any(axis=1)
-    moved = (space.mutate(before, rng) != before).any(axis=1)
+    after = space.mutate(before.astype(np.int64), rng)
+    assert after.dtype == np.int32
+    moved = (after != before).any(axis=1)
     assert moved.tolist() == movable.tolist()
 
 
