@@ -20,8 +20,13 @@ ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": ""}
 # Packages that know neither a compiler nor a library that learns, and their tests.
 CORE = ("core", "system", "cli", "testing")
 CORE_TESTS = ("tests/core", "tests/system", "tests/testing", "tests/cli")
-# The lowest pytest and hypothesis that the tests themselves are written for.
-LOWEST_TOOLS = ("pytest>=9", "pytest-timeout>=2.4", "hypothesis>=6.170")
+# What these tests need beside the packages.
+CORE_TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "jsonschema")
+# The lowest versions of these that the tests themselves are written for.
+LOWEST_TOOLS = (
+    *("pytest>=9", "pytest-timeout>=2.4", "pytest-xdist>=3.8", "hypothesis>=6.170"),
+    "jsonschema>=4.20",
+)
 # Asked for by name, where such an interpreter is installed.
 PYTHONS = ["3.12", "3.13"]
 
@@ -67,7 +72,7 @@ def core_packages() -> list[str]:
 
 def install_core(session: nox.Session, *more: str) -> None:
     """Install what tests of the core and the command line need."""
-    session.install(*core_packages(), "pytest", "pytest-timeout", "hypothesis", "jsonschema", *more)
+    session.install(*core_packages(), *CORE_TOOLS, *more)
 
 
 @nox.session
@@ -89,23 +94,30 @@ def lowest(session: nox.Session) -> None:
         *LOWEST_TOOLS,
         env={"VIRTUAL_ENV": session.virtualenv.location},
     )
-    session.run("pytest", *CORE_TESTS, *session.posargs, env=ENVIRONMENT)
+    session.run("pytest", *WORKERS, *CORE_TESTS, *session.posargs, env=ENVIRONMENT)
 
 
 @nox.session
 def newest(session: nox.Session) -> None:
     """The same with the newest versions there are, whatever the constraints say."""
     install_core(session, "--upgrade", "--upgrade-strategy=eager")
-    session.run("pytest", *CORE_TESTS, *session.posargs, env=ENVIRONMENT)
+    session.run("pytest", *WORKERS, *CORE_TESTS, *session.posargs, env=ENVIRONMENT)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Branch coverage of the core by its own tests, and the bar for it."""
-    install_everything(session)
-    session.install(*CONSTRAINTS, "pytest-cov")
+    install_core(session, *CONSTRAINTS, "pytest-cov")
     bar = ("--cov=chameleon_core", "--cov-branch", "--cov-report=term-missing:skip-covered")
-    session.run("pytest", *bar, "--cov-fail-under=95", *CORE_TESTS, *session.posargs)
+    words = (*WORKERS, *bar, "--cov-fail-under=95", *CORE_TESTS, *session.posargs)
+    session.run("pytest", *words, env=ENVIRONMENT)
+
+
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """Mutants of design spaces, samplers and the store, and the bar for those that are killed."""
+    install_core(session, *CONSTRAINTS, "-e", "./packages/chameleon-samplers", "mutmut")
+    session.run("python", "tests/mutation.py", session.create_tmp(), *session.posargs)
 
 
 @nox.session

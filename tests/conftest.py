@@ -18,6 +18,13 @@ os.environ["CHAMELEON_RECORDS"] = "none"
 # Nothing asserts on wall-clock time: an example may be slow because the machine is busy.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+# One failure is enough there, whichever, and what a mutant failed at says nothing of the next.
+hypothesis.settings.register_profile(
+    "mutation",
+    derandomize=True,
+    database=None,
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +33,13 @@ def _logs_as_nobody_configured_them() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def everything():
+    """For what needs the other packages: where the core is tested alone, they are not there."""
+    for name in ("tvm", "transforms", "explorers", "runners", "bench"):
+        pytest.importorskip(f"chameleon_{name}")
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ def suite_of(folder):
     return found
 
 
+@pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_it_passes_its_tests_and_the_check_of_the_command_line(kind, capsys):
     name = name_of(kind)
@@ -85,12 +86,14 @@ def test_what_cannot_be_written_is_refused_in_a_sentence(arguments, words, capsy
     assert [file.name for file in tmp_path.iterdir()] == ["taken"]
 
 
+@pytest.mark.usefixtures("everything")
 def test_a_name_of_this_kind_that_is_taken_is_refused(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdlib_module_names", frozenset())
     assert run(["init", "--plugin", "explorer", "annealing"]) == ExitCode.USAGE
     assert "there is an explorer 'annealing' already, of 'chameleon" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("everything")
 def test_an_author_gets_from_nothing_to_a_bench_without_opening_our_source(tmp_path):
     """In a process of its own, as a user's is; the bench is read, and what it would run listed."""
 

@@ -76,8 +76,9 @@ def files():
             and not name.endswith(".egg-info")
             and (not name.startswith(".") or name in {".ci", ".github"})
         ]
-        # In a worktree of git, `.git` is a file that names a folder of the machine.
-        found += [Path(folder) / name for name in names if name != ".git"]
+        # In a worktree of git, `.git` is a file that names a folder of the machine; `.coverage` is
+        # what `nox -s coverage` leaves.
+        found += [Path(folder) / name for name in names if name not in {".git", ".coverage"}]
     return found
 
 

@@ -50,6 +50,16 @@ def test_released_code_counts_values_alone_among_the_best():
     assert chosen == [[0, 0], [2, 2]]
 
 
+def test_released_code_looks_at_two_batches_and_at_no_score():
+    space = space_of(9, 9)
+    configs = [[0, 0], [0, 1], [0, 2], [1, 3], [8, 8]]
+    scores = [900.0, 800.0, 700.0, 600.0, 500.0]
+    assert select(space, configs, scores, DiversityOptions.release(), 2) == [[0, 0], [1, 3]]
+    # The fifth candidate would bring more than the second.
+    one_new = [[0, 0], [0, 1], [0, 2], [0, 3], [8, 8]]
+    assert select(space, one_new, scores, DiversityOptions.release(), 2) == [[0, 0], [0, 1]]
+
+
 @pytest.mark.parametrize("options", [DiversityOptions(), DiversityOptions.release()])
 def test_the_space_fills_a_short_plan(options):
     space = space_of(9, 9)

@@ -1,5 +1,6 @@
 """Adaptive sampling: the knee, the representatives, the odd plans."""
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.space import Choice, DesignSpace
@@ -183,6 +184,7 @@ def test_nothing_to_choose_from():
     plan = plan_of(space, space.sample(8, np.random.default_rng(0)))
     visited.add(plan.configs)
     assert select(space, plan, visited=visited).shape == (0, 2)
+    assert select(space, plan, count=0).shape == (0, 2)
 
 
 def test_a_batch_bounds_the_clusters():
@@ -190,3 +192,41 @@ def test_a_batch_bounds_the_clusters():
     plan = plan_of(space, space.sample(512, np.random.default_rng(0)))
     assert len(select(space, plan, KMeansKneeOptions(threshold=1e9), count=20)) == 16
     assert len(select(space, plan, count=5)) == 5
+
+
+@pytest.mark.parametrize("largest", [3, 5])
+def test_never_more_clusters_than_the_largest_number(largest):
+    space = space_of(30, 30, 30)
+    plan = plan_of(space, space.sample(200, np.random.default_rng(0)))
+    options = KMeansKneeOptions(smallest=1, largest=largest, step=1, threshold=1.0 + 1e-9)
+    assert len(select(space, plan, options)) == largest
+
+
+def test_of_candidates_as_good_the_first_stands_for_a_cluster():
+    space = space_of(100, 100)
+    configs = np.random.default_rng(4).permutation(np.unique(blobs(4, 30), axis=0))
+    plan = Candidates(configs=configs.astype(np.int32), scores=np.ones(len(configs)))
+    options = KMeansKneeOptions(smallest=4, largest=4, representative="best")
+    groups = [tuple(row) for row in (plan.configs // 20).tolist()]
+    first = sorted({groups.index(group) for group in groups})
+    assert select(space, plan, options).tolist() == plan.configs[first].tolist()
+
+
+def test_of_knobs_as_wide_the_first_two_are_clustered_by():
+    """Candidates that differ in the others alone are one cluster."""
+    space = space_of(*[4] * 24)
+    configs = np.random.default_rng(0).integers(0, 4, (60, 24)).astype(np.int32)
+    configs[:, :2] = 1
+    plan = Candidates(configs=configs, scores=np.ones(60))
+    options = attrs.evolve(KMeansKneeOptions.release(), smallest=2, largest=2)
+    assert len(select(space, plan, options)) == 1
+
+
+@pytest.mark.parametrize("options", [KMeansKneeOptions.literal(), KMeansKneeOptions.release()])
+def test_the_paper_and_its_code_scale_no_knob_and_round_down(options):
+    space = space_of(101, 2)
+    configs = np.array([[10 * i, flag] for i in range(11) for flag in (0, 1)], np.int32)
+    chosen = select(space, plan_of(space, configs), attrs.evolve(options, smallest=2, largest=2))
+    assert abs(int(chosen[0, 0]) - int(chosen[1, 0])) >= 30
+    # Half of each cluster have the flag.
+    assert chosen[:, 1].tolist() == [0, 0]

@@ -8,9 +8,11 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import Candidates, Observations, Visited
 from chameleon_samplers.crossover import CrossoverSynthesizer
-from chameleon_samplers.mode import ModeSynthesizer
+from chameleon_samplers.mode import ModeSynthesizer, _by_frequency
 from chameleon_samplers.options import CrossoverOptions, ModeOptions
 from chameleon_testing.conformance_cases import context_of, observe
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def space_of(*cardinalities, holds=None):
@@ -83,6 +85,14 @@ def test_a_choice_that_never_worked_is_no_mode():
     assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[4, 2, 3]]
 
 
+def test_once_is_enough_for_a_choice_to_have_never_worked():
+    space = space_of(5, 5, 5)
+    synthesizer = mode(space)
+    measured = rows([1, 0, 0], [0, 2, 3])
+    synthesizer.observe(observe(space, measured, failing=np.array([True, False])))
+    assert refine(synthesizer, space, rows([4, 4, 4]), visited=[[4, 4, 4]]) == [[4, 2, 3]]
+
+
 def test_a_choice_that_sometimes_worked_may_be_the_mode():
     space = space_of(5, 5, 5)
     synthesizer = mode(space)
@@ -97,6 +107,33 @@ def test_several_replacements_differ_and_come_in_order_of_frequency():
     refined = refine(mode(space), space, batch)
     assert refined[:2] == [[0, 0, 0], [1, 2, 3]]
     assert len({tuple(row) for row in refined}) == 4
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(-9, 9).map(float), min_size=1, max_size=4), min_size=1, max_size=4
+    )
+)
+def test_combinations_come_once_each_in_order_of_preference(tables):
+    found = list(_by_frequency([np.array(table) for table in tables]))
+    assert sorted(found) == list(itertools.product(*(range(len(table)) for table in tables)))
+    sums = [
+        sum(table[i] for table, i in zip(tables, combination, strict=True)) for combination in found
+    ]
+    assert sums == sorted(sums, reverse=True)
+
+
+def test_choices_that_no_candidate_has_come_after_those_that_some_have():
+    space = space_of(3, 3)
+    plan = Candidates(configs=rows([0, 0], [0, 0], [0, 1]), scores=np.zeros(3))
+    seen = Visited(space)
+    seen.add(rows([0, 0]))
+    refined = mode(space).refine(rows(*[[0, 0]] * 9), plan, seen).tolist()
+    assert refined[0] == [0, 1]
+    # One that nobody has beside what most have, then beside what some have, then two of them.
+    assert sorted(refined[1:4]) == [[0, 2], [1, 0], [2, 0]]
+    assert sorted(refined[4:6]) == [[1, 1], [2, 1]]
+    assert sorted(refined[6:]) == [[1, 2], [2, 2]]
 
 
 def test_a_share_of_the_batch_can_be_given_up():

@@ -1,11 +1,11 @@
 """The conformance kit finds the mistake in every stage that has one."""
 
+import importlib.util
 import itertools
 import random
 
 import numpy as np
 import pytest
-import torch
 from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
 from chameleon_testing.conformance import (
     ConformanceError,
@@ -17,6 +17,11 @@ from chameleon_testing.conformance import (
 from chameleon_testing.conformance_cases import quality
 
 calls = itertools.count()
+
+# Where the core is tested alone, no library that learns is there.
+with_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed"
+)
 
 
 def sorted_candidates(configs, scores):
@@ -330,6 +335,8 @@ class TorchSampler(GoodSampler):
     seed = 11
 
     def select(self, candidates, visited, count):
+        import torch  # noqa: PLC0415 - it need not be there
+
         generator = torch.Generator()
         if self.seed is not None:
             generator.manual_seed(self.seed)
@@ -384,8 +391,14 @@ class FixedSynthesizer(GoodSynthesizer):
         (check_explorer, GlobalExplorer, "NumPy's global generator"),
         (check_sampler, UnseededSampler, "a generator that nobody seeds"),
         (check_sampler, FixedSampler, r"with a fixed seed, numpy.random.RandomState\(7\)"),
-        (check_sampler, TorchSampler, r"with a fixed seed, torch.Generator\(11\)"),
-        (check_sampler, DefaultTorchSampler, r"torch.Generator\(its default seed\)"),
+        pytest.param(
+            *(check_sampler, TorchSampler, r"with a fixed seed, torch.Generator\(11\)"),
+            marks=with_torch,
+        ),
+        pytest.param(
+            *(check_sampler, DefaultTorchSampler, r"torch.Generator\(its default seed\)"),
+            marks=with_torch,
+        ),
         (check_sampler, SpoilingSampler, "changes the scores it is given"),
         (check_cost_model, SpoilingModel, "changes the costs it is given"),
         (check_synthesizer, FixedSynthesizer, r"with a fixed seed, random.Random\(5\)"),
@@ -396,9 +409,11 @@ def test_draws_and_changes_that_nobody_may_make_are_found_out(check, stage, word
         check(stage)
 
 
-def test_a_generator_seeded_from_the_context_s_passes():
-    check_sampler(SeededSampler)
-    check_sampler(SeededTorchSampler)
+@pytest.mark.parametrize(
+    "sampler", [SeededSampler, pytest.param(SeededTorchSampler, marks=with_torch)]
+)
+def test_a_generator_seeded_from_the_context_s_passes(sampler):
+    check_sampler(sampler)
 
 
 class FirstExplorer(GoodExplorer):

@@ -48,6 +48,15 @@ def test_a_large_space_is_drawn_from():
     assert found.share == pytest.approx(0.5, abs=8 * 0.5 / 2000**0.5)
 
 
+@pytest.mark.parametrize("index", [0, 15])
+def test_every_choice_is_drawn_as_often(index):
+    knobs = [Choice(name=f"k{n}", options=tuple(range(16))) for n in range(30)]
+    one = Constraint(reason="one of them", holds=lambda values: values["k0"] == index)
+    found = legal_share(DesignSpace(knobs, constraints=[one]), 4000, RNG(1))
+    # Six standard deviations.
+    assert found.share == pytest.approx(1 / 16, abs=6 * (15 / 16**2 / 4000) ** 0.5)
+
+
 def test_what_is_told_of_a_space():
     made = space(constraints=[UNROLLED], first_guesses=np.array([[1, 2, 1], [0, 0, 1], [0, 0, 0]]))
     told = describe_space(made, samples=10, guesses=2, seed=0)

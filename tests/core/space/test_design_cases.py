@@ -147,6 +147,13 @@ def test_features_of_the_space_follow_those_of_the_knobs():
     assert space.features(np.array([[row, 1]])).tolist() == [[1.0, 2.0, 0.0, 1.0, 8.0]]
 
 
+def test_a_space_says_what_it_guesses_configurations_to_cost():
+    space = DesignSpace([numbers("k", 4)], guessed_cost=lambda v: 1.0 + v["k"])
+    rows = np.array([[0], [3]])
+    assert space.guessed_cost(space.values(rows)).tolist() == [1.0, 4.0]
+    assert DesignSpace([numbers("k", 4)]).guessed_cost is None
+
+
 def test_fingerprint_tells_spaces_apart():
     base = [Factorization(name="tile", extent=8, parts=2), flag("unroll")]
     same = DesignSpace(base).fingerprint
@@ -173,6 +180,12 @@ def test_fingerprint_tells_spaces_apart():
 def test_wrong_spaces_are_refused(knobs, words):
     with pytest.raises(ValueError, match=words):
         DesignSpace(knobs)
+
+
+@pytest.mark.parametrize("config", [[0], [0, 0, 0]])
+def test_decoding_the_wrong_length_is_an_error(config):
+    with pytest.raises(ValueError, match="argument"):
+        DesignSpace([flag("a"), flag("b")]).decode(config)
 
 
 @pytest.mark.parametrize("config", [[], [0], [0, 0, 0]])

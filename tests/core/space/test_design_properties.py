@@ -94,7 +94,8 @@ def test_keys_identify(space, seed):
 @given(design_spaces(), seeds)
 def test_canonical_clears_exactly_what_does_not_apply(space, seed):
     configs = raw(space, np.random.default_rng(seed))
-    canonical = space.canonical(configs)
+    canonical = space.canonical(configs.astype(np.int64))
+    assert canonical.dtype == np.int32
     for before, after in zip(configs.tolist(), canonical.tolist(), strict=True):
         active = active_by_hand(space, before)
         assert after == [i if on else 0 for i, on in zip(before, active, strict=True)]
@@ -137,6 +138,18 @@ def test_mutation_moves_one_knob_that_applies(space, seed):
             assert ((old != new) & both).sum() == 1
 
 
+@given(knob_lists(), seeds)
+def test_without_constraints_every_mutation_moves(knobs, seed):
+    space = DesignSpace(knobs)
+    rng = np.random.default_rng(seed)
+    before = space.sample(30, rng)
+    movable = (space.active(before) & (space.cardinalities > 1)).any(axis=1)
+    after = space.mutate(before.astype(np.int64), rng)
+    assert after.dtype == np.int32
+    moved = (after != before).any(axis=1)
+    assert moved.tolist() == movable.tolist()
+
+
 @given(design_spaces(), seeds)
 def test_neighbours_are_all_legal_single_steps(space, seed):
     for config in space.sample(5, np.random.default_rng(seed)):
@@ -160,6 +173,7 @@ def test_features_have_a_name_each_and_tell_configurations_apart(space, seed):
     features = space.features(configs)
     assert features.shape == (len(configs), len(space.feature_names))
     assert features.dtype == np.float32
+    assert all(knob.feature_table.dtype == np.float32 for knob in space.knobs)
     assert np.isfinite(features).all()
     assert len(set(space.feature_names)) == len(space.feature_names)
     # Every knob with a choice has features that tell its choices apart.

@@ -31,8 +31,9 @@ def test_factorizations_are_complete_and_in_order(extent, parts, limit):
 def test_index_of_what_is_no_choice():
     knob = Factorization(name="tile", extent=12, parts=2)
     for factors in ((5, 2), (3, 2, 2), (12,), ()):
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError) as refused:
             knob.index_of(factors)
+        assert refused.value.args == (factors,)
 
 
 def test_factorization_of_a_large_extent():

@@ -3,7 +3,14 @@
 import json
 
 import numpy as np
-from chameleon_core.space import Choice, DesignSpace, Factorization, flag, recorded_features
+from chameleon_core.space import (
+    Choice,
+    DesignSpace,
+    Factorization,
+    flag,
+    recorded_features,
+    recorded_names,
+)
 from chameleon_testing.conformance_cases import tiled_space
 
 
@@ -43,3 +50,24 @@ def test_what_a_record_does_not_have_is_not_a_number():
 
 def test_no_record_no_row():
     assert recorded_features([], ("a", "b")).shape == (0, 2)
+
+
+def test_names_are_those_that_can_be_told_in_the_order_met():
+    recorded = [
+        {"tile": [2, 4], "mode": "fast"},
+        {"mode": "slow", "unroll": 7, "on": True},
+        {"tile": [8, 1], "mode": "fast", "share": 0.5},
+    ]
+    names = recorded_names(recorded)
+    expected = ("tile.0", "tile.1", "mode=fast", "mode=slow", "unroll", "unroll.alignment", "on")
+    assert names[: len(expected)] == expected
+    assert names[-1] == "share"
+    assert len(set(names)) == len(names)
+    assert not np.isnan(recorded_features(recorded, names)).all(axis=0).any()
+    assert recorded_names([]) == ()
+
+
+def test_a_space_tells_of_all_its_features():
+    space = tiled_space()
+    configs = space.sample(400, np.random.default_rng(0))
+    assert set(space.feature_names) <= set(recorded_names(as_recorded(space, configs)))

@@ -23,7 +23,6 @@ class KMeansKneeSampler(Sampler):
 
     def __init__(self, options: KMeansKneeOptions, context: StageContext) -> None:
         self._options = options
-        self._space = context.space
         self._rng = context.rng
         cardinalities = context.space.cardinalities
         self._columns = np.arange(len(cardinalities))

@@ -1,0 +1,91 @@
+"""Which known tasks are most like another one, and which of their configurations it can have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_core.loop.start.nearest import distance, encoded, nearest, same_types
+from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization
+from hypothesis import given
+from hypothesis import strategies as st
+
+shapes = st.recursive(
+    st.integers(-9, 99) | st.text(max_size=2) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
+    max_leaves=6,
+)
+
+
+@given(shapes, shapes)
+def test_a_distance_is_one(one, other):
+    assert distance(one, one) == 0.0
+    assert distance(one, other) == pytest.approx(distance(other, one))
+    assert distance(one, other) >= 0.0
+
+
+@given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500))
+def test_further_extents_are_further_away(low, middle, high):
+    low, middle, high = sorted((low, middle, high))
+    assert distance([low], [middle]) <= distance([low], [high])
+    assert distance([-low], [-middle]) == distance([low], [middle])
+
+
+def test_what_is_no_number_counts_nothing_and_what_is_missing_counts_one():
+    assert distance({"a": "x", "b": True, "c": [4]}, {"a": "y", "b": False, "c": [4]}) == 0.0
+    assert distance({"a": [1, 2]}, {"a": [1]}) == 1.0
+    assert distance({"a": 3}, {"b": 3}) == 2.0
+    assert distance({"a": 1.0}, {"a": 3.0}) == pytest.approx(np.log(2))
+
+
+def test_what_has_most_in_common_comes_first_then_what_is_nearest():
+    own = {"size": [64, 64], "pad": 1, "layout": "a"}
+    known = [
+        {"size": [64, 60], "pad": 0, "layout": "b"},
+        {"size": [8, 8], "pad": 1, "layout": "a"},
+        {"size": [32, 64], "pad": 1, "layout": "a"},
+        {"size": [64, 64], "pad": 0, "layout": "b"},
+    ]
+    assert nearest(own, known, dict) == [known[2], known[1]]
+    assert nearest(own, known[:1], dict) == known[:1]
+    assert nearest(own, [], dict) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"dtype": "int8", "size": 9}, True),
+        ({"dtype": "float32", "size": 3}, False),
+        ({"size": 3}, False),
+        ({"dtype": "int8", "out_dtype": "int32"}, False),
+    ],
+)
+def test_types_are_compared_and_nothing_else(other, same):
+    own = {"dtype": "int8", "size": 3}
+    assert same_types(own, other) is same
+    assert same_types(other, own) is same
+
+
+SPACE = DesignSpace(
+    [Factorization(name="tile", extent=8), Choice(name="unroll", options=(1, 2, 4))],
+    constraints=[Constraint(reason="too far", holds=lambda v: v["unroll"] < v["tile"][:, 1])],
+)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_configuration_of_the_space_is_found_again(seed):
+    (row,) = SPACE.sample(1, np.random.default_rng(seed)).tolist()
+    assert encoded(SPACE, SPACE.decode(row)) == tuple(row)
+
+
+@pytest.mark.parametrize(
+    "decoded",
+    [
+        {"tile": (2, 4)},
+        {"tile": (2, 4), "unroll": 1, "more": 0},
+        {"tile": (2, 4), "unroll": 8},
+        {"tile": (3, 4), "unroll": 1},
+        {"tile": (8, 1), "unroll": 4},
+    ],
+)
+def test_what_the_space_does_not_have_is_none(decoded):
+    assert encoded(SPACE, decoded) is None

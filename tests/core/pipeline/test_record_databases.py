@@ -1,0 +1,158 @@
+"""The key ``records``: words, places, mappings and lists of them, and who is meant by a place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+from chameleon_core.pipeline import PipelineError, from_dict, load_pipeline
+from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core.plugins import PluginRecord, hookimpl
+from chameleon_testing.synthetic import synthetic_document, synthetic_registry
+
+
+@attrs.frozen(kw_only=True)
+class ShelfOptions:
+    """Where the shelf is; the user's own where nobody says."""
+
+    at: str | None = attrs.field(default=None, metadata={"path": True})
+
+
+class Shelves:
+    """Plugins of databases: some are named by a place, and one is not."""
+
+    def __init__(self, *placed):
+        self._placed = placed
+
+    @hookimpl
+    def chameleon_record_databases(self):
+        for name in (*self._placed, "nowhere"):
+            yield PluginRecord(
+                name=name,
+                summary="none that is opened here",
+                options=ShelfOptions,
+                factory=f"{__name__}:ShelfOptions",
+                place_option="at" if name in self._placed else "",
+            )
+
+
+@pytest.fixture
+def resolved(tmp_path):
+    def make(*, placed=("shelf",), **more):
+        document = synthetic_document(tmp_path / "run", **more)
+        registry = synthetic_registry(Shelves(*placed))
+        return from_dict(document, registry=registry, folder=tmp_path)
+
+    return make
+
+
+@pytest.fixture
+def unasked(tmp_path):
+    """A pipeline file as the command line loads it, which shares without being asked."""
+
+    def make(*, placed=("shelf",), **more):
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(dump_yaml(synthetic_document(tmp_path / "run", **more)))
+        return load_pipeline(file, registry=synthetic_registry(Shelves(*placed)), sharing=True)
+
+    return make
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    return lambda text: monkeypatch.setenv("CHAMELEON_RECORDS", text)
+
+
+def places(pipeline):
+    return [spec.options.at for spec in pipeline.records]
+
+
+def test_places_are_relative_to_where_they_are_written_and_urls_are_not(resolved, tmp_path):
+    made = resolved(
+        records=["here", "../up", "~/own", "/share", "https://host/a", {"name": "nowhere"}]
+    )
+    wanted = [
+        str(tmp_path / "here"),
+        str(tmp_path.parent / "up"),
+        str(Path.home() / "own"),
+        "/share",
+        "https://host/a",
+        None,
+    ]
+    assert places(made) == wanted
+    assert [spec.name for spec in made.records] == [*["shelf"] * 5, "nowhere"]
+    registry = synthetic_registry(Shelves("shelf"))
+    assert places(from_dict(made.document, registry=registry)) == wanted
+
+
+def test_one_entry_is_written_alone(resolved, tmp_path):
+    written = {"name": "shelf", "at": str(tmp_path / "here")}
+    for given in ("here", ["here"], {"name": "shelf", "at": "here"}):
+        assert resolved(records=given).document["records"] == written
+    two = resolved(records=["here", "here"]).document["records"]
+    assert two == [written, written]
+
+
+def test_words_stay_words(resolved, environment):
+    environment("elsewhere")
+    for word, count in (("none", 0), ("default", 1)):
+        made = resolved(records=word)
+        assert len(made.records) == count
+        assert made.document["records"] == word
+    assert resolved().records is None
+    assert "records" not in resolved().document
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", [None]),
+        ("default", [None]),
+        ("none", []),
+        ("/there", ["/there"]),
+        ("https://host/a", ["https://host/a"]),
+    ],
+)
+def test_the_environment_says_what_default_is(resolved, unasked, environment, text, wanted):
+    environment(text)
+    assert places(resolved(records="default")) == wanted
+    assert places(unasked()) == wanted
+    assert "records" not in unasked().document
+
+
+def test_a_place_in_the_environment_is_relative_to_the_working_folder(
+    resolved, environment, tmp_path, monkeypatch
+):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    environment("there")
+    assert places(resolved(records="default")) == [str(tmp_path / "work" / "there")]
+
+
+def test_nothing_is_shared_unasked_where_it_is_not_clear_with_whom(unasked, environment):
+    environment("")
+    assert unasked(records="none").records == ()
+    assert unasked(placed=()).records is None
+    assert unasked(placed=("shelf", "board")).records is None
+
+
+@pytest.mark.parametrize(("placed", "told"), [((), "none"), (("shelf", "board"), "board, shelf")])
+def test_a_place_alone_means_one_kind(resolved, placed, told):
+    with pytest.raises(PipelineError, match=f"and {told} of the installed ones take places"):
+        resolved(placed=placed, records="here")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["none", "here"], "'none' stands alone"),
+        ({"name": "shelv"}, "unknown record database 'shelv'; did you mean 'shelf'"),
+        ({"name": "shelf", "att": "x"}, "unknown option 'att'"),
+        ({"name": "shelf", "at": 3}, "'at'.*must be"),
+        (3, "must name a record database"),
+    ],
+)
+def test_mistakes_are_named(resolved, given, said):
+    with pytest.raises(PipelineError, match=said):
+        resolved(records=given)

@@ -1,0 +1,118 @@
+"""The part of a space in which some knobs hold one value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.space import Choice, Constraint, DesignSpace, flag
+from chameleon_core.space.fixed import fixed_columns, fixed_space
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def numbers(name, count, **more):
+    return Choice(name=name, options=tuple(range(count)), **more)
+
+
+def whole_space():
+    """Small enough to be listed, with a knob that applies only sometimes."""
+    return DesignSpace(
+        [
+            flag("tiled"),
+            numbers("tile", 4, when=("tiled", (1,))),
+            numbers("unroll", 3),
+            Choice(name="only", options=("one",)),
+        ],
+        constraints=[Constraint(reason="odd", holds=lambda v: (v["tile"] + v["unroll"]) % 2 == 0)],
+        first_guesses=np.array([[1, 3, 1, 0], [0, 0, 2, 0], [1, 1, 1, 0]]),
+        variant=("of a test",),
+    )
+
+
+def large_space():
+    """Too large to be listed, before and after a knob is fixed."""
+    return DesignSpace([numbers(f"k{i}", 16) for i in range(9)])
+
+
+@given(st.fixed_dictionaries({}, optional={0: st.just(1), 1: st.integers(0, 3), 2: st.just(1)}))
+def test_legal_is_what_is_legal_in_the_whole_and_holds_the_values(fixed):
+    whole = whole_space()
+    rows = whole.from_keys(np.arange(whole.size))
+    active = whole.active(rows)
+    holds = np.all([(rows[:, c] == i) | ~active[:, c] for c, i in fixed.items()], axis=0)
+    expected = whole.legal(rows) & holds
+    if not expected.any():
+        with pytest.raises(ConfigError, match="no legal configuration has"):
+            fixed_space(whole, fixed)
+        return
+    part = fixed_space(whole, fixed)
+    assert part.legal(rows).tolist() == expected.tolist()
+    assert [part.why_illegal(row) is None for row in rows.tolist()] == expected.tolist()
+    assert part.everything.tolist() == rows[expected].tolist()
+    assert part.fingerprint == whole.fingerprint
+
+
+def test_guesses_hold_the_values_too():
+    part = fixed_space(whole_space(), {2: 2})
+    assert part.first_guesses.tolist() == [[0, 0, 2, 0]]
+    part = fixed_space(whole_space(), {1: 1})
+    # What applies in none of it stays as it was.
+    assert part.first_guesses.tolist() == [[1, 1, 1, 0], [0, 0, 2, 0]]
+
+
+def test_reasons_name_what_is_fixed():
+    part = fixed_space(whole_space(), {0: 1, 1: 3})
+    assert part.why_illegal([1, 3, 2, 0]) == "odd"
+    assert part.why_illegal([1, 3, 1, 0]) is None
+    said = "it does not hold the fixed values {'tiled': True, 'tile': 3}"
+    assert part.why_illegal([1, 1, 1, 0]) == said
+    assert part.why_illegal([1, 3, 1]) == "a configuration of this space has 4 knob indices"
+
+
+def test_what_nothing_holds_is_refused():
+    with pytest.raises(ConfigError) as refused:
+        fixed_space(whole_space(), {0: 0, 2: 1})
+    assert str(refused.value) == "no legal configuration has {'tiled': False, 'unroll': 1}"
+    assert refused.value.hint
+
+
+def test_nothing_fixed_is_the_space_itself():
+    whole = whole_space()
+    assert fixed_space(whole, {}) is whole
+
+
+@pytest.mark.parametrize("fixed", [{0: 3}, {2: 15, 7: 0}])
+def test_a_large_part_draws_evenly_and_moves_what_is_free(fixed):
+    part = fixed_space(large_space(), fixed)
+    assert part.everything is None
+    rng = np.random.default_rng(0)
+    rows = part.sample(4000, rng)
+    columns, free = list(fixed), [c for c in range(9) if c not in fixed]
+    assert part.movable.tolist() == free
+    assert (rows[:, columns] == list(fixed.values())).all()
+    # 250 of each value; six standard deviations either way.
+    for column in free:
+        assert np.abs(np.bincount(rows[:, column], minlength=16) - 250).max() < 95
+    moved = part.mutate(rows, rng)
+    assert ((moved != rows).sum(axis=1) == 1).all()
+    assert (moved[:, columns] == rows[:, columns]).all()
+    near = part.neighbours(rows[0])
+    assert (near[:, columns] == rows[0, columns]).all()
+    assert len(near) > len(free)
+
+
+def test_a_part_small_enough_is_listed():
+    part = fixed_space(large_space(), dict.fromkeys(range(5), 2))
+    assert len(part.everything) == 16**4
+    assert (part.everything[:, :5] == 2).all()
+
+
+def test_values_become_columns_and_indices():
+    whole = whole_space()
+    assert fixed_columns(whole, {"unroll": 2, "tiled": True}) == {2: 2, 0: 1}
+    assert fixed_columns(whole, {}) == {}
+    with pytest.raises(ConfigError, match="no knob 'tyle'; did you mean 'tile'"):
+        fixed_columns(whole, {"tyle": 1})
+    with pytest.raises(ConfigError, match="knob 'tile' has no value 9"):
+        fixed_columns(whole, {"tile": 9})

@@ -1,0 +1,76 @@
+"""Spaces whose configurations are known one by one, as those of a recorded table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_core.space import Choice, Constraint, DesignSpace
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def knobs(*cardinalities):
+    return [Choice(name=f"k{i}", options=tuple(range(c))) for i, c in enumerate(cardinalities)]
+
+
+SMALL, LARGE, HUGE = (5, 4, 3), (100, 100, 100, 100), (10_000,) * 6
+"""With a flag for each index vector, with sorted keys, and with keys beyond 64 bits."""
+
+
+@st.composite
+def lists(draw):
+    cardinalities = draw(st.sampled_from([SMALL, LARGE, HUGE]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count = draw(st.integers(1, 40))
+    return cardinalities, rng.integers(0, cardinalities, (count, len(cardinalities)))
+
+
+@given(lists())
+def test_legal_is_what_is_listed(case):
+    cardinalities, rows = case
+    space = DesignSpace(knobs(*cardinalities), only=rows)
+    listed = {tuple(row) for row in rows.tolist()}
+    assert [tuple(row) for row in space.everything.tolist()] == sorted(listed)
+    asked = np.concatenate([rows, space.neighbours(rows[0]), (rows + 1) % cardinalities])
+    expected = [tuple(row) in listed for row in asked.tolist()]
+    assert space.legal(asked).tolist() == expected
+    said = "it is not among the configurations that the space lists"
+    reasons = [space.why_illegal(row) for row in asked.tolist()]
+    assert reasons == [None if legal else said for legal in expected]
+
+
+@given(lists(), st.integers(1, 50), st.integers(0, 2**32 - 1))
+def test_samples_are_of_what_is_listed(case, count, seed):
+    cardinalities, rows = case
+    space = DesignSpace(knobs(*cardinalities), only=rows)
+    sample = space.sample(count, np.random.default_rng(seed))
+    assert len(sample) == min(count, len(space.everything))
+    assert space.legal(sample).all()
+    assert len(space.distinct(sample)) == len(sample)
+
+
+@given(lists())
+def test_the_fingerprint_is_of_what_is_listed_in_any_order(case):
+    cardinalities, rows = case
+    of = [
+        DesignSpace(knobs(*cardinalities), only=only).fingerprint
+        for only in (rows, rows[::-1], np.concatenate([rows, rows]))
+    ]
+    assert len(set(of)) == 1
+    others = {
+        DesignSpace(knobs(*cardinalities)).fingerprint,
+        DesignSpace(knobs(*cardinalities), only=(rows + 1) % cardinalities).fingerprint,
+    }
+    assert len(others.union(of)) == 3
+
+
+def test_constraints_hold_among_what_is_listed():
+    even = Constraint(reason="odd", holds=lambda v: v["k0"] % 2 == 0)
+    space = DesignSpace(knobs(*SMALL), only=np.array([[0, 1, 2], [1, 1, 1]]), constraints=[even])
+    assert space.everything.tolist() == [[0, 1, 2]]
+    assert space.why_illegal([1, 1, 1]) == "odd"
+
+
+def test_nothing_listed_is_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        DesignSpace(knobs(*SMALL), only=np.empty((0, 3), np.int32))

@@ -1,0 +1,145 @@
+"""What the store tells beside measurements, and of whom."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+import attrs
+import pytest
+from chameleon_core.errors import RunFolderError
+from chameleon_core.measurement import Measurement
+from chameleon_core.store import RecordStore, Spending
+from chameleon_core.task import Task
+
+TASK = Task(name="op", operator="conv2d", arguments={"shape": [1, 2]}, target="llvm", flop=2.0)
+OTHER = attrs.evolve(TASK, name="other", operator="matmul")
+
+
+def measured(index):
+    return Measurement(config=(index, 7), seconds=(1.0 + index,))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "r.sqlite"
+
+
+@pytest.fixture
+def store(path):
+    with RecordStore(path) as store:
+        yield store
+
+
+@pytest.fixture
+def rows(store):
+    """Two tasks that were measured by turns: 0, 2 and 4 of one, 1 and 3 of the other."""
+    rows = [store.add_task(task, "template", "f").id for task in (TASK, OTHER)]
+    for index in range(5):
+        store.add(
+            rows[index % 2],
+            index,
+            measured(index),
+            knobs={"k": index},
+            spending=Spending(search=float(index)),
+            origin=None if index == 4 else f"origin {index}",
+            measured_at=100.0 + index,
+        )
+    return rows
+
+
+def test_each_task_has_its_own_in_order_of_arrival(store, rows):
+    for row, indices in zip(rows, ([0, 2, 4], [1, 3]), strict=True):
+        assert store.measurements(row) == [measured(index) for index in indices]
+        assert store.decoded(row) == [{"k": index} for index in indices]
+        assert store.measured_at(row) == [100.0 + index for index in indices]
+        assert store.origins(row) == [
+            None if index == 4 else f"origin {index}" for index in indices
+        ]
+    assert store.measured == 5
+    assert store.last_measured_at == 104.0
+    assert [stored.spending.search for stored in store.tasks()] == [4.0, 3.0]
+
+
+def test_places_are_those_among_all_tasks(store, rows):
+    first, second = (store.places(row) for row in rows)
+    merged = sorted([*first, *second])
+    assert merged[::2] == first
+    assert merged[1::2] == second
+    added = store.add(rows[1], 9, measured(9), knobs={}, spending=Spending())
+    assert store.places(rows[1]) == [*second, added]
+    assert added > merged[-1]
+
+
+def test_knobs_of_a_configuration(store, rows):
+    assert store.knobs(rows[0], (2, 7)) == {"k": 2}
+    assert store.knobs(rows[1], (2, 7)) is None
+    assert store.knobs(rows[0], (2, 8)) is None
+
+
+def test_what_is_measured_now_is_said_to_be(store):
+    row = store.add_task(TASK, "template", "f").id
+    assert store.last_measured_at is None
+    before = time.time()
+    store.add(row, 0, measured(0), knobs={}, spending=Spending())
+    assert before <= store.last_measured_at <= time.time()
+
+
+def test_spending_is_kept_of_one_task_alone(store, rows):
+    store.set_spending(rows[0], Spending(measure=9.0))
+    assert [stored.spending for stored in store.tasks()] == [
+        Spending(measure=9.0),
+        Spending(search=3.0),
+    ]
+
+
+@pytest.mark.parametrize("but", [None, "kept"])
+def test_forgetting_leaves_one_fact_at_most(store, rows, but):
+    store.set_fact("kept", {"a": [1]})
+    store.set_fact("lost", 2)
+    store.forget(but=but)
+    assert store.tasks() == []
+    assert store.measured == 0
+    assert store.measurements(rows[0]) == []
+    assert store.fact("lost") is None
+    assert store.fact("kept") == (None if but is None else {"a": [1]})
+
+
+def test_a_transaction_is_seen_by_others_at_its_end(store, rows, path):
+    with RecordStore(path, read_only=True) as reader:
+        with store.transaction():
+            for index in (5, 6):
+                store.add(rows[0], index, measured(index), knobs={}, spending=Spending())
+            assert store.measured == 7
+            assert reader.measured == 5
+        assert reader.measured == 7
+
+
+def test_what_was_written_before_an_interruption_is_kept(store, rows, path):
+    def interrupted():
+        store.add(rows[0], 5, measured(5), knobs={}, spending=Spending())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), store.transaction():
+        interrupted()
+    with RecordStore(path, read_only=True) as reader:
+        assert reader.measured == 6
+
+
+def test_a_file_of_an_earlier_version_has_no_origins_until_it_is_written(store, rows, path):
+    store.close()
+    old = sqlite3.connect(path)
+    old.execute("ALTER TABLE measurements DROP COLUMN origin")
+    old.commit()
+    old.close()
+    with RecordStore(path, read_only=True) as reader:
+        assert reader.origins(rows[0]) == [None] * 3
+    with RecordStore(path) as writer:
+        writer.add(rows[0], 9, measured(9), knobs={}, spending=Spending(), origin="sampler")
+        assert writer.origins(rows[0]) == [None] * 3 + ["sampler"]
+
+
+def test_a_closed_file_cannot_be_read(store, path):
+    store.close()
+    with pytest.raises(RunFolderError, match=f"cannot read {path}"):
+        store.tasks()
