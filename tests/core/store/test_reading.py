@@ -71,6 +71,13 @@ def test_places_are_those_among_all_tasks(store, rows):
     assert added > merged[-1]
 
 
+def test_what_is_measured_again_has_the_place_of_what_stands(store, rows):
+    before = store.places(rows[0])
+    again = store.add(rows[0], 0, measured(0), knobs={}, spending=Spending())
+    assert again == before[0]
+    assert store.places(rows[0]) == before
+
+
 def test_knobs_of_a_configuration(store, rows):
     assert store.knobs(rows[0], (2, 7)) == {"k": 2}
     assert store.knobs(rows[1], (2, 7)) is None

@@ -180,7 +180,8 @@ class RecordStore:
             measured_at: when it was measured, in seconds since 1970; now by default.
 
         Returns:
-            Its place, as ``places`` tells it.
+            Its place, as ``places`` tells it; of a configuration that was measured before, that of
+            the measurement that stands.
         """
         m = measurement
         with self._database.transaction() as execute:
@@ -208,7 +209,13 @@ class RecordStore:
                 "UPDATE tasks SET spending = ? WHERE id = ?",
                 (dumped(attrs.asdict(spending)), task_id),
             )
-        return added.lastrowid or 0
+            if added.rowcount:
+                return int(added.lastrowid or 0)
+            (place,) = execute(
+                "SELECT id FROM measurements WHERE task_id = ? AND identity = ?",
+                (task_id, str(key)),
+            ).fetchone()
+        return int(place)
 
     def set_spending(self, task_id: int, spending: Spending) -> None:
         """Commit the seconds a task has taken so far."""
