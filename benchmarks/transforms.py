@@ -106,8 +106,8 @@ def latency(given: argparse.Namespace) -> None:
         how = "measured" if result["measured"] else "predicted"
         print(
             f"{name}: original {1e3 * before:.3f} ms, fastest accepted by {given.score} "
-            f"{1e3 * best['seconds']:.3f} ms, {before / best['seconds']:.2f} times as fast, sums of "
-            f"convolutions {how} alone; {result['judged']} judged, {result['seconds']:.0f} s",
+            f"{1e3 * best['seconds']:.3f} ms, {before / best['seconds']:.2f} times as fast, sums "
+            f"of convolutions {how} alone; {result['judged']} judged, {result['seconds']:.0f} s",
             flush=True,
         )
 
