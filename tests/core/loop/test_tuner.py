@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chameleon_core.loop.round.batch import Origin
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import Candidates, Explorer, Sampler
+from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler
 
 
 def test_the_first_batch_is_start_then_random(grid, make_tuner):
@@ -26,6 +27,35 @@ def test_what_did_not_fit_into_the_first_batch_comes_before_chance(grid, make_tu
     tuner = make_tuner(space, explorer=Idle())
     tuner.tell(measure(space, tuner.ask()))
     assert tuner.ask()[:2].tolist() == guesses[4:].tolist()
+
+
+class Knowing(CostModel):
+    """Trained on other tasks: the larger the knobs, the better."""
+
+    trained = True
+
+    def fit(self, observations):
+        pass
+
+    def predict(self, configs):
+        return configs.sum(axis=1).astype(float)
+
+
+def test_what_a_model_chooses_is_held_against_the_best_guess(grid, make_tuner, measure):
+    bare, guessing = grid(9, 9), grid(9, 9, first_guesses=np.array([[0, 0], [0, 1]]))
+    alone = make_tuner(bare, cost_model=Knowing()).ask()
+    tuner = make_tuner(guessing, cost_model=Knowing())
+    batch = tuner.ask()
+    assert batch.tolist() == [[0, 0], *alone[:-1].tolist()]
+    assert tuner.origins[0, 0] is Origin.INITIAL
+    tuner.tell(measure(guessing, batch))
+    assert [0, 1] not in tuner.ask().tolist(), "once, not in every batch"
+
+
+def test_a_single_measurement_is_the_models(grid, make_tuner):
+    space = grid(9, 9, first_guesses=np.array([[0, 0]]))
+    batch = make_tuner(space, cost_model=Knowing(), batch_size=1).ask()
+    assert batch.tolist() != [[0, 0]]
 
 
 def test_an_illegal_start_is_left_out(grid, make_tuner):

@@ -158,6 +158,8 @@ class TaskTuner:
             wanted, added = self._batch_size, Origin.INITIAL
         else:
             (batch, wanted), added = self._search(), Origin.FALLBACK
+            if self._batches == 0 and not self.measurements:
+                batch = self._with_first_guess(batch)
         batch = self._top_up(batch, wanted)
         for config in tuples(batch):
             self.origins.setdefault(config, added)
@@ -251,6 +253,19 @@ class TaskTuner:
         suggested = suggested[: (len(batch) + 1) // 2]
         self.origins |= dict.fromkeys(tuples(suggested), Origin.SUGGESTION)
         return self._joined(suggested, batch)[: len(batch)]
+
+    def _with_first_guess(self, batch: Configs) -> Configs:
+        """The batch with the space's best guess in it, in the place of its last row.
+
+        What a model has learnt from other tasks may be wrong about this one: what it chooses is to
+        be no worse than what needs no model.
+        """
+        guess = self._joined(batch[:0], self.space.first_guesses[:1])
+        if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - a single one is the model's
+            return batch
+        joined = self._joined(guess, batch)[: len(batch)]
+        self.origins.setdefault(tuples(guess)[0], Origin.INITIAL)
+        return joined
 
     def _with_enqueued(self, batch: Configs, limit: int | None) -> Configs:
         """At most ``limit`` rows: what was enqueued, then the batch, which gets no longer by it."""
