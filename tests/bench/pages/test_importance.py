@@ -25,6 +25,7 @@ def _measured(configs, seconds):
         spread=np.zeros(len(seconds)),
         at=np.arange(len(seconds), dtype=float),
         origins=none,
+        scores=np.full(len(seconds), np.nan),
         failures=none,
         messages=[""] * len(seconds),
         knobs=knobs,

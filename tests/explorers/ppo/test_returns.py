@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from chameleon_explorers.ppo.returns import advantages, standardised  # noqa: E402
-from hypothesis import given  # noqa: E402
+from hypothesis import example, given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 
@@ -73,12 +73,22 @@ def test_with_no_decay_it_is_the_return_minus_the_value():
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=20))
+@example([86.2179423184381] * 3)
 def test_standardised_has_mean_0_and_deviation_1(values):
     found = standardised(torch.tensor(values, dtype=torch.float64))
     assert torch.isfinite(found).all()
     assert abs(float(found.mean())) < 1e-6
     if np.std(values) > 1e-3:
         assert float(found.square().mean()) == pytest.approx(1.0, rel=1e-3)
+
+
+@given(
+    st.floats(-1e4, 1e4, width=32),
+    st.integers(1, 600),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_equal_advantages_are_zeros_whatever_the_rounding_of_their_mean(value, count, dtype):
+    assert not standardised(torch.full((count,), value, dtype=dtype)).any()
 
 
 def test_equal_advantages_say_nothing():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_LAST_PLACES = 8
+"""By so many last places numbers may differ and be equal."""
+
 
 def advantages(
     rewards: Tensor, values: Tensor, goes_on: Tensor, *, discount: float, decay: float
@@ -37,4 +40,8 @@ def advantages(
 def standardised(advantage: Tensor) -> Tensor:
     """Mean 0 and standard deviation 1; zeros where all are equal (or there is only one)."""
     centred = advantage - advantage.mean()
-    return centred / (centred.square().mean().sqrt() + 1e-8)
+    deviation = centred.square().mean().sqrt()
+    # The mean of equal numbers may be a few last places off; that is no difference between them.
+    if deviation <= _LAST_PLACES * torch.finfo(advantage.dtype).eps * advantage.abs().max():
+        return torch.zeros_like(advantage)
+    return centred / (deviation + 1e-8)
