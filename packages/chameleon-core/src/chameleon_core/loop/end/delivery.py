@@ -78,13 +78,13 @@ def deliver(
 
 def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:
     """What a network's comparison may take, told as those of operators are."""
-    told = 0
+    begun = False
 
     def tell(step: str, done: int, of: int) -> None:
-        nonlocal told
-        if not told:
+        nonlocal begun
+        if not begun:
             publish(ComparisonStarted(task=THE_NETWORK, finalists=1, rivals=of - 1))
-        told += 1
+        begun = True
         publish(ComparisonProgressed(task=THE_NETWORK, step=step, done=done, of=of))
 
     return ComparisonPlan(seconds=seconds_before * SHARE / (1.0 - SHARE), tell=tell)

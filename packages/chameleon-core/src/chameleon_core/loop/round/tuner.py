@@ -136,8 +136,8 @@ class TaskTuner:
         """The next batch: distinct, legal, unvisited; empty when the space is exhausted.
 
         The first batch is the space's first guesses and random configurations, unless the cost
-        model knows something already (from other tasks, say). Later ones come from
-        explorer, sampler and synthesizer. A sampler may choose to measure few; only rows that
+        model knows something already (from other tasks, say): then it has the best of the guesses
+        alone. Its other rows, like later batches, come from explorer, sampler and synthesizer. A sampler may choose to measure few; only rows that
         turn out unusable, or that a plan shorter than a batch could not give, are replaced by
         random ones.
 
