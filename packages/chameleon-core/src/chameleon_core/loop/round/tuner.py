@@ -137,9 +137,9 @@ class TaskTuner:
 
         The first batch is the space's first guesses and random configurations, unless the cost
         model knows something already (from other tasks, say): then it has the best of the guesses
-        alone. Its other rows, like later batches, come from explorer, sampler and synthesizer. A sampler may choose to measure few; only rows that
-        turn out unusable, or that a plan shorter than a batch could not give, are replaced by
-        random ones.
+        alone. Its other rows, like later batches, come from explorer, sampler and synthesizer. A
+        sampler may choose to measure few; only rows that turn out unusable, or that a plan shorter
+        than a batch could not give, are replaced by random ones.
 
         Args:
             limit: at most this many rows, the first of the batch; what a budget still allows.
