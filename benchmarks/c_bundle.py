@@ -10,12 +10,9 @@ disturbs least, and whether the outputs are the same bits.
 from __future__ import annotations
 
 import argparse
-import os
-import re
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -23,51 +20,7 @@ import numpy as np
 from chameleon_core.run_folder import NETWORK
 from chameleon_tvm.bundle.c_bundle import write_c_bundle
 from chameleon_tvm.graph.package import read_manifest
-
-LOADER = """
-import sys, time
-sys.modules["torch"] = None  # TVM starts faster without it
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-from load import load
-run = load(sys.argv[1])
-inputs = [np.load(name) for name in sys.argv[4:]]
-seconds = []
-outputs = run(*inputs)
-for _ in range(int(sys.argv[3])):
-    started = time.perf_counter()
-    outputs = run(*inputs)
-    seconds.append(time.perf_counter() - started)
-for place, one in enumerate(outputs if isinstance(outputs, list) else [outputs]):
-    np.save(f"{sys.argv[2]}/python{place}.npy", one)
-seconds.sort()
-print(f"latency {seconds[len(seconds) // 2]} s (the shortest {seconds[0]} s)")
-"""
-
-
-def latency(command: list[str], folder: Path, threads: int) -> tuple[float, float]:
-    """Median and least seconds that a process prints."""
-    environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
-    found = subprocess.run(
-        command, cwd=folder, env=environment, check=True, capture_output=True, text=True
-    )
-    told = re.search(r"latency (\S+) s \(.* shortest (\S+) s\)", found.stdout)
-    if told is None:
-        raise SystemExit(f"{command[0]} printed no latency: {found.stdout}")
-    return float(told[1]), float(told[2])
-
-
-def inputs_of(manifest: dict[str, object], folder: Path) -> list[str]:
-    """Files of random inputs."""
-    rng = np.random.default_rng(0)
-    names = []
-    for place, one in enumerate(manifest["inputs"]):  # type: ignore[arg-type,var-annotated]
-        array = rng.standard_normal(one["shape"])
-        if not one["dtype"].startswith("float"):
-            array = np.abs(array)  # indices, masks and the like: 0, 1, 2
-        np.save(folder / f"x{place}.npy", array.astype(one["dtype"]))
-        names.append(str(folder / f"x{place}.npy"))
-    return names
+from delivered_network import inputs_of, latency, loading
 
 
 def main() -> None:
@@ -90,7 +43,7 @@ def main() -> None:
         inputs = inputs_of(manifest, folder)
         runs = str(arguments.runs)
         ours = ["./example", "weights.bin", *inputs, "--runs", runs, "--threads", str(threads)]
-        theirs = [sys.executable, "-c", LOADER, str(network), str(folder), runs, *inputs]
+        theirs = loading(network, folder, arguments.runs, inputs)
         pairs = []
         for turn in range(arguments.turns):
             order = (ours, theirs) if turn % 2 else (theirs, ours)

@@ -39,17 +39,17 @@ _SHUFFLES = 2000
 def chosen(space: NetworkSpace, networks: int) -> Iterator[tuple[int, tuple[int, ...], Candidate]]:
     """As many networks of each band, in turns: band, row of indices, network."""
     before = space.candidate(space.original).multiply_adds
-    found: dict[int, list[tuple[tuple[int, ...], Candidate]]] = {one: [] for one in range(4)}
+    found: list[list[tuple[tuple[int, ...], Candidate]]] = [[] for _ in BANDS]
     each = -(-networks // len(BANDS))
     for config, candidate in drawn(space, seed=1):
         fewer = before / candidate.multiply_adds
         for band, (low, high) in enumerate(BANDS):
             if low <= fewer < high and len(found[band]) < each:
                 found[band].append((config, candidate))
-        if all(len(one) == each for one in found.values()):
+        if all(len(one) == each for one in found):
             break
     for place in range(each):
-        for band, some in found.items():
+        for band, some in enumerate(found):
             yield (band, *some[place])
 
 

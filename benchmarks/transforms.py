@@ -1,7 +1,8 @@
 """What `chameleon transform` reaches, and whether its checks are worth anything.
 
     python benchmarks/transforms.py judge [NETWORK ...]      seconds to judge 1000 networks
-    python benchmarks/transforms.py latency [NETWORK ...]    the fastest network that is accepted
+    python benchmarks/transforms.py latency [NETWORK ...]    the fastest network that is accepted,
+                                                             tuned and timed whole
     python benchmarks/transforms.py scores [NETWORK ...]     rank correlation with accuracy, digits
     python benchmarks/transforms.py retrain [NETWORK ...]    accuracy of a network 3 times as fast
 
@@ -12,8 +13,9 @@ The first two take networks for CIFAR's images and for large ones, the others th
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from chameleon_transforms.session import Session
 from transform_digits import NETWORKS as DIGIT_NETWORKS
 from transform_retrain import retrained
 from transform_scores import report, trained
+from transform_whole import whole
 
 HERE = Path(__file__).resolve().parent
 NETWORKS = ("resnet18_cifar", "resnet34_cifar", "resnext29_cifar", "resnet18_large")
@@ -37,13 +40,15 @@ def processor() -> str:
     return next((one.partition(":")[2].strip() for one in lines if "model name" in one), "?")
 
 
-def session(network: str, folder: Path, preset: str | None = None, **options: Any) -> Session:
+def session(
+    network: str, folder: Path, keys: Mapping[str, Any] | None = None, **options: Any
+) -> Session:
     """What the command makes of one of the networks.
 
     Args:
         network: a function of `transform_networks.py`.
         folder: where its measurements are kept.
-        preset: of the pipeline, or None for the default one.
+        keys: others of the pipeline.
         options: of the section `transform`.
     """
     source = f"{HERE / 'transform_networks.py'}:{network}"
@@ -53,7 +58,8 @@ def session(network: str, folder: Path, preset: str | None = None, **options: An
         "transform": options,
         "baselines": [],
         "output": str(folder / network),
-    } | ({} if preset is None else {"preset": preset})
+        **(keys or {}),
+    }
     return Session(from_dict(document))
 
 
@@ -90,11 +96,13 @@ def judge(given: argparse.Namespace) -> None:
 
 def latency(given: argparse.Namespace) -> None:
     """The fastest network that is accepted, against the tuned original."""
+    budget = {"budget": {"measurements": given.budget, "scope": "network"}} if given.budget else {}
+    keys = {"scheduler": "gradient", **budget} if given.preset is None else {"preset": given.preset}
     for name in given.network or NETWORKS:
         found = session(
             name,
             given.folder,
-            given.preset,
+            keys,
             scores=[given.score],
             candidates=given.candidates,
             measurements=given.measurements,
@@ -108,6 +116,16 @@ def latency(given: argparse.Namespace) -> None:
             f"{name}: original {1e3 * before:.3f} ms, fastest accepted by {given.score} "
             f"{1e3 * best['seconds']:.3f} ms, {before / best['seconds']:.2f} times as fast, sums "
             f"of convolutions {how} alone; {result['judged']} judged, {result['seconds']:.0f} s",
+            flush=True,
+        )
+        if not given.budget:
+            continue
+        timed = whole(found, result, 0)
+        print(
+            f"{name}: whole networks, as delivered: original {1e3 * timed.original:.3f} ms, "
+            f"transformed {1e3 * timed.point:.3f} ms, "
+            f"{statistics.median(timed.ratios):.2f} times as fast "
+            f"({timed.ratios[0]:.2f} to {timed.ratios[-1]:.2f} turn by turn)",
             flush=True,
         )
 
@@ -153,6 +171,9 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--measurements", type=int, default=8, help="of each operator")
     parser.add_argument("--per-round", type=int, default=8, help="networks measured in a round")
+    parser.add_argument(
+        "--budget", type=int, default=300, help="measurements of a whole network; 0 compiles none"
+    )
     parser.add_argument("--score", default="fisher", help="what decides; the paper's by default")
     parser.add_argument("--preset", help="of the pipeline, such as one-shot")
     parser.add_argument("--networks", type=int, default=32, help="networks that are trained")

@@ -1,0 +1,75 @@
+"""A point of a front as a whole network, against the original, both tuned and compiled."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core.loop import RunResult, run_pipeline
+from chameleon_core.pipeline import from_dict
+from chameleon_transforms.session import Session
+from chameleon_tvm.graph.package import read_manifest
+from delivered_network import inputs_of, latency, loading
+
+_RUNS = 30
+"""Inferences of one process."""
+
+
+@attrs.frozen(kw_only=True)
+class Whole:
+    """Two delivered networks, timed in turns.
+
+    Attributes:
+        original: median seconds of one inference over the turns.
+        point: likewise, of the transformed network.
+        ratios: of the two, turn by turn, ascending.
+    """
+
+    original: float
+    point: float
+    ratios: tuple[float, ...]
+
+
+def whole(found: Session, result: dict[str, Any], place: int, turns: int = 9) -> Whole:
+    """Deliver a point of a front, tune the original as it was tuned, and time both.
+
+    Args:
+        found: its pipeline's budget is of either.
+        result: what the session's search has returned.
+        place: of the point in the front.
+        turns: processes of either.
+
+    Raises:
+        SystemExit: one of them was not delivered.
+    """
+    folder, _ = found.deliver(result, place)
+    document = {key: one for key, one in found.pipeline.document.items() if key != "transform"}
+    document["output"] = str(found.folder / "original")
+    original = _delivered(run_pipeline(from_dict(document)))
+    return in_turns(original, _delivered(found.compile(folder)), turns)
+
+
+def _delivered(run: RunResult) -> Path:
+    if run.network.folder is None:
+        raise SystemExit(f"{run.folder} delivered no network")
+    return Path(run.network.folder)
+
+
+def in_turns(original: Path, point: Path, turns: int) -> Whole:
+    """Time two delivered networks, each turn in processes of their own."""
+    manifest = read_manifest(original)
+    pairs = []
+    with tempfile.TemporaryDirectory() as made:
+        outputs = Path(made)
+        inputs = inputs_of(manifest, outputs)
+        commands = [loading(one.absolute(), outputs, _RUNS, inputs) for one in (original, point)]
+        for turn in range(turns):
+            order = (0, 1) if turn % 2 else (1, 0)
+            seconds = {one: latency(commands[one], outputs, manifest["threads"]) for one in order}
+            pairs.append((seconds[0][0], seconds[1][0]))
+    before, after = (statistics.median(side) for side in zip(*pairs, strict=True))
+    ratios = tuple(sorted(one / other for one, other in pairs))
+    return Whole(original=before, point=after, ratios=ratios)
