@@ -53,6 +53,20 @@ def test_neither_group_spends_what_is_the_other_ones():
     assert made.time_is_up(other)
 
 
+@pytest.mark.parametrize(("taken", "up"), [(18.0, False), (25.0, False), (26.0, True)])
+def test_another_batch_may_not_take_alternatives_over_their_share_of_the_seconds(taken, up):
+    # A batch of four takes a fifth of what these twenty have taken.
+    own = [_run("a", measured=10, seconds=20.0), _run("b", measured=30, seconds=31.0)]
+    others = [_run("a int8", measured=20, seconds=taken, of="a"), _run("b int8", of="b")]
+    made = _allowances([*own, *others], measurements=100, scope=Scope.NETWORK)
+    assert made.share_is_up(4) is up
+    assert 1.2 * 25.0 <= 0.6 * 51.0 < 1.2 * 26.0
+
+
+def test_alternatives_have_all_of_their_share_before_the_first_is_measured():
+    assert not _allowances([_run("a"), _run("a int8", of="a")], measurements=9).share_is_up(8)
+
+
 def test_the_smallest_budget_measures_one_alternative():
     own, other = _run("a"), _run("a int8", of="a")
     assert _allowances([own, other], measurements=1).left(other) == 1

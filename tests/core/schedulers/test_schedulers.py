@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import hypothesis.strategies as st
@@ -14,8 +15,19 @@ from chameleon_core.task import Task
 from hypothesis import given
 
 
-def _state(history, *, weight=1, flop=1e9, done=False, in_flight=False):
-    task = Task(name="t", operator="o", arguments={}, target="t", flop=flop, weight=weight)
+_NUMBERS = itertools.count()
+
+
+def _state(history, *, weight=1, flop=1e9, done=False, in_flight=False, of="", to_beat=math.inf):
+    task = Task(
+        name=f"t{next(_NUMBERS)}",
+        operator="o",
+        arguments={},
+        target="t",
+        flop=flop,
+        weight=weight,
+        alternative_of=of,
+    )
     rounds = len(history)
     return TaskState(
         task=task,
@@ -24,6 +36,7 @@ def _state(history, *, weight=1, flop=1e9, done=False, in_flight=False):
         history=history,
         done=done,
         in_flight=in_flight,
+        seconds_to_beat=to_beat,
     )
 
 
@@ -131,3 +144,28 @@ def test_gradient_ends_whatever_the_costs_do():
             return
         states[chosen].append(states[chosen][-1] * (1 - 0.3 ** len(states[chosen])))
     pytest.fail("it never ends")
+
+
+def test_gradient_counts_of_an_alternative_what_falls_below_what_it_has_to_beat():
+    # The first one saves four seconds of its own, of which the network would see none.
+    far = _state([9.0, 7.0, 5.0], of="a", to_beat=2.0, weight=5)
+    near = _state([3.0, 2.0, 1.9], of="b", to_beat=2.0)
+    assert _gradient().next_task([far, near]) == 1
+    assert _gradient().next_task([far]) is None
+    assert _gradient(stop_gain=0.0).next_task([far]) == 0, "the whole budget is wanted"
+
+
+@pytest.mark.parametrize(("guess", "worthwhile"), [(1.9, True), (2.1, False)])
+def test_gradient_leaves_alone_what_no_hope_brings_below_what_it_has_to_beat(guess, worthwhile):
+    # After two batches one more is hoped to halve the cost at best.
+    chosen = _gradient().next_task([_state([guess, guess], of="a", to_beat=1.0)])
+    assert chosen == (0 if worthwhile else None)
+
+
+def test_gradient_counts_an_operator_once_in_whatever_type_is_fastest():
+    # Saves 0.02 a batch: much of a network of 1.5 s, too little of one of 4.5 s.
+    others = [_state([1.0], of="b", to_beat=9.0, done=True) for _ in range(3)]
+    saving = _state([0.54, 0.52, 0.5], of="a", to_beat=9.0)
+    assert _gradient(stop_gain=0.01).next_task([saving, *others]) == 0
+    others = [_state([1.0], of=name, to_beat=9.0, done=True) for name in "bcd"]
+    assert _gradient(stop_gain=0.01).next_task([saving, *others]) is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 
 class StepSeconds:
@@ -29,6 +31,16 @@ class StepSeconds:
         now = time.monotonic()
         self._seconds[self._step] = self._seconds.get(self._step, 0.0) + now - self._since
         self._step, self._since = step, now
+
+    @contextlib.contextmanager
+    def during(self, step: str) -> Iterator[None]:
+        """A step in the middle of another, which goes on afterwards."""
+        before = self._step
+        self.begin(step)
+        try:
+            yield
+        finally:
+            self.begin(before)
 
     def until_now(self) -> dict[str, float]:
         """Wall-clock seconds of each step, in their order, the one that goes on included."""

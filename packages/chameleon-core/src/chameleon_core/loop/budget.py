@@ -153,7 +153,7 @@ class Allowances:
         self._spent = spent
         own = [run for run in runs if not run.task.alternative_of]
         others = [run for run in runs if run.task.alternative_of]
-        self._own = own
+        self._own, self._others = own, others
         each = len(others) / max(1, len(own))
         first: list[tuple[Allowance, list[TaskRun]]] = []
         second: list[tuple[Allowance, list[TaskRun]]] = []
@@ -210,6 +210,23 @@ class Allowances:
     def out_of_patience(self, run: TaskRun) -> bool:
         """Whether nothing better came for as long as the budget's patience."""
         return self._group(run)[0].out_of_patience(run.tuner.measurements)
+
+    def share_is_up(self, batch_size: int) -> bool:
+        """Whether another batch would take the alternatives over their share of the wall-clock.
+
+        That is as much of what the tasks of the network as it is have taken as of their
+        measurements: a measurement of an alternative may take longer, since more of them are first
+        ones, before which a task is made ready.
+
+        Args:
+            batch_size: configurations per batch, expected to take as long as those before.
+        """
+        taken = self._all(self._others)
+        measured, seconds = (
+            sum(getattr(one, of) for one in taken) for of in ("measured", "seconds")
+        )
+        expected = seconds * (1.0 + batch_size / measured) if measured else 0.0
+        return expected > ALTERNATIVES * sum(one.seconds for one in self._all(self._own))
 
     def _group(self, run: TaskRun) -> tuple[Allowance, list[TaskRun]]:
         return next(group for group in self._groups if run in group[1])

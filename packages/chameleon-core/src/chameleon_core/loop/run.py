@@ -10,7 +10,6 @@ from typing import Any
 from chameleon_core.event_bus import EventBus
 from chameleon_core.event_log import EventLog
 from chameleon_core.events import RunFinished, RunStarted
-from chameleon_core.loop.budget import convincing
 from chameleon_core.loop.end.comparison import Baselines
 from chameleon_core.loop.end.delivery import deliver
 from chameleon_core.loop.end.listings import list_winners
@@ -175,8 +174,10 @@ class _Run:
             self._task_run(task, space, archive, watch, device)
             for task, space in zip(tasks, spaces, strict=True)
         ]
+        named = {run.task.name: run for run in runs}
         earlier = WarmStart(self._pipeline.warm_start)
         for run in runs:
+            run.base = named.get(run.task.alternative_of)
             seconds = self._records.seconds_of(run.task)
             run.recall(batch_size=self._batch_size, seconds=seconds)
             nearest = self._records.suggestions(run.task)
@@ -233,14 +234,10 @@ class _Run:
             runs,
             pipeline,
             batch_size=self._batch_size,
-            at_once=many,
             interruption=self._interruption,
             after_batch=self._keep_seconds,
             seconds_before=choice_seconds(self._store),
-            # Recorded measurements cost nothing, and statistics of tables are of whole budgets.
-            convincing=convincing(budget.same_failure, batch_size=self._batch_size)
-            if runner.live
-            else None,
+            live=runner.live,
         )
         self._publish(
             RunStarted(
@@ -254,10 +251,11 @@ class _Run:
                 versions=self._folder.keep_versions(pipeline, runner.describe()),
             )
         )
-        with batches_in_flight(runner, few, self._store) as batches:
-            tuning.first_guesses(batches, at_once=few)
-        with batches_in_flight(runner, many, self._store) as batches:
-            tuning.rounds(batches)
+        tuning.tune(
+            lambda at_once: batches_in_flight(runner, at_once, self._store),
+            guesses_at_once=few,
+            tasks_at_once=many,
+        )
         for run in runs:
             run.adopt_leftovers()
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
 import structlog
 
-from chameleon_core.loop.budget import Allowances, Spent, same_failure
+from chameleon_core.loop.budget import Allowances, Spent, convincing, same_failure
+from chameleon_core.loop.groups import Group, groups_of
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import Batch
 from chameleon_core.loop.round.in_flight import BatchesInFlight
-from chameleon_core.loop.round.stages import generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.schedulers import Scheduler, SchedulerContext
 
 log = structlog.get_logger()
+
+InFlight = Callable[[int], AbstractContextManager[BatchesInFlight]]
+"""Has batches of at most so many tasks measured at the same time."""
+
+_SHARE_IS_UP = "the share of the time that other types may take is spent"
 
 GUESSES = 3
 """First guesses measured of a task at most where they fail, before it has a batch."""
@@ -29,15 +33,14 @@ class Tuning:
     """Gives batches to the tasks of a run, as its scheduler and its budget say.
 
     Args:
-        runs: the tasks.
+        runs: the tasks; of an alternative ``base`` is set where its task is among them.
         pipeline: names the scheduler and the budget.
         batch_size: configurations measured per round.
-        at_once: tasks that have a batch in flight at the same time, at most.
         interruption: the request to stop.
         after_batch: called after each batch that was measured and learnt.
         seconds_before: ``Allowance.seconds_before``.
-        convincing: measurements that have to fail alike before a task, or the run, is given up;
-            None for never.
+        live: whether measuring takes as long as it seems to; recorded measurements cost nothing,
+            and statistics of tables are of whole budgets.
     """
 
     def __init__(
@@ -46,29 +49,22 @@ class Tuning:
         pipeline: ResolvedPipeline,
         *,
         batch_size: int,
-        at_once: int,
         interruption: Interruption,
         after_batch: Callable[[], None] = lambda: None,
         seconds_before: float = 0.0,
-        convincing: int | None = None,
+        live: bool = True,
     ) -> None:
         self._runs = runs
-        self._convincing = convincing
+        self._batch_size = batch_size
+        self._live = live
+        same = pipeline.budget.same_failure
+        self._convincing = convincing(same, batch_size=batch_size) if live else None
         self._allowances = Allowances(
             runs, pipeline.budget, seconds_before=seconds_before, spent=self._spent
         )
-        self._at_once = at_once
         self._interruption = interruption
         self._after_batch = after_batch
-        self._contract = contract_of(pipeline.scheduler)
-        with self._contract.call("start"):
-            self._scheduler: Scheduler = pipeline.scheduler.create(
-                SchedulerContext(
-                    tasks=[run.task for run in runs],
-                    rng=generator(pipeline.seed, "schedulers"),
-                    batch_size=batch_size,
-                )
-            )
+        self._groups = groups_of(runs, pipeline, batch_size=batch_size)
 
     @property
     def total_measurements(self) -> int | None:
@@ -84,36 +80,55 @@ class Tuning:
         """Where the budget ends a task at the latest; None where it limits the time alone."""
         return self._allowances.most(run)
 
-    def rounds(self, batches: BatchesInFlight) -> None:
+    def tune(self, in_flight: InFlight, *, guesses_at_once: int, tasks_at_once: int) -> None:
         """Tune until every task has ended.
 
-        The next task is chosen as soon as fewer than ``at_once`` are in flight: when that is does
-        not depend on a clock, so that a resumed run chooses as it did before.
-
         Args:
-            batches: has batches measured.
+            in_flight: has batches measured.
+            guesses_at_once: first guesses in flight at the same time, at most.
+            tasks_at_once: tasks that have a batch in flight at the same time, at most.
 
         Raises:
             RunInterrupted: the run was asked to stop; what was measured is saved.
             PluginError: a plugin breaks its contract.
         """
+        for group in self._groups:
+            with in_flight(guesses_at_once) as batches:
+                self._first_guesses(group, batches, at_once=guesses_at_once)
+            with in_flight(tasks_at_once) as batches:
+                self._rounds(group, batches, at_once=tasks_at_once)
+
+    def _rounds(self, group: Group, batches: BatchesInFlight, *, at_once: int) -> None:
+        """Tune until every task of a group has ended.
+
+        The next task is chosen as soon as fewer than ``at_once`` are in flight: when that is does
+        not depend on a clock, so that a resumed run chooses as it did before.
+
+        Args:
+            group: the tasks.
+            batches: has batches measured.
+            at_once: tasks in flight at the same time, at most.
+        """
         try:
             while True:
-                chosen = self._next() if len(batches) < self._at_once else None
+                chosen = None
+                if len(batches) < at_once:
+                    self._end_those_that_may(group)
+                    chosen = group.next()
                 if chosen is not None:
                     self._interruption.check()
                     self._begin(chosen, partial(chosen.propose, self._left(chosen)), batches)
                 elif len(batches):
                     self._finish(*batches.first(), batches)
                 else:
-                    self._end_all("the scheduler expects nothing more of it")
+                    self._end_all(group, "the scheduler expects nothing more of it")
                     return
         except RunInterrupted:
             batches.drain()
             raise
 
-    def first_guesses(self, batches: BatchesInFlight, *, at_once: int) -> None:
-        """Have one configuration of every task measured before any of them has a batch.
+    def _first_guesses(self, group: Group, batches: BatchesInFlight, *, at_once: int) -> None:
+        """Have one configuration of every task measured before any of the group has a batch.
 
         Where tasks share a budget, it may be spent before each of them had a batch. So the ones
         with most of the network's work come first, each with what its space recommends; where that
@@ -121,16 +136,13 @@ class Tuning:
         learnt, so that the order in which the measurements arrive makes no difference.
 
         Args:
+            group: the tasks.
             batches: has guesses measured; at its end nothing is in flight.
             at_once: guesses in flight at the same time.
-
-        Raises:
-            RunInterrupted: the run was asked to stop; what was measured is saved.
-            PluginError: a plugin breaks its contract.
         """
         if not self._allowances.shared or len(self._runs) == 1:
             return
-        heaviest = sorted(self._runs, key=lambda run: -run.task.weight * run.task.flop)
+        heaviest = group.heaviest
         try:
             for _ in range(GUESSES):
                 self._guesses(
@@ -155,20 +167,6 @@ class Tuning:
             else:
                 self._finish(*batches.first(), batches, share=False)
 
-    def _next(self) -> TaskRun | None:
-        """The task that gets the next batch; None where none is to have one now."""
-        self._end_those_that_may()
-        states = [run.state for run in self._runs]
-        if not any(state.waiting for state in states):
-            return None
-        with self._contract.call("choose the next task"):
-            index = self._scheduler.next_task(states)
-        if index is None:
-            return None
-        if index not in range(len(self._runs)) or self._runs[index].ended is not None:
-            raise self._contract.broken(f"chose task {index!r}, which does not exist or is done")
-        return None if states[index].in_flight else self._runs[index]
-
     def _begin(self, run: TaskRun, propose: Callable[[], Batch], batches: BatchesInFlight) -> None:
         """Have a task's next batch measured, or end it where there is none."""
         batch, seconds = batches.search(propose)
@@ -183,6 +181,9 @@ class Tuning:
             if batch.missing and self._allowances.time_is_up(run):
                 run.learn(batch)
                 self._end(run, "the wall-clock budget is spent")
+            elif batch.missing and self._share_is_up(run):
+                run.learn(batch)
+                self._end(run, _SHARE_IS_UP)
         if run.ended is None:
             batches.begin(run, batch, seconds)
         else:
@@ -214,14 +215,14 @@ class Tuning:
             if other is not run and other.ended is None and _alike(other, run):
                 other.tuner.suggest(best.config)
 
-    def _end_those_that_may(self) -> None:
+    def _end_those_that_may(self, group: Group) -> None:
         """End tasks that have spent their budget, or all; those in flight are learnt first."""
         self._end_those_that_fail_alike()
-        for run in self._runs:
+        for run in group.runs:
             if run.state.waiting:
                 self._end_if_spent(run)
         if self._allowances.fast_enough:
-            self._end_all("the target latency is reached")
+            self._end_all(group, "the target latency is reached")
 
     def _end_those_that_fail_alike(self) -> None:
         """Give up what no search can mend: a task, or all of them where nothing works at all."""
@@ -255,9 +256,20 @@ class Tuning:
             self._end(run, "the measurement budget is spent")
         elif self._allowances.out_of_patience(run):
             self._end(run, "nothing better came for as long as the budget's patience")
+        elif run.replayed and self._share_is_up(run):
+            self._end(run, _SHARE_IS_UP)
 
-    def _end_all(self, reason: str) -> None:
-        for run in self._runs:
+    def _share_is_up(self, run: TaskRun) -> bool:
+        """Whether an alternative may have no further batch for the time that those have taken.
+
+        Each has one measurement whatever that takes: without any it is of no use.
+        """
+        if not (self._live and run.task.alternative_of and run.tuner.measurements):
+            return False
+        return self._allowances.share_is_up(self._batch_size)
+
+    def _end_all(self, group: Group, reason: str) -> None:
+        for run in group.runs:
             if run.state.waiting:
                 self._end(run, reason)
 

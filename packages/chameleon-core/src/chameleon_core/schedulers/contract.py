@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ class TaskState:
         done: whether the task gets no further batch.
         in_flight: whether a batch of the task is being measured, of which nothing above tells
             yet. The task gets no other batch before the results of this one are known.
+        seconds_to_beat: of an alternative (``Task.alternative_of``) the lowest cost of the task
+            that it would take the place of; infinity where there is no such task, or no cost.
     """
 
     task: Task
@@ -49,6 +52,7 @@ class TaskState:
     history: Sequence[float]
     done: bool
     in_flight: bool = False
+    seconds_to_beat: float = math.inf
 
     @property
     def waiting(self) -> bool:

@@ -22,7 +22,9 @@ class Gradient(Scheduler):
     most promising of the others, and what the present ones bring is known with the one after.
 
     Beyond Ansor, tasks whose last batches saved next to nothing are left alone, and the run ends
-    when that holds for all.
+    when that holds for all. Of an alternative only what falls below the task that it would take
+    the place of is a saving. One that a fall in proportion to its batches would not bring below
+    that, or whose last batches have not, is left alone as well.
 
     Args:
         options: its options.
@@ -37,8 +39,17 @@ class Gradient(Scheduler):
         fresh = [index for index in waiting if states[index].rounds == 0]
         if fresh:
             return fresh[0]
-        paying = [index for index in waiting if not self._stagnates(states[index], states)]
+        paying = [index for index in waiting if self._pays(states[index], states)]
         return max(paying, key=lambda index: self._gain(states[index], states), default=None)
+
+    def _pays(self, state: TaskState, states: Sequence[TaskState]) -> bool:
+        """Whether a further batch of a task may be worthwhile."""
+        if self._stagnates(state, states):
+            return False
+        if self._options.stop_gain <= 0.0 or not state.history or math.isinf(state.history[-1]):
+            return True
+        now = state.history[-1]
+        return now - now / len(state.history) < state.seconds_to_beat
 
     def _stagnates(self, state: TaskState, states: Sequence[TaskState]) -> bool:
         """Whether a task's last batches saved less than makes a further one worthwhile."""
@@ -49,13 +60,8 @@ class Gradient(Scheduler):
         if math.isinf(now):
             # Every configuration failed so far: a few more batches may find one that works.
             return len(state.history) > 2 * window
-        saved = state.task.weight * (state.history[-1 - window] - now) / window
-        network = sum(
-            other.task.weight * other.history[-1]
-            for other in states
-            if other.history and math.isfinite(other.history[-1])
-        )
-        return saved < stop * network
+        saved = state.task.weight * _below(state, state.history[-1 - window], now) / window
+        return saved < stop * _network(states)
 
     def _gain(self, state: TaskState, states: Sequence[TaskState]) -> float:
         """Seconds of the network's latency that one more batch is expected to save."""
@@ -63,12 +69,37 @@ class Gradient(Scheduler):
         if math.isinf(now):
             return math.inf
         before = state.history[-1 - min(self._options.window, len(state.history) - 1)]
-        lately = math.inf if math.isinf(before) else (before - now) / self._options.window
+        lately = _below(state, before, now) / self._options.window
         fastest = max(other.task.flop / other.history[-1] for other in states if other.history)
         reachable = self._options.headroom * state.task.flop / fastest if fastest > 0.0 else 0.0
-        hoped = max(0.0, min(now / max(1, len(state.history)), now - reachable))
+        saved = max(0.0, min(now / max(1, len(state.history)), now - reachable))
+        hoped = _below(state, now, now - saved)
         trust = self._options.trust
         gain = (1.0 - trust) * hoped
         if trust > 0.0:
             gain += trust * lately
         return state.task.weight * gain
+
+
+def _below(state: TaskState, before: float, now: float) -> float:
+    """What the network saves where the cost of a task falls, both in seconds; once per inference.
+
+    Above the cost that an alternative has to beat, its task is there.
+    """
+    before, now = (min(cost, state.seconds_to_beat) for cost in (before, now))
+    return math.inf if math.isinf(before) else before - now
+
+
+def _network(states: Sequence[TaskState]) -> float:
+    """The network's latency in seconds, each operator in what is fastest for it, as far as known.
+
+    Of operators that have alternatives only these may be among the tasks: what they have to beat
+    stands for the others.
+    """
+    least: dict[str, float] = {}
+    for state in states:
+        known = (state.seconds_to_beat, state.history[-1] if state.history else math.inf)
+        name = state.task.alternative_of or state.task.name
+        cost = state.task.weight * min(known)
+        least[name] = min(cost, least.get(name, math.inf))
+    return sum(cost for cost in least.values() if math.isfinite(cost))

@@ -188,7 +188,8 @@ class Frontend(ABC):
             ``max_relative_error``, each null where it does not apply; ``kernels``, where its
             time goes, ``unmeasured`` and ``left_out`` (see ``NetworkResult``);
             ``delivered_seconds``, from the call of this method
-            until the result was in the folder; ``failure``, a sentence, where nothing was
+            until the result was in the folder, and ``delivery_seconds``, what each step of that
+            has taken, by name; ``failure``, a sentence, where nothing was
             delivered; and more, as JSON values.
 
         Raises:

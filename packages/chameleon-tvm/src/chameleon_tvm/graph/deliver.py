@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+COMPILING = "compiling and verifying"
+"""The step of a delivery in which the network becomes one of the types that it has anyway."""
+
 
 def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     """Compile, verify and time a network; only what gives the right answers gets into the folder.
@@ -53,6 +56,7 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
         result["delivered_seconds"] = time.perf_counter() - started
+        result["delivery_seconds"] = steps.seconds.until_now()
         log.info("network_delivered", folder=str(delivery.folder))
         ours = stack.enter_context(steps.running(staged))
         result.update(steps.latencies(ours))
@@ -72,6 +76,7 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
         The folder that it is in for now, with its whole manifest, or None where it is not to be
         delivered; and what there is to say about it, ``failure`` among it.
     """
+    steps.seconds.begin(COMPILING)
     staged = steps.best_in_place() if frontend.options.in_place else None
     if staged is None:
         staged, verdict = steps.tried(steps.kernels, "network")

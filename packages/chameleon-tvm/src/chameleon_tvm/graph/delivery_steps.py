@@ -26,6 +26,7 @@ from chameleon_tvm.graph.package import manifest_of, write_package
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
 from chameleon_tvm.graph.verify import ROUNDINGS, SAMPLES, Expected, OutputCheck, compared, guilty
 from chameleon_tvm.graph.warnings_once import warnings_once
+from chameleon_tvm.step_seconds import StepSeconds
 from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
@@ -64,11 +65,13 @@ class DeliverySteps:
         replaced: why a guess was not used, by ``Task.key``.
         baselines: what else runs the network, the reference among it.
         expected: the reference's answers.
+        seconds: what each step has taken.
     """
 
     def __init__(
         self, frontend: NetworkFrontend, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
+        self.seconds = StepSeconds("reference")
         self._frontend = frontend
         self._delivery = delivery
         self._stack = stack

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ANY = 1e30
 """What outputs may be off by where the pipeline names no bound: they have to be numbers."""
 
+COMPILING, VERIFYING = "compiling in types", "verifying in types"
+"""Steps of a delivery."""
+
 Run = Callable[[Arrays], Arrays]
 
 
@@ -92,19 +95,24 @@ class Candidates:
         """
         key = frozenset(types.items())
         if key not in self._built:
-            network = self._settled.networks.of(types)
-            folder = self._staged
-            if types:
-                folder = self._steps.compile_typed(network, f"types-{len(self._built)}")
-            kernels = self._steps.with_alternatives(network.chains)
-            self._built[key] = BuiltNetwork.of(types, network, kernels, folder)
+            with self._steps.seconds.during(COMPILING):
+                self._built[key] = self._compiled(types, f"types-{len(self._built)}")
         return self._built[key]
+
+    def _compiled(self, types: Types, name: str) -> BuiltNetwork:
+        network = self._settled.networks.of(types)
+        folder = self._steps.compile_typed(network, name) if types else self._staged
+        kernels = self._steps.with_alternatives(network.chains)
+        return BuiltNetwork.of(types, network, kernels, folder)
 
     def tried(self, point: Point) -> Candidate:
         """A point compiled and checked."""
         try:
             built = self.built(point.types)
-            with self.process("the network in types", built.folder) as process:
+            with (
+                self._steps.seconds.during(VERIFYING),
+                self.process("the network in types", built.folder) as process,
+            ):
                 return self._checked(point, built, process)
         except ChameleonError as error:
             return Candidate(point=point, built=None, error=math.inf, problem=str(error))

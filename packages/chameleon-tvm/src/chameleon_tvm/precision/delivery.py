@@ -23,7 +23,7 @@ from chameleon_tvm.graph.package import read_manifest, write_manifest
 from chameleon_tvm.precision.candidates import ANY, Candidate, Candidates
 from chameleon_tvm.precision.edges import bytes_per_second
 from chameleon_tvm.precision.eligibility import FLOAT32
-from chameleon_tvm.precision.errors import Simulation
+from chameleon_tvm.precision.errors import Simulation, TimedErrors
 from chameleon_tvm.precision.networks import Types
 from chameleon_tvm.precision.operator_seconds import OperatorSeconds
 from chameleon_tvm.precision.points import Front, Point, in_words
@@ -37,6 +37,9 @@ log = structlog.get_logger()
 
 TRIALS = 5
 """Networks that are compiled at most until one holds the bound."""
+
+SIMULATING, TIMING, CHOOSING = "simulating types", "timing in types", "choosing types"
+"""Steps of a delivery, beside those of ``candidates``."""
 
 CHOICES = 2
 """Choices that are compiled at most: the first is of what operators take where all have one type,
@@ -80,12 +83,15 @@ class _TypedDelivery:
         self._precision = settled.precision
         self._staged = staged
         self._stack = stack
+        self._clock = steps.seconds
+        self._clock.begin(CHOOSING)
         self._bound = ANY if self._precision.max_error is None else self._precision.max_error
         self._candidates = Candidates(steps, settled, staged)
-        self._simulation: Simulation = stack.enter_context(
-            settled.simulation(steps.target, steps.threads)
-        )
-        self._simulation.sample(self._candidates.inputs)
+        with self._clock.during(SIMULATING):
+            self._simulation: Simulation = stack.enter_context(
+                settled.simulation(steps.target, steps.threads)
+            )
+            self._simulation.sample(self._candidates.inputs)
         self._float32 = stack.enter_context(self._candidates.process(FLOAT32, staged))
         self._candidates.measure_float32(self._float32.outputs)
         networks = settled.networks
@@ -104,7 +110,7 @@ class _TypedDelivery:
             self._settled.networks,
             self._seconds.kinds,
             self._seconds.found,
-            self._simulation,
+            TimedErrors(self._simulation, partial(self._clock.during, SIMULATING)),
             rate=bytes_per_second(),
         )
 
@@ -171,7 +177,8 @@ class _TypedDelivery:
                     for one in networks
                 ]
                 inputs, threads = self._candidates.inputs[0], self._steps.threads
-                told = seconds_in_network(opened, inputs, threads=threads)
+                with self._clock.during(TIMING):
+                    told = seconds_in_network(opened, inputs, threads=threads)
         except Exception as error:  # noqa: BLE001 - what was measured alone remains
             log.warning("operators_not_timed_in_networks", problem=first_line(error))
             return False
@@ -238,7 +245,8 @@ class _TypedDelivery:
                 process = self._candidates.process(name, one.folder)
                 processes.append(self._stack.enter_context(process))
         inputs = self._candidates.inputs
-        found = median_seconds(processes, inputs[0], threads=self._steps.threads)
+        with self._clock.during(TIMING):
+            found = median_seconds(processes, inputs[0], threads=self._steps.threads)
         seconds = {name: one for name, one in found.items() if one is not None}
         name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
         told = {FLOAT32: seconds.get(FLOAT32, math.inf)}

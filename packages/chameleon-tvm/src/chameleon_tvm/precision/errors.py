@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,33 @@ class Simulation(AskedProcess):
         told = {"inputs": self._written(inputs), "outputs": str(made), "types": _told(types)}
         self._ask({"do": "outputs", **told})
         return read_arrays(made)
+
+
+class TimedErrors:
+    """The errors of a simulation, whose seconds are somebody's.
+
+    Args:
+        simulation: that.
+        during: a context in which the simulation is at work.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        during: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> None:
+        self._simulation = simulation
+        self._during = during
+
+    def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
+        """See ``Simulation.errors_alone``."""
+        with self._during():
+            return self._simulation.errors_alone(kinds)
+
+    def error_of(self, types: Types) -> float:
+        """See ``Simulation.error_of``."""
+        with self._during():
+            return self._simulation.error_of(types)
 
 
 def _told(types: Types) -> dict[str, str]:

@@ -176,6 +176,8 @@ class NetworkResult:
         max_relative_error: of its outputs, or None where nothing was compiled.
         delivered_seconds: wall-clock from the start of the run until the verified network was in
             its folder, before anything was compared with it; None where none was delivered.
+        delivery_seconds: wall-clock of each step of that after the operators were compared, by its
+            name; empty where nobody says.
         kernels: where its time goes, the slowest first, each with ``name``, ``tuned``, ``calls``
             in one inference and ``seconds`` of all of them; empty where that is not known.
         unmeasured: operators whose kernel in it was never timed, each with ``name``, ``kernel``
@@ -202,6 +204,7 @@ class NetworkResult:
     rivals_reduced: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     max_relative_error: float | None = None
     delivered_seconds: float | None = None
+    delivery_seconds: Mapping[str, float] = attrs.field(factory=dict)
     kernels: Sequence[Mapping[str, Any]] = ()
     unmeasured: Sequence[Mapping[str, str]] = ()
     left_out: Mapping[str, str] = attrs.field(factory=dict)
@@ -237,6 +240,7 @@ class NetworkResult:
             del values["precision"]
         optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
         optional |= {"unmeasured", "left_out", "ratio", "buckets", "rivals_reduced"}
+        optional |= {"delivery_seconds"}
         optional |= {"rivals_precision", "precision_summary", "front"}
         return {k: v for k, v in values.items() if k not in optional or v}
 

@@ -44,6 +44,7 @@ class TaskRun:
         records: what is on disk of it.
         spending: where its wall-clock went.
         seconds_before: wall-clock in seconds that records taken from other runs had cost there.
+        base: of an alternative the task that it would take the place of; None of others.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class TaskRun:
         self.records = records
         self.spending = records.stored.spending
         self.seconds_before = 0.0
+        self.base: TaskRun | None = None
         self._publish = publish
         self._watch = FallbackWatch() if watch is None else watch
         self._batch: Batch | None = None
@@ -82,6 +84,16 @@ class TaskRun:
         return 0 if self._batch is None else self._batch.size
 
     @property
+    def seconds_to_beat(self) -> float:
+        """The cost in seconds below which a configuration is of use; infinity where any is."""
+        return math.inf if self.base is None else self.base.tuner.best_cost
+
+    @property
+    def replayed(self) -> bool:
+        """Whether all that the store has of it is learnt."""
+        return len(self.records.measured) <= len(self.tuner.measurements)
+
+    @property
     def state(self) -> TaskState:
         """What the scheduler sees."""
         return TaskState(
@@ -91,6 +103,7 @@ class TaskRun:
             history=tuple(self._history),
             done=self.ended is not None,
             in_flight=self.in_flight > 0,
+            seconds_to_beat=self.seconds_to_beat,
         )
 
     def summary(self, limit: int | None) -> TaskSummary:
@@ -176,7 +189,8 @@ class TaskRun:
             task=self.task,
             space=self.space_ref,
             configs=list(batch.missing),
-            best_seconds=self.tuner.best_cost,
+            # What cannot take its task's place is not worth many repeats.
+            best_seconds=min(self.tuner.best_cost, self.seconds_to_beat),
         )
 
     def save(self, measurement: Measurement, batch: Batch, seconds: float) -> None:
