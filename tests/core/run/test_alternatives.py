@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import attrs
 import pytest
 from chameleon_core.loop import run_pipeline
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
+from chameleon_testing.fakes import (
+    ModelOptions,
+    RunnerOptions,
+    SyntheticFrontend,
+    SyntheticRunner,
+)
 
 MEASUREMENTS = 24
+SHORT = 1.0
+"""Seconds that a measurement of a task of the network as it is takes, on the runner's clock."""
 
 
 class WithAlternatives(SyntheticFrontend):
@@ -25,6 +34,48 @@ class WithAlternatives(SyntheticFrontend):
             for task in own
         ]
         return [*own, *others]
+
+
+class ClockedRunner(SyntheticRunner):
+    """Has a clock of its own, by which measurements of alternatives may take longer."""
+
+    longer = SHORT
+    jobs: ClassVar[list] = []
+
+    def __init__(self, options):
+        super().__init__(options)
+        self._elapsed = 0.0
+
+    def now(self):
+        return self._elapsed
+
+    def measure(self, job):
+        self.jobs.append(job)
+        for measurement in super().measure(job):
+            self._elapsed += self.longer if job.task.alternative_of else SHORT
+            yield measurement
+
+
+@pytest.fixture(name="clocked")
+def _clocked(pipeline, plugin, records, monkeypatch):
+    """Runs two tasks and an alternative of each; what was measured of whom, and the result."""
+
+    def run(longer=SHORT):
+        monkeypatch.setattr(ClockedRunner, "longer", longer)
+        monkeypatch.setattr(ClockedRunner, "jobs", [])
+        resolved = pipeline(
+            plugins=[
+                plugin("frontends", WithAlternatives, ModelOptions),
+                plugin("runners", ClockedRunner, RunnerOptions),
+            ],
+            model={"odd": {"operators": [[9, 9], [7, 7]]}},
+            runner={"name": "odd"},
+            budget={"measurements": MEASUREMENTS, "batch_size": 4, "scope": "network"},
+        )
+        result = run_pipeline(resolved)
+        return records(result.folder), result
+
+    return run
 
 
 @pytest.mark.parametrize("scope", ["task", "network"])
@@ -47,3 +98,37 @@ def test_what_is_measured_of_a_networks_own_tasks_stays_the_same(
     others = [len(found) for name, found in beside.items() if name not in alone]
     most = 0.6 * MEASUREMENTS * (2 if scope == "task" else 1)
     assert 0 < sum(others) <= most
+
+
+def test_alternatives_come_when_the_network_as_it_is_has_been_tuned(clocked, log_lines):
+    clocked()
+    measured = ["small" in line for line in log_lines() if "compare" not in line]
+    assert measured == sorted(measured)
+    assert True in measured
+
+
+@pytest.mark.parametrize(("longer", "measured"), [(1.0, 14), (1.5, 6), (3.0, 2)])
+def test_alternatives_take_no_larger_a_share_of_the_seconds_than_of_the_measurements(
+    clocked, longer, measured
+):
+    # The others take 24 s, so that 14.4 s are left to them.
+    found, result = clocked(longer)
+    others = {name: len(one) for name, one in found.items() if "small" in name}
+    assert sum(others.values()) == measured
+    assert min(others.values()) > 0, "each is measured once, whatever that takes"
+    reasons = {one.ended for one in result.operators if "small" in one.name}
+    assert reasons == {
+        "the measurement budget is spent"
+        if longer == SHORT
+        else "the share of the time that other types may take is spent"
+    }
+
+
+def test_what_is_slower_than_what_an_alternative_has_to_beat_is_timed_no_further(clocked):
+    _, result = clocked()
+    best = {one.name: one.search_seconds for one in result.operators}
+    for name in ("op0", "op1"):
+        first = next(job for job in ClockedRunner.jobs if job.task.name == f"{name} small")
+        assert first.best_seconds == best[name]
+    own = [job.best_seconds for job in ClockedRunner.jobs if job.task.name == "op0"]
+    assert own[0] == float("inf"), "nothing has to be beaten by a task of the network as it is"

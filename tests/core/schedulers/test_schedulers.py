@@ -14,7 +14,6 @@ from chameleon_core.schedulers.round_robin import RoundRobin
 from chameleon_core.task import Task
 from hypothesis import given
 
-
 _NUMBERS = itertools.count()
 
 

@@ -81,6 +81,16 @@ def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(
     assert {task.arguments["dtype"] for task in others} == {"int8"}
 
 
+def test_each_step_says_what_it_has_taken(
+    whole: tuple[dict[str, Any], Path], settled: dict[str, Any]
+) -> None:
+    found, _ = whole
+    in_types = {f"{step} types" for step in ("simulating", "choosing")}
+    in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
+    assert set(found["delivery_seconds"]) == {"reference", "compiling and verifying", *in_types}
+    assert set(settled["types"]["seconds"]) == {"types", "calibration"}
+
+
 def test_tasks_can_be_named_before_anything_is_settled(
     tiny: Any, target: str, settled: dict[str, Any]
 ) -> None:

@@ -211,6 +211,17 @@ class Allowances:
         """Whether nothing better came for as long as the budget's patience."""
         return self._group(run)[0].out_of_patience(run.tuner.measurements)
 
+    def lasts_for(self, count: int) -> bool:
+        """Whether the wall-clock lasts for so many measurements side by side, as far as is known.
+
+        One alone may always be tried.
+        """
+        runs = [*self._own, *self._others]
+        left, done = self.seconds_left, sum(len(run.tuner.measurements) for run in runs)
+        if count == 1 or left is None or not done:
+            return True
+        return count * sum(run.spending.total for run in runs) <= left * done
+
     def share_is_up(self, batch_size: int) -> bool:
         """Whether another batch would take the alternatives over their share of the wall-clock.
 

@@ -10,10 +10,11 @@ from functools import partial
 import structlog
 
 from chameleon_core.loop.budget import Allowances, Spent, convincing, same_failure
-from chameleon_core.loop.groups import Group, groups_of
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_core.loop.plugin_contract import CheckedScheduler
 from chameleon_core.loop.round.batch import Batch
 from chameleon_core.loop.round.in_flight import BatchesInFlight
+from chameleon_core.loop.round.stages import generator
 from chameleon_core.loop.round.task_run import TaskRun
 from chameleon_core.measurement import Measurement
 from chameleon_core.pipeline.schema import ResolvedPipeline
@@ -64,7 +65,18 @@ class Tuning:
         )
         self._interruption = interruption
         self._after_batch = after_batch
-        self._groups = groups_of(runs, pipeline, batch_size=batch_size)
+        # Alternatives come once the others have ended: nothing of these depends on them, and what
+        # an alternative has to beat is known.
+        self._groups = [
+            CheckedScheduler(
+                pipeline.scheduler,
+                [run for run in runs if bool(run.task.alternative_of) is bool(path)],
+                rng=generator(pipeline.seed, "schedulers", *path),
+                batch_size=batch_size,
+            )
+            for path in ((), ("alternatives",))
+            if not path or any(run.task.alternative_of for run in runs)
+        ]
 
     @property
     def total_measurements(self) -> int | None:
@@ -98,7 +110,7 @@ class Tuning:
             with in_flight(tasks_at_once) as batches:
                 self._rounds(group, batches, at_once=tasks_at_once)
 
-    def _rounds(self, group: Group, batches: BatchesInFlight, *, at_once: int) -> None:
+    def _rounds(self, group: CheckedScheduler, batches: BatchesInFlight, *, at_once: int) -> None:
         """Tune until every task of a group has ended.
 
         The next task is chosen as soon as fewer than ``at_once`` are in flight: when that is does
@@ -127,7 +139,9 @@ class Tuning:
             batches.drain()
             raise
 
-    def _first_guesses(self, group: Group, batches: BatchesInFlight, *, at_once: int) -> None:
+    def _first_guesses(
+        self, group: CheckedScheduler, batches: BatchesInFlight, *, at_once: int
+    ) -> None:
         """Have one configuration of every task measured before any of the group has a batch.
 
         Where tasks share a budget, it may be spent before each of them had a batch. So the ones
@@ -142,7 +156,7 @@ class Tuning:
         """
         if not self._allowances.shared or len(self._runs) == 1:
             return
-        heaviest = group.heaviest
+        heaviest = sorted(group.runs, key=lambda run: -run.task.weight * run.task.flop)
         try:
             for _ in range(GUESSES):
                 self._guesses(
@@ -156,7 +170,7 @@ class Tuning:
 
     def _guesses(self, waiting: deque[TaskRun], batches: BatchesInFlight, at_once: int) -> None:
         while waiting or len(batches):
-            if waiting and len(batches) < at_once and self._lasts_for(1 + len(batches)):
+            if waiting and len(batches) < at_once and self._allowances.lasts_for(1 + len(batches)):
                 run = waiting.popleft()
                 self._end_those_that_fail_alike()
                 if run.ended is None:
@@ -215,7 +229,7 @@ class Tuning:
             if other is not run and other.ended is None and _alike(other, run):
                 other.tuner.suggest(best.config)
 
-    def _end_those_that_may(self, group: Group) -> None:
+    def _end_those_that_may(self, group: CheckedScheduler) -> None:
         """End tasks that have spent their budget, or all; those in flight are learnt first."""
         self._end_those_that_fail_alike()
         for run in group.runs:
@@ -268,7 +282,7 @@ class Tuning:
             return False
         return self._allowances.share_is_up(self._batch_size)
 
-    def _end_all(self, group: Group, reason: str) -> None:
+    def _end_all(self, group: CheckedScheduler, reason: str) -> None:
         for run in group.runs:
             if run.state.waiting:
                 self._end(run, reason)
@@ -282,16 +296,6 @@ class Tuning:
 
     def _left(self, run: TaskRun) -> int | None:
         return self._allowances.left(run)
-
-    def _lasts_for(self, count: int) -> bool:
-        """Whether the wall-clock lasts for so many measurements side by side, as far as is known.
-
-        One alone may always be tried.
-        """
-        left, done = self.seconds_left, sum(len(run.tuner.measurements) for run in self._runs)
-        if count == 1 or left is None or not done:
-            return True
-        return count * sum(run.spending.total for run in self._runs) <= left * done
 
     @staticmethod
     def _spent(run: TaskRun) -> Spent:

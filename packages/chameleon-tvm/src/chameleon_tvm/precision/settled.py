@@ -29,6 +29,7 @@ from chameleon_tvm.precision.errors import Simulation
 from chameleon_tvm.precision.metrics import metric_of, scored
 from chameleon_tvm.precision.networks import TypedNetworks
 from chameleon_tvm.precision.ranges import Affine
+from chameleon_tvm.step_seconds import StepSeconds
 from chameleon_tvm.targets import tvm_target
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class SettledPrecision:
         self._means: Means = {}
         self._networks: dict[str, TypedNetworks] = {}
         self._kept: list[Arrays] | None = None
+        self._seconds: Mapping[str, float] = {}
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -99,9 +101,12 @@ class SettledPrecision:
                 f"ranges and errors are found by running the network: {error}",
                 hint="Run it on a machine of the target's kind, or leave 'precision' out.",
             ) from error
+        steps = StepSeconds("types")
         self._settle_types(target)
         if INT8 in self.types or self.precision.metric is not None:
-            self._calibrate(target)
+            with steps.during("calibration"):
+                self._calibrate(target)
+        self._seconds = steps.until_now()
         for sentence in self.told:
             log.warning("type_left_out", why=sentence)
         return self.to_json()
@@ -171,7 +176,7 @@ class SettledPrecision:
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> dict[str, Any]:
-        """What another object of the same options recalls."""
+        """What another object of the same options recalls, and what each step has taken."""
         ranges = None
         if self._ranges is not None:
             ranges = {name: [one.scale, one.zero_point] for name, one in self._ranges.items()}
@@ -181,6 +186,7 @@ class SettledPrecision:
             "ranges": ranges,
             "means": means,
             "told": list(self.told),
+            "seconds": dict(self._seconds),
         }
 
     def recall(self, settled: Mapping[str, Any]) -> None:
