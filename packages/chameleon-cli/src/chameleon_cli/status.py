@@ -74,7 +74,7 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
     result = finished_result(folder, store)
     final = {(one.task["name"], one.fingerprint): one for one in result.operators} if result else {}
     operators = []
-    for stored in store.tasks():
+    for stored in store.present_tasks():
         known = interim_result(store, stored)
         best = known.search_seconds
         timed = time_of(store, stored, final.get((known.name, known.fingerprint), known))
