@@ -59,7 +59,8 @@ class Tensor:
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
         """Which types read it in one form, which is made once for all, of shape (types, types)."""
-        return (self.conversions == 0.0) & (self.conversions.T == 0.0)
+        nothing: NDArray[np.bool_] = self.conversions == 0.0
+        return nothing & nothing.T
 
 
 class TypeChoice:
