@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import chameleon_core as cc
 import pytest
+from chameleon_cli.main import run as command_line
 from chameleon_core.errors import RunFolderError
 from chameleon_core.run_folder import read_store
 from chameleon_core.run_summary import operators_of
@@ -107,6 +108,15 @@ def test_a_folder_s_operator_is_that_of_the_space_it_was_used_with_last(tuner, t
     with read_store(tmp_path / "kept") as store:
         assert len(store.tasks()) == 2
         assert [one.measurements for one in operators_of(store, None)] == [6]
+
+
+def test_its_status_tells_what_there_is(tuner, tiles, tmp_path, capsys):
+    with tuner(tiles, store=tmp_path / "kept") as search:
+        rounds(search, 1)
+    assert command_line(["status", str(tmp_path / "kept")]) == 0
+    told = capsys.readouterr().out
+    assert "function" in told
+    assert "None" not in told
 
 
 def test_other_quantities_are_there_again(tuner, tiles, tmp_path):

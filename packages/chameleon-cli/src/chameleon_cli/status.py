@@ -32,7 +32,9 @@ def command(folder: Path, as_json: bool) -> None:
         return
     from chameleon_cli.results_table import duration, failures, print_table  # noqa: PLC0415
 
-    click.echo(f"{value['run']}: {value['state']}, {value['seconds']:.1f} s, {value['target']}")
+    # What a program tunes by asking and telling has no target.
+    target = "" if value["target"] is None else f", {value['target']}"
+    click.echo(f"{value['run']}: {value['state']}, {value['seconds']:.1f} s{target}")
     if value["because"]:
         click.echo(f"because: {value['because']}")
     if network is not None:
