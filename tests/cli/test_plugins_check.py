@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from chameleon_cli.main import run
 from chameleon_cli.options import given_again
+from chameleon_cli.plugins_check import find
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
 from chameleon_core.plugins.given import ENVIRONMENT
@@ -86,10 +87,49 @@ def test_a_name_of_several_kinds_has_to_be_told_apart(capsys):
     assert run(["plugins", "check", "samplers:in-process:broken"]) == ExitCode.PLUGIN
 
 
-@pytest.mark.parametrize("name", ["nobody", "samplers:nobody"])
+@pytest.mark.parametrize("name", ["nobody", "samplers:nobody", "nobody:synthetic"])
 def test_an_unknown_name_is_a_plugin_s_error(name, capsys):
     assert run(["plugins", "check", name]) == ExitCode.PLUGIN
     assert "nobody" in capsys.readouterr().err
+
+
+def test_an_unknown_name_says_what_is_alike_and_how_to_give_a_folder(capsys):
+    assert run(["plugins", "check", "brocken"]) == ExitCode.PLUGIN
+    told = capsys.readouterr().err
+    assert "did you mean 'broken'" in told
+    assert "chameleon --plugin FOLDER plugins check brocken" in told
+
+
+@pytest.mark.parametrize("kind", ["sampler", "samplers", "Sampler", "cost-model", "cost_models"])
+def test_a_kind_may_be_written_in_the_singular(kind, capsys):
+    registry = Registry.from_plugins([SyntheticPlugins()])
+    meant = "cost_models" if kind.startswith("cost") else "samplers"
+    assert find(registry, f"{kind}:synthetic") == registry.find(meant, "synthetic")
+    assert run(["plugins", kind]) == ExitCode.OK
+    assert capsys.readouterr().out.startswith(f"{meant}\n")
+
+
+def test_a_kind_that_there_is_not_is_refused(capsys):
+    assert run(["plugins", "samler"]) == ExitCode.USAGE
+    assert "there is no kind of plugin 'samler'; did you mean 'sampler'" in capsys.readouterr().err
+
+
+def test_a_distribution_tells_plugins_of_two_kinds_apart(install, capsys):
+    class Other:
+        @hookimpl
+        def chameleon_samplers(self):
+            yield record_of(Broken)
+
+    class Explorers:
+        @hookimpl
+        def chameleon_explorers(self):
+            yield record_of(Broken)
+
+    install(Registry.from_plugins([("one", Other()), ("two", Explorers())]))
+    assert run(["plugins", "check", "broken"]) == ExitCode.USAGE
+    capsys.readouterr()
+    assert run(["plugins", "check", "one:broken", "--json"]) == ExitCode.PLUGIN
+    assert json.loads(capsys.readouterr().out)["kind"] == "samplers"
 
 
 def test_whether_it_draws_is_asked_of_explorers_alone(capsys):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from chameleon_cli.main import run
+from chameleon_cli.space import count_in_words
 from chameleon_core.errors import ExitCode
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 from ruamel.yaml import YAML
@@ -48,6 +49,13 @@ def test_people_read_knobs_sizes_and_shares(space):
             assert f"\n    {knob['name']}" in out
     assert "index vectors" in out
     assert "are legal" in out
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(4032, "4032"), (140_800_000, "1.41e+8"), (10**400, "1.00e+400")]
+)
+def test_a_size_is_told_whatever_it_is(size, said):
+    assert count_in_words(size) == said
 
 
 def test_one_operator_alone_and_one_that_is_not_there(space):

@@ -7,11 +7,13 @@ import io
 import json
 import sys
 
+import attrs
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.run_folder import read_store
 from chameleon_records.commands.group import command
 from chameleon_records.opening import opened
+from chameleon_records.tables.export import write_rows
 from chameleon_records.tables.files import as_parquet, dataframe
 from chameleon_records.tables.rows import rows_of
 from chameleon_runners.replay.reading import tables_at
@@ -140,3 +142,17 @@ def test_what_cannot_be_exported_is_said(tmp_path):
     with pytest.raises(ChameleonError, match=r"does not end with \.jsonl") as caught:
         _export(tmp_path / "t.csv", "--from", tmp_path)
     assert "--to csv" in caught.value.hint
+
+
+def test_each_task_has_a_file_of_its_own(database, tmp_path):
+    """Also where two have one name, as in two design spaces, and a third one that of its file."""
+    [row, *_] = rows_of(str(database))
+    rows = [
+        attrs.evolve(row, task=name, fingerprint=fingerprint)
+        for name, fingerprint in (("a", "1"), ("a_2", "1"), ("a", "2"), ("a 2", "1"), ("a", "3"))
+    ]
+    files = write_rows(rows, "t4", tmp_path / "t4")
+    assert [one.name for one in files] == [
+        *("a.json", "a_2.json", "a_3.json", "a_2_2.json", "a_4.json")
+    ]
+    assert sorted(files) == sorted((tmp_path / "t4").iterdir())

@@ -8,7 +8,11 @@ from chameleon_core.space import Choice, Constraint, DesignSpace
 from chameleon_core.stages import MeasureJob, StageRef
 from chameleon_core.task import Task
 from chameleon_testing.conformance import ConformanceError
-from chameleon_testing.conformance_hardware import check_runner, check_space_provider
+from chameleon_testing.conformance_hardware import (
+    check_runner,
+    check_space_provider,
+    require_close,
+)
 from chameleon_testing.fakes import RunnerOptions, SyntheticRunner, SyntheticSpace
 
 TASK = Task(
@@ -44,9 +48,18 @@ class EmptySpace(SyntheticSpace):
         return DesignSpace([Choice(name="a", options=(1, 2))], constraints=[never])
 
 
+class ArraySpace(SyntheticSpace):
+    def design_space(self, task):
+        return DesignSpace([Choice(name="a", options=tuple(np.arange(2)))])
+
+
 @pytest.mark.parametrize(
     ("space", "says"),
-    [(ChangingSpace, "two spaces of one task differ"), (EmptySpace, "nothing in it is legal")],
+    [
+        (ChangingSpace, "two spaces of one task differ"),
+        (EmptySpace, "nothing in it is legal"),
+        (ArraySpace, "a knob's value is no JSON: Object of type int64"),
+    ],
 )
 def test_a_bad_space_is_found(space, says):
     with pytest.raises(ConformanceError, match=says):
@@ -73,9 +86,21 @@ class BackwardRunner(SyntheticRunner):
         return [attrs.evolve(m, seconds=tuple(-np.array(m.seconds))) for m in super().measure(job)]
 
 
+class SecretRunner(SyntheticRunner):
+    def describe(self):
+        return {}
+
+
+class OddRunner(SyntheticRunner):
+    def describe(self):
+        return {"device": object()}
+
+
 @pytest.mark.parametrize(
     ("runner", "says"),
     [
+        (SecretRunner, "says nothing about what measures"),
+        (OddRunner, "what it says about what measures is no JSON"),
         (ForgetfulRunner, "not exactly one measurement per configuration"),
         (SilentRunner, "has no message"),
         (BackwardRunner, "times that are not positive"),
@@ -84,3 +109,12 @@ class BackwardRunner(SyntheticRunner):
 def test_a_bad_runner_is_found(runner, says):
     with pytest.raises(ConformanceError, match=says):
         check_runner(lambda: runner(RunnerOptions()), JOB)
+
+
+def test_outputs_of_unsigned_numbers_are_compared_as_numbers():
+    expected = [np.array([200, 5], np.uint8)]
+    require_close([np.array([199, 4], np.uint8)], expected, 0.01, "kernel")
+    with pytest.raises(ConformanceError, match=r"outputs differ by 0\.01 of"):
+        require_close([np.array([198, 5], np.uint8)], expected, 0.005, "kernel")
+    with pytest.raises(ConformanceError, match="outputs differ by nan"):
+        require_close([np.array([np.nan])], [np.array([1.0])], 0.1, "kernel")

@@ -108,6 +108,7 @@ def test_the_command_prints_tables_and_json(few, many, capsys):
         (["FEW", "FEW"], ExitCode.USAGE, "the same run, which cannot be compared with itself"),
         (["FEW", "NONE"], ExitCode.USAGE, "is no run folder"),
         (["FEW", "OTHER"], ExitCode.USAGE, "no operator in common: few tunes op0, op1, op2 and"),
+        (["FEW", "OTHER"], ExitCode.USAGE, "is [7, 9] in few and [3, 3] in other"),
         (["FEW", "FAILING"], ExitCode.NO_VALID_RESULT, "none of its 4 measurements is valid"),
         (["FEW", "EMPTY"], ExitCode.NO_VALID_RESULT, "nothing was measured in it yet"),
     ],

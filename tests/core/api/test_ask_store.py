@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import chameleon_core as cc
 import pytest
+from chameleon_cli.main import run as command_line
 from chameleon_core.errors import RunFolderError
+from chameleon_core.run_folder import read_store
+from chameleon_core.run_summary import operators_of
 
 from .cases import bowl
 
@@ -92,6 +95,28 @@ def test_another_space_begins_anew(tuner, tiles, tmp_path):
     assert other.fingerprint != tiles.fingerprint
     with tuner(other, store=tmp_path / "kept") as search:
         assert not search.measured
+
+
+def test_a_folder_s_operator_is_that_of_the_space_it_was_used_with_last(tuner, tiles, tmp_path):
+    other = cc.design_space(tile=[1, 2, 4, 8], unroll=[0, 16], vectorise=[False, True])
+    for space, count in ((tiles, 1), (other, 2), (tiles, 1)):
+        with tuner(space, store=tmp_path / "kept") as search:
+            rounds(search, count)
+    run = cc.load_run(tmp_path / "kept")
+    assert [one.fingerprint for one in run.result.operators] == [tiles.fingerprint]
+    assert len(run.measurements) == 6
+    with read_store(tmp_path / "kept") as store:
+        assert len(store.tasks()) == 2
+        assert [one.measurements for one in operators_of(store, None)] == [6]
+
+
+def test_its_status_tells_what_there_is(tuner, tiles, tmp_path, capsys):
+    with tuner(tiles, store=tmp_path / "kept") as search:
+        rounds(search, 1)
+    assert command_line(["status", str(tmp_path / "kept")]) == 0
+    told = capsys.readouterr().out
+    assert "function" in told
+    assert "None" not in told
 
 
 def test_other_quantities_are_there_again(tuner, tiles, tmp_path):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import chameleon_core as cc
+import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.events import BatchMeasured, Measured
 from chameleon_core.measurement import FailureKind
+from chameleon_core.space.knobs import Factorization
 from chameleon_testing.synthetic import synthetic_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,8 +72,9 @@ def test_a_batch_is_told_once_whole_and_before_the_next(tuner, tiles):
             search.tell(first, wrong)
     with pytest.raises(ConfigError, match="1 values of 'error' were told of 3"):
         search.tell(first, [1.0] * 3, other={"error": [0.0]})
-    with pytest.raises(ConfigError, match="no sequence"):
-        search.tell(first, 1.0)
+    for wrong in (1.0, "abc", {0: 1.0, 1: 1.0, 2: 1.0}, {1.0, 2.0, 3.0}):
+        with pytest.raises(ConfigError, match="no sequence"):
+            search.tell(first, wrong)
     assert not search.measured
     search.tell(first, [1.0] * 3)
     with pytest.raises(ConfigError, match="told before"):
@@ -91,6 +94,8 @@ def test_a_refused_outcome_leaves_the_batch_to_be_told(tuner, tiles):
         (0.0, "above 0"),
         ({}, "no outcome"),
         ([], "no outcome"),
+        (True, "no outcome"),
+        ([1.0, False], "no outcome"),
     ):
         with pytest.raises(ConfigError, match=said) as refused:
             search.tell(batch, [1.0, wrong])
@@ -236,6 +241,104 @@ def test_other_quantities_make_a_front(tuner, tiles):
         search.measurements.front(("seconds", "eror"))
     with pytest.raises(ConfigError, match="several quantities"):
         search.measurements.front("seconds")
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"bytes": ["a", "b"]}, "'bytes' has the value 'a', which is no number"),
+        ({"bytes": "ab"}, "no sequence"),
+        ({"build_seconds": [1, 2]}, "no quantity of yours can be called 'build_seconds'"),
+        ({"origin": [1, 2]}, "no quantity of yours can be called 'origin'"),
+        ({1: [1, 2]}, "no quantity of yours can be called 1"),
+        ([1, 2], "'other' must be lists of numbers by name"),
+    ],
+)
+def test_a_quantity_that_is_none_is_refused(tuner, tiles, other, said):
+    search = tuner(tiles)
+    batch = search.ask(2)
+    with pytest.raises(ConfigError, match=said) as refused:
+        search.tell(batch, [1.0, 2.0], other=other)
+    assert refused.value.hint
+    assert not search.measured
+    search.tell(batch, [1.0, 2.0])
+
+
+def test_a_configuration_may_lack_a_quantity(tuner, tiles):
+    search = tuner(tiles)
+    search.tell(search.ask(3), [1.0, None, 3.0], other={"bytes": [np.int64(64), None, 32]})
+    assert [one.other for one in search.measurements] == [{"bytes": 64.0}, {}, {"bytes": 32.0}]
+    assert np.isnan(search.measurements.quantity("bytes")).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("function", [None, lambda tile, unrol, vectorise: 1.0, lambda tile: 1.0])
+def test_a_function_that_does_not_take_the_knobs_is_no_space_of_failures(
+    tuner, tiles, stages, function
+):
+    with pytest.raises(ConfigError, match=r"no function|cannot be called") as refused:
+        cc.minimize(function, tiles, budget=4, **stages)
+    assert "tile, unroll, vectorise" in refused.value.hint
+    search = tuner(tiles)
+    with pytest.raises(ConfigError, match=r"no function|cannot be called"):
+        search.evaluate(search.ask(), function)
+    assert not len(search.measurements)
+
+
+def test_what_is_no_space_or_no_list_of_callbacks_says_so(tuner, tiles, stages, tmp_path):
+    with pytest.raises(ConfigError, match="is no design space"):
+        tuner({"tile": [1, 2]})
+    with pytest.raises(ConfigError, match="is no design space"):
+        cc.minimize(bowl, {"tile": [1, 2]}, budget=4, **stages)
+    for callbacks in (print, [3], 3):
+        with pytest.raises(ConfigError, match="'callbacks' must be a list of functions"):
+            tuner(tiles, callbacks=callbacks, store=tmp_path / "none")
+    for fix in (["tile"], "tile"):
+        with pytest.raises(ConfigError, match="says no values"):
+            tuner(tiles, fix=fix, store=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(ConfigError, match="'tile' is no configuration"):
+        tuner(tiles).enqueue("tile")
+
+
+def test_numbers_of_numpy_are_numbers(tuner, tiles):
+    search = tuner(tiles, seed=np.int64(3), batch_size=np.int32(4))
+    assert search.batch_size == 4
+    assert search.ask().configs == tuner(tiles, seed=3, batch_size=4).ask().configs
+
+
+def test_an_exhausted_space_has_nothing_to_evaluate(tuner, tiles):
+    search = tuner(tiles, batch_size=24)
+    search.evaluate(search.ask(), bowl)
+    nothing = search.ask()
+    assert not len(nothing)
+    search.tell(nothing, [])
+    search.evaluate(nothing, bowl)
+    with pytest.raises(ConfigError, match="1 seconds were told of 0"):
+        search.tell(nothing, [1.0])
+
+
+def test_a_closed_tuner_says_so(tuner, tiles):
+    with tuner(tiles) as search:
+        search.tell(search.ask(2), [2.0, 1.0])
+    assert search.best.seconds == 1.0
+    for use in (search.ask, lambda: search.measurements.seconds, search.rows):
+        with pytest.raises(ConfigError, match="this tuner was closed"):
+            use()
+
+
+def test_some_of_the_measurements_are_a_list(tuner, tiles):
+    search = tuner(tiles)
+    search.tell(search.ask(3), [3.0, 1.0, 2.0])
+    assert [one.seconds for one in search.measurements[1:]] == [1.0, 2.0]
+    assert [one.seconds for one in search.measurements[::-1]] == [2.0, 1.0, 3.0]
+
+
+def test_a_configuration_is_the_same_wherever_it_is_read(tuner):
+    search = tuner(cc.design_space(tile=Factorization(name="tile", extent=8)))
+    batch = search.ask(2)
+    search.tell(batch, [1.0, 2.0])
+    assert list(batch) == list(search.measurements.configurations)
+    assert search.best.configuration == search.measurements[0].configuration == batch[0]
 
 
 def test_a_batch_that_was_evaluated_in_part_is_evaluated_to_its_end(tuner, tiles):

@@ -65,6 +65,14 @@ def test_knobs_of_the_core_may_be_given():
         ({"tile": [1]}, {"fix": {"tile": 2}}, "knob 'tile' has no value 2"),
         ({"tile": [1]}, {"fix": {"tyle": 1}}, "no knob 'tyle'"),
         ({"tile": [1]}, {"first": [{"tile": 2}]}, "no value 2"),
+        ({"tile": [1]}, {"first": {"tile": 1}}, "'first' must be a list of configurations"),
+        ({"tile": [1]}, {"first": ["tile"]}, "'tile' is no configuration"),
+        ({"tile": [1]}, {"where": [max]}, "does not tell its parameters"),
+        ({"tile": [1]}, {"tile": [2]}, "knob 'tile' is given twice"),
+        ({"tile": [1]}, {"fix": ["tile"]}, "says no values"),
+        ({"tile": {1, 2}}, {}, "needs a list of values"),
+        ({1: [1]}, {}, "has no text as its name"),
+        ([1, 2], {}, "which names none"),
     ],
 )
 def test_what_is_no_space_says_why(knobs, more, said):
@@ -134,6 +142,16 @@ def test_a_fixed_knob_holds_where_it_applies():
     ]
     assert part.why_illegal((1, 1)) == "it does not hold the fixed values {'tile': 4}"
     assert part.why_illegal((0, 1)) == "a knob that does not apply is set"
+
+
+def test_a_fixed_space_guesses_costs_as_the_whole_one():
+    """A predictor that was trained with the guess would read other columns without it."""
+
+    def cost(values):
+        return values["tile"] * 2.0
+
+    tiles = Choice(name="tile", options=(1, 2, 4))
+    assert fixed_space(DesignSpace([tiles], guessed_cost=cost), {0: 1}).guessed_cost is cost
 
 
 def test_a_large_fixed_space_draws_only_what_holds():

@@ -86,6 +86,8 @@ def test_what_is_wrong_is_said_where_it_is_and_leaves_no_folder(
     assert "arguments, scheduler.odd: unknown option 'odd'" in said
     with pytest.raises(ConfigError, match="missing 'model'"):
         cc.tune(registry=registry)
+    with pytest.raises(ConfigError, match="'callbacks' must be a list of functions"):
+        cc.tune(document, registry=registry, callbacks=print)
 
 
 def test_callbacks_are_told_typed_events(document, registry):

@@ -19,11 +19,13 @@ from string import Template
 from typing import Any
 
 from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import KINDS, STAGE_KINDS, Kind
+from chameleon_core.plugins import STAGE_KINDS, Kind
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.versions import versions
-from chameleon_core.words import did_you_mean, with_article
+from chameleon_core.words import with_article
+
+from chameleon_cli.kinds import kind_of
 
 _SUFFIX = ".template"
 _PLACE = "module"
@@ -70,26 +72,6 @@ def write_plugin(kind: str, name: str, folder: Path | None) -> tuple[Path, str]:
             hint="name a folder in one that may be written to",
         ) from error
     return place, f"chameleon plugins check {about.name}:{name}{values['check_options']}"
-
-
-def kind_of(text: str) -> Kind:
-    """The kind that somebody means: ``cost-model``, ``cost_models`` or ``cost model``.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    words = {kind.noun.replace(" ", "-"): kind for kind in KINDS.values()}
-    words |= {kind.name.removesuffix("s").replace("_", "-"): kind for kind in KINDS.values()}
-    plurals = {kind.name.replace("_", "-"): kind for kind in KINDS.values()}
-    wanted = text.strip().lower().replace("_", "-").replace(" ", "-")
-    found = {**words, **plurals}.get(wanted)
-    if found is None:
-        names = [kind.name.removesuffix("s").replace("_", "-") for kind in KINDS.values()]
-        raise ConfigError(
-            f"there is no kind of plugin '{text}'{did_you_mean(wanted, names)}",
-            hint=f"kinds: {', '.join(names)}",
-        )
-    return found
 
 
 def templates(kind: Kind, module: str) -> dict[PurePosixPath, str]:
@@ -194,4 +176,4 @@ def _ours(short: str) -> str:
     return f"{name}>={major}.{minor},<{int(major) + 1}"
 
 
-__all__ = ["kind_of", "templates", "write_plugin"]
+__all__ = ["templates", "write_plugin"]

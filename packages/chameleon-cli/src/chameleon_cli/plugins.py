@@ -8,14 +8,13 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.jsonable import default_of
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.records import OperatorRecord
 from chameleon_core.plugins.registry import Registry, default_registry
-from chameleon_core.words import did_you_mean
 
+from chameleon_cli.kinds import kind_of
 from chameleon_cli.plugins_check import command as check
 
 _LIST = "list"
@@ -46,12 +45,8 @@ command.add_command(check)
 @click.option("--options", "with_options", is_flag=True, help="List the options of each as well.")
 def listed(kind: str | None, as_json: bool, with_options: bool) -> None:
     """List what is installed, all of it or one KIND (explorers, say)."""
-    if kind is not None and kind not in KINDS:
-        raise ConfigError(
-            f"unknown kind '{kind}'{did_you_mean(kind, KINDS)}", hint=f"kinds: {', '.join(KINDS)}"
-        )
+    kinds = list(KINDS) if kind is None else [kind_of(kind).name]
     registry = default_registry()
-    kinds = [kind] if kind is not None else list(KINDS)
     if as_json:
         click.echo(json.dumps(_as_json(registry, kinds), indent=2))
     else:

@@ -13,6 +13,9 @@ from chameleon_core.errors import ConfigError, ExitCode, PluginError
 from chameleon_core.plugins import KINDS, Registration, Registry, UnknownNameError
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
+from chameleon_core.words import did_you_mean
+
+from chameleon_cli.kinds import kind_named
 
 _OUTCOMES = "chameleon_testing.suites.checking:outcomes"
 _KIT = "chameleon-tuner-testing"
@@ -75,23 +78,34 @@ def find(registry: Registry, name: str) -> Registration:
 
     Args:
         registry: what is installed.
-        name: ``name``, ``kind:name``, ``distribution:name`` or ``kind:distribution:name``.
+        name: ``name``, ``kind:name``, ``distribution:name`` or ``kind:distribution:name``; the
+            kind as ``kind_named`` takes it.
 
     Raises:
         UnknownNameError: there is no such plugin.
         ConfigError: plugins of several kinds have the name.
         AmbiguousNameError: two distributions have one.
     """
-    kind, _, rest = name.partition(":")
-    if rest and kind in KINDS:
-        return registry.find(kind, rest)
-    short = name.rpartition(":")[2]
-    kinds = [one for one in KINDS if short in registry.names(one)]
+    first, _, rest = name.partition(":")
+    kind = kind_named(first) if rest else None
+    if kind is not None:
+        return registry.find(kind.name, rest)
+    distribution, _, short = name.rpartition(":")
+    kinds = [
+        one
+        for one in KINDS
+        if any(
+            entry.name == short and distribution in {"", entry.distribution}
+            for entry in registry.entries(one)
+        )
+    ]
     if not kinds:
+        known = {entry.name for one in KINDS for entry in registry.entries(one)}
         errors = "; ".join(map(str, registry.errors))
         raise UnknownNameError(
-            f"there is no plugin '{name}'",
-            hint="`chameleon plugins` lists what there is" + (f"; {errors}" if errors else ""),
+            f"there is no plugin '{name}'{did_you_mean(short, sorted(known - {short}))}",
+            hint="`chameleon plugins` lists what there is; `chameleon --plugin FOLDER plugins "
+            f"check {name}` finds one that is not installed" + (f"; {errors}" if errors else ""),
         )
     if len(kinds) > 1:
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from chameleon_core.words import did_you_mean
 
 from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
+
+_MANY = 10**6
+"""Numbers from it on are told by three digits."""
 
 _SHOWN = 8
 """Values of a knob that are shown; JSON has all of them."""
@@ -89,7 +93,7 @@ def _print(operator: dict[str, Any]) -> None:
     click.echo()
     click.secho(f"{operator['operator']}: {operator['kind']}", bold=True)
     click.echo(
-        f"  {len(operator['knobs'])} knobs, {operator['size']:.3g} index vectors; "
+        f"  {len(operator['knobs'])} knobs, {count_in_words(operator['size'])} index vectors; "
         f"{legal['share']:.1%} of {looked_at} are legal"
         + ("" if count is None else f", {count} configurations")
     )
@@ -107,6 +111,11 @@ def _print(operator: dict[str, Any]) -> None:
     for number, guess in enumerate(operator["guesses"], 1):
         settings = ", ".join(f"{name} {_word(value)}" for name, value in guess.items())
         click.echo(f"  first guess {number} of {operator['first_guesses']}: {settings}")
+
+
+def count_in_words(size: int) -> str:
+    """A number of index vectors, which may be larger than floating-point numbers are."""
+    return str(size) if size < _MANY else f"{Decimal(size):.3g}"
 
 
 def _word(value: Any) -> str:

@@ -32,7 +32,9 @@ def command(folder: Path, as_json: bool) -> None:
         return
     from chameleon_cli.results_table import duration, failures, print_table  # noqa: PLC0415
 
-    click.echo(f"{value['run']}: {value['state']}, {value['seconds']:.1f} s, {value['target']}")
+    # What a program tunes by asking and telling has no target.
+    target = "" if value["target"] is None else f", {value['target']}"
+    click.echo(f"{value['run']}: {value['state']}, {value['seconds']:.1f} s{target}")
     if value["because"]:
         click.echo(f"because: {value['because']}")
     if network is not None:
@@ -74,7 +76,7 @@ def describe(folder: Path, store: RecordStore) -> dict[str, Any]:
     result = finished_result(folder, store)
     final = {(one.task["name"], one.fingerprint): one for one in result.operators} if result else {}
     operators = []
-    for stored in store.tasks():
+    for stored in store.present_tasks():
         known = interim_result(store, stored)
         best = known.search_seconds
         timed = time_of(store, stored, final.get((known.name, known.fingerprint), known))

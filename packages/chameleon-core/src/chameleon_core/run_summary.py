@@ -190,7 +190,7 @@ def operators_of(store: RecordStore, result: RunResult | None) -> list[OperatorR
     """
     if result is not None:
         return list(result.operators)
-    return [interim_result(store, stored) for stored in store.tasks()]
+    return [interim_result(store, stored) for stored in store.present_tasks()]
 
 
 def _no_valid_result(result: RunResult) -> str:

@@ -24,7 +24,7 @@ from chameleon_core.stages import (
 )
 from chameleon_core.task import Task
 
-from chameleon_testing.conformance import require
+from chameleon_testing.conformance import ConformanceError, require
 from chameleon_testing.conformance_cases import SEED
 
 _SAMPLE = 64
@@ -53,10 +53,7 @@ def check_space_provider(make: Callable[[], SpaceProvider], task: Task) -> None:
     require(features.shape[1] == len(space.feature_names), f"{where}: features without names")
     require(np.isfinite(features).all(), f"{where}: a feature is not finite")
     for config in configs.tolist():
-        decoded = space.decode(config)
-        require(
-            json.dumps(decoded, allow_nan=False), f"{where}: a knob's value is no JSON: {decoded}"
-        )
+        _require_json(space.decode(config), f"{where}: a knob's value is no JSON")
 
 
 def check_runner(make: Callable[[], Runner], job: MeasureJob) -> list[Measurement]:
@@ -73,7 +70,9 @@ def check_runner(make: Callable[[], Runner], job: MeasureJob) -> list[Measuremen
         measurements = list(runner.measure(job))
         again = list(runner.measure(job))
         streamed = check_stream(runner, job)
-        require(json.dumps(runner.describe()), "runner: says nothing about what measures")
+        described = runner.describe()
+        require(described, "runner: says nothing about what measures")
+        _require_json(described, "runner: what it says about what measures is no JSON")
         runner.close()
     wanted = Counter(tuple(config) for config in job.configs)
     for round_ in (measurements, again, *streamed):
@@ -152,7 +151,7 @@ def check_kernel(builder: Builder, kernel: Kernel, *, where: str) -> None:
         where: said first in the sentence of a failure.
     """
     expected, tolerance = builder.reference()
-    _require_close(kernel.outputs(), expected, tolerance, where)
+    require_close(kernel.outputs(), expected, tolerance, where)
     for cold_bytes in (0, 1 << 20):
         require(kernel.time(2, cold_bytes=cold_bytes) > 0, f"{where}: takes no time")
         for count in (1, 3):
@@ -160,13 +159,36 @@ def check_kernel(builder: Builder, kernel: Kernel, *, where: str) -> None:
             require(len(repeats) == count, f"{where}: {len(repeats)} repeats, not {count}")
             require(min(repeats) > 0, f"{where}: a repeat takes no time")
     # Timing must leave the kernel as it was.
-    _require_close(kernel.outputs(), expected, tolerance, f"{where}, after it was timed")
+    require_close(kernel.outputs(), expected, tolerance, f"{where}, after it was timed")
 
 
-def _require_close(got: Arrays, expected: Arrays, tolerance: float, where: str) -> None:
+def require_close(got: Arrays, expected: Arrays, tolerance: float, where: str) -> None:
+    """Require outputs that agree with a reference.
+
+    Args:
+        got: the outputs.
+        expected: the reference's.
+        tolerance: the largest accepted difference over the largest magnitude of an output.
+        where: said first in the sentence of a failure.
+
+    Raises:
+        ConformanceError: they do not agree, or are of another number or shape.
+    """
     require(len(got) == len(expected), f"{where}: {len(got)} outputs, not {len(expected)}")
     for one, other in zip(got, expected, strict=True):
         require(one.shape == other.shape, f"{where}: shape {one.shape}, not {other.shape}")
-        scale = float(np.abs(other).max(initial=0.0)) or 1.0
-        error = float(np.abs(one - other).max(initial=0.0)) / scale
-        require(error <= tolerance, f"{where}: relative error {error:.2g} over {tolerance:.2g}")
+        # Differences of unsigned numbers would wrap around.
+        ours, wanted = one.astype(np.float64), other.astype(np.float64)
+        scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
+        error = float(np.abs(ours - wanted).max(initial=0.0)) / scale
+        require(
+            error <= tolerance,
+            f"{where}: outputs differ by {error:.2g} of the largest, more than {tolerance:.2g}",
+        )
+
+
+def _require_json(value: object, sentence: str) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConformanceError(f"{sentence}: {error}") from error

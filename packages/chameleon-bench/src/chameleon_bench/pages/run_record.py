@@ -130,13 +130,13 @@ def _tasks(
     store: RecordStore, operators: Sequence[OperatorResult] | None, events: RunEvents
 ) -> list[TaskRecord]:
     """The operators of a run: those of its result, or as far as they are."""
-    stored = {(one.task.key, one.fingerprint): one for one in store.tasks()}
     if operators is None:
-        found = [(one, one.task, interim_result(store, one)) for one in stored.values()]
+        found = [(one, one.task, interim_result(store, one)) for one in store.present_tasks()]
     else:
+        stored = {(one.task.key, one.space, one.fingerprint): one for one in store.tasks()}
         tasks = [Task(**operator.task) for operator in operators]
         found = [
-            (stored[task.key, operator.fingerprint], task, operator)
+            (stored[task.key, operator.space, operator.fingerprint], task, operator)
             for task, operator in zip(tasks, operators, strict=True)
         ]
     return [

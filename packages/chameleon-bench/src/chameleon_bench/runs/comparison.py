@@ -107,10 +107,26 @@ def _have_something_in_common(one: ComparedRun, other: ComparedRun) -> None:
         for run in (one, other)
     ]
     raise ConfigError(
-        f"{one.folder} and {other.folder} have no operator in common: {' and '.join(told)}",
+        f"{one.folder} and {other.folder} have no operator in common: {' and '.join(told)}"
+        f"{_same_names(one, other)}",
         hint="Operators are the same where their kinds and all their arguments are; name runs of "
         "one model.",
     )
+
+
+def _same_names(one: ComparedRun, other: ComparedRun) -> str:
+    """What differs of the first operators that have one name in both runs, as a further clause."""
+    first, second = ({each.name: each for each in run.operators.values()} for run in (one, other))
+    name = next((name for name in first if name in second), None)
+    if name is None:
+        return ""
+    sides = [{"operator": each.kind, **each.arguments} for each in (first[name], second[name])]
+    keys = [key for key in sides[0] | sides[1] if sides[0].get(key) != sides[1].get(key)]
+    told = [
+        f"its {key} is {sides[0].get(key)} in {one.name} and {sides[1].get(key)} in {other.name}"
+        for key in keys[:_NAMED]
+    ]
+    return f"; {name} is another one: {', '.join(told)}" if told else ""
 
 
 def _same_network(one: ComparedRun, other: ComparedRun) -> bool:

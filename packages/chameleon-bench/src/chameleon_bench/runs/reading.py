@@ -42,6 +42,8 @@ class ComparedOperator:
         costs: of every measurement in seconds, infinity for failures, in order of arrival,
             shape (n,).
         seconds: wall-clock that tuning it took.
+        kind: the operator's.
+        arguments: what else it computes; with the kind, as its task has them.
     """
 
     name: str
@@ -49,6 +51,8 @@ class ComparedOperator:
     time: OperatorTime | None
     costs: NDArray[np.float64]
     seconds: float
+    kind: str = ""
+    arguments: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
     def repeats(self) -> tuple[float, ...]:
@@ -157,4 +161,6 @@ def _operator(store: RecordStore, stored: StoredTask, operator: OperatorResult) 
         time=time_of(store, stored, operator),
         costs=np.array(costs, np.float64),
         seconds=operator.spending.total,
+        kind=stored.task.operator,
+        arguments=stored.task.arguments,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from chameleon_core.api.checks import functions
 from chameleon_core.events.records import Event
 from chameleon_core.plugins.hookspecs import EventHooks, hookimpl
 from chameleon_core.plugins.registration import PROJECT
@@ -30,8 +31,12 @@ def listeners(callbacks: Iterable[Callback], stop: Callable[[], object]) -> list
     Args:
         callbacks: functions of one event; one that raises is logged and called no more.
         stop: called where one of them returns ``STOP``.
+
+    Raises:
+        ConfigError: they are no list of functions.
     """
-    return [_listener(callback, stop, number) for number, callback in enumerate(callbacks)]
+    told = functions(callbacks, "callbacks")
+    return [_listener(callback, stop, number) for number, callback in enumerate(told)]
 
 
 def _listener(callback: Callback, stop: Callable[[], object], number: int) -> object:

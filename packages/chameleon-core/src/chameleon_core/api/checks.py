@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from numbers import Integral
 from typing import Any
 
 from chameleon_core.errors import ConfigError
+from chameleon_core.space import DesignSpace
+
+_NO_SEQUENCES = (str, bytes, Mapping, AbstractSet)
+"""What has a length and no entry per configuration in a known order."""
 
 
 def whole_number(value: Any, what: str, *, hint: str) -> int:
@@ -18,7 +26,7 @@ def whole_number(value: Any, what: str, *, hint: str) -> int:
     Raises:
         ConfigError: it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ConfigError(f"'{what}' must be a whole number from 1, not {value!r}", hint=hint)
     return int(value)
 
@@ -34,7 +42,7 @@ def one_each(values: Any, count: int, what: str) -> None:
     Raises:
         ConfigError: it is no sequence, or not as long as the batch.
     """
-    if not hasattr(values, "__len__"):
+    if not hasattr(values, "__len__") or isinstance(values, _NO_SEQUENCES):
         raise ConfigError(
             f"{what} are {values!r}, which is no sequence",
             hint="give a list with one entry per configuration of the batch",
@@ -46,4 +54,66 @@ def one_each(values: Any, count: int, what: str) -> None:
         )
 
 
-__all__ = ["one_each", "whole_number"]
+def a_space(value: Any) -> DesignSpace:
+    """A design space.
+
+    Args:
+        value: what was given.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(value, DesignSpace):
+        raise ConfigError(
+            f"{value!r} is no design space",
+            hint="make one of it, as in cc.design_space(tile=[1, 2, 4], unroll=[0, 16])",
+        )
+    return value
+
+
+def functions(value: Any, what: str) -> list[Callable[..., Any]]:
+    """Functions, in a list.
+
+    Args:
+        value: what was given.
+        what: the argument's name.
+
+    Raises:
+        ConfigError: it is no list of functions.
+    """
+    given = list(value) if isinstance(value, Iterable) else None
+    if given is None or not all(map(callable, given)):
+        raise ConfigError(
+            f"'{what}' must be a list of functions, not {value!r}",
+            hint=f"write {what}=[function], also where it is one",
+        )
+    return given
+
+
+def takes_knobs(function: Any, space: DesignSpace) -> None:
+    """See that a function takes the knobs of a space by their names.
+
+    Every configuration would fail otherwise, which looks like a space of bad configurations.
+
+    Args:
+        function: what was given.
+        space: the space.
+
+    Raises:
+        ConfigError: it is no function, or its parameters are not the knobs.
+    """
+    names = list(space.index)
+    hint = f"its parameters are the knobs: {', '.join(names)} (or ** for all of them)"
+    if not callable(function):
+        raise ConfigError(f"{function!r} is no function of a configuration", hint=hint)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some of those written in C have none
+        return
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise ConfigError(f"the function cannot be called: {error}", hint=hint) from error
+
+
+__all__ = ["a_space", "functions", "one_each", "takes_knobs", "whole_number"]

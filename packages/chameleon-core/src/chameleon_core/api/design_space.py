@@ -6,6 +6,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def design_space(
     Raises:
         ConfigError: what was given declares no space; says why.
     """
-    declared = {**(knobs or {}), **more}
+    declared = _declared(knobs, more)
     if not declared:
         raise ConfigError(
             "a space needs at least one knob",
@@ -73,10 +74,34 @@ def design_space(
                 hint="loosen one of those under 'where', or give more values",
             )
         whole = _made(made, constraints=conditions, variant=(f"allowed: {_allowed(whole)}",))
+    if isinstance(first, Mapping):
+        raise ConfigError(
+            f"'first' must be a list of configurations, not {first!r}",
+            hint="write first=[{...}], also where it is one",
+        )
     if first:
         rows = np.array([config_of(whole, one) for one in first], np.int32)
         whole = _made(made, constraints=conditions, variant=whole.variant, first_guesses=rows)
     return fixed_space(whole, fixed_columns(whole, fix or {}))
+
+
+def _declared(knobs: Any, more: Mapping[str, Any]) -> dict[str, Any]:
+    """All knobs by name; a name that is given twice would have one of them forgotten."""
+    if not isinstance(knobs, Mapping | None):
+        raise ConfigError(
+            f"knobs are {knobs!r}, which names none",
+            hint="give a list of values for each, as in design_space(tile=[1, 2, 4])",
+        )
+    first = knobs or {}
+    odd = next((name for name in first if not isinstance(name, str)), None)
+    if odd is not None:
+        raise ConfigError(f"the knob {odd!r} has no text as its name", hint="name it by a text")
+    twice = sorted(first.keys() & more.keys())
+    if twice:
+        raise ConfigError(
+            f"knob '{twice[0]}' is given twice", hint="give it in the mapping, or by its keyword"
+        )
+    return {**first, **more}
 
 
 def _allowed(space: DesignSpace) -> str:
@@ -107,7 +132,8 @@ def _knob(name: str, values: Any) -> Knob:
         return values
     if isinstance(values, np.ndarray):
         values = values.tolist()
-    if isinstance(values, str | Mapping) or not hasattr(values, "__iter__"):
+    # A set has no order, and one of texts another one in every process.
+    if isinstance(values, str | Mapping | AbstractSet) or not hasattr(values, "__iter__"):
         raise ConfigError(
             f"knob '{name}' needs a list of values to choose from, not {values!r}",
             hint="write a list, as in tile=[1, 2, 4, 8]; a single value is a list of one",
@@ -152,7 +178,13 @@ def _constraint(reason: str, function: Condition, names: Sequence[str]) -> Const
             f"{reason} is {function!r}, which cannot be called",
             hint="give functions of knob values, as in lambda tile, unroll: tile * unroll <= 64",
         )
-    parameters = inspect.signature(function).parameters
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError as error:
+        raise ConfigError(
+            f"{reason} does not tell its parameters, as functions written in C",
+            hint="write a lambda around it, with the names of knobs",
+        ) from error
     for name, parameter in parameters.items():
         if name not in names or parameter.kind not in _NAMED:
             raise ConfigError(

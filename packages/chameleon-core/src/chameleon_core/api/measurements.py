@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import attrs
 import numpy as np
@@ -110,7 +110,15 @@ class Measurements:
     def __len__(self) -> int:
         return len(self._rows.measurements)
 
-    def __getitem__(self, index: int) -> Trial:
+    @overload
+    def __getitem__(self, index: int) -> Trial: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Trial]: ...
+
+    def __getitem__(self, index: int | slice) -> Trial | list[Trial]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(len(self))[index]]
         rows = self._rows
         one = rows.measurements[index]
         return Trial(
@@ -251,4 +259,7 @@ class Measurements:
 
 _QUANTITIES = ("seconds", "max_relative_error", "build_seconds", "run_seconds")
 
-__all__ = ["ASKED", "Measurements", "Rows", "Trial", "other_quantities", "rounds"]
+RESERVED = (*_QUANTITIES, "failure", "origin", "measured_at")
+"""What every measurement has, in arrays and data frames: no name of a further quantity."""
+
+__all__ = ["ASKED", "RESERVED", "Measurements", "Rows", "Trial", "other_quantities", "rounds"]

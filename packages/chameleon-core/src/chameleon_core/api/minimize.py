@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_core.api.checks import whole_number
+from chameleon_core.api.checks import a_space, takes_knobs, whole_number
 from chameleon_core.api.measurements import Measurements, Trial
 from chameleon_core.api.tuner import Tuner
 from chameleon_core.space import DesignSpace
@@ -51,6 +51,7 @@ def minimize(
         RunFolderError: the store is in use, cannot be written, or belongs to another search.
     """
     whole_number(budget, "budget", hint="it is how often the function is called at most")
+    takes_knobs(function, a_space(space))
     with Tuner(space, **tuner) as search:
         while search.measured < budget and not search.stopped:
             batch = search.ask(min(search.batch_size, budget - search.measured))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from chameleon_core.api.checks import one_each
+from chameleon_core.api.measurements import RESERVED
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.measurement import FailureKind, Measurement
 
@@ -60,12 +62,58 @@ def measurement_of(config: tuple[int, ...], said: Any, *, run_seconds: float = 0
 def _repeats(said: Any) -> tuple[float, ...]:
     values = said.tolist() if isinstance(said, np.ndarray | np.generic) else said
     entries = list(values) if isinstance(values, Sequence) else [values]
-    if not entries or not all(isinstance(one, Real) for one in entries):
+    if not entries or not all(_is_number(one) for one in entries):
         raise ConfigError(
             f"{said!r} is no outcome of a configuration",
             hint="tell seconds, a list of them (one per repeat), None, or a failure in words",
         )
     return tuple(float(one) for one in entries)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it may be seconds: a truth value says whether something went well, not how long."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def quantities_of(
+    configs: Sequence[tuple[int, ...]], other: Mapping[str, Sequence[Any]]
+) -> dict[str, list[tuple[tuple[int, ...], float]]]:
+    """Further quantities of a batch, by name; those that are None are left out.
+
+    Args:
+        configs: knob indices of its configurations.
+        other: one value per configuration each, by name.
+
+    Raises:
+        ConfigError: a name is no text or one of what is kept of every measurement, or values are
+            not one number per configuration.
+    """
+    if not isinstance(other, Mapping):
+        raise ConfigError(
+            f"'other' must be lists of numbers by name, not {other!r}",
+            hint='write other={"code_bytes": [64, 128]}',
+        )
+    found = {}
+    for name, values in other.items():
+        if not isinstance(name, str) or name in RESERVED:
+            raise ConfigError(
+                f"no quantity of yours can be called {name!r}",
+                hint=f"take another text than {', '.join(RESERVED)}, which measurements have",
+            )
+        one_each(values, len(configs), f"values of '{name}'")
+        told = [value.item() if isinstance(value, np.generic) else value for value in values]
+        odd = [value for value in told if not (value is None or isinstance(value, Real))]
+        if odd:
+            raise ConfigError(
+                f"'{name}' has the value {odd[0]!r}, which is no number",
+                hint="tell a number for each configuration; None for those that have none",
+            )
+        found[name] = [
+            (config, float(value))
+            for config, value in zip(configs, told, strict=True)
+            if value is not None
+        ]
+    return found
 
 
 def _failed(
@@ -74,4 +122,4 @@ def _failed(
     return Measurement(config=config, failure=kind, message=message, run_seconds=run_seconds)
 
 
-__all__ = ["measurement_of"]
+__all__ = ["measurement_of", "quantities_of"]

@@ -159,7 +159,7 @@ def _result(path: Path, store: RecordStore) -> tuple[RunResult, bool]:
     interim = RunResult(
         folder=path,
         seconds=store.fact("seconds") or 0.0,
-        operators=tuple(interim_result(store, stored) for stored in store.tasks()),
+        operators=tuple(interim_result(store, stored) for stored in store.present_tasks()),
         require=require,
         versions=store.fact("versions") or {},
     )

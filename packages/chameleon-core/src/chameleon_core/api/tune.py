@@ -58,10 +58,11 @@ def tune(
         RunFolderError: the folder is in use, cannot be written, or belongs to another pipeline.
         KeyboardInterrupt: as ever; what was measured is saved.
     """
-    resolved = _resolved(pipeline, output, sections, registry)
     interruption = Interruption()
+    # Before the pipeline is read, which may make a folder.
+    told = listeners(callbacks, interruption.request)
+    resolved = _resolved(pipeline, output, sections, registry)
     with contextlib.ExitStack() as stack:
-        told = listeners(callbacks, interruption.request)
         if progress:
             told.append(stack.enter_context(display(sys.stderr)))
         with contextlib.suppress(RunInterrupted):  # a callback's wish, not an error

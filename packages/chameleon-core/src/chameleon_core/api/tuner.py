@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import attrs
+
 from chameleon_core.api.ask_store import AskStore, search_of
 from chameleon_core.api.asked import Asked
 from chameleon_core.api.callbacks import Callback, listeners
-from chameleon_core.api.checks import one_each, whole_number
+from chameleon_core.api.checks import a_space, one_each, takes_knobs, whole_number
 from chameleon_core.api.measurements import Measurements, Rows, Trial
-from chameleon_core.api.outcomes import measurement_of
+from chameleon_core.api.outcomes import measurement_of, quantities_of
 from chameleon_core.api.rounds import Rounds
 from chameleon_core.errors import ConfigError
 from chameleon_core.event_bus import EventBus
@@ -97,11 +99,12 @@ class Tuner:
             "seed": seed,
         }
         search = search_of(given, registry)
-        self.space = fixed_space(space, fixed_columns(space, fix or {}))
+        self.space = fixed_space(a_space(space), fixed_columns(space, fix or {}))
         size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
         self.batch_size = whole_number(size, "batch_size", hint="leave it out for the default")
         self.stopped = False
         self._asked: Asked | None = None
+        bus = EventBus(listeners(callbacks, self._stop))
         task = Task(
             name=name, operator=OPERATOR, arguments={"name": name}, target="python", flop=0.0
         )
@@ -123,7 +126,7 @@ class Tuner:
                     plan_size=search.budget.plan_size,
                 ),
                 records=self._store.task_records(task, OPERATOR, self.space),
-                publish=EventBus(listeners(callbacks, self._stop)).publish,
+                publish=bus.publish,
             )
             self._rounds = Rounds(self._run, self._store)
         except BaseException:
@@ -131,7 +134,10 @@ class Tuner:
             raise
 
     def close(self) -> None:
-        """Let others have the store; safe to call twice. What was told is there already."""
+        """Let others have the store; safe to call twice. What was told is there already.
+
+        ``best`` is known afterwards; whatever else needs the store is a ``ConfigError``.
+        """
         self._close()
 
     def __enter__(self) -> Self:
@@ -171,8 +177,15 @@ class Tuner:
         return Measurements(self.rows)
 
     def rows(self) -> Rows:
-        """What the store holds now."""
-        return Rows.of(self._store.records, self._run.records.stored.id)
+        """What the store holds now; values as functions of a configuration take them.
+
+        Raises:
+            ConfigError: the tuner was closed.
+        """
+        self._expect_open()
+        rows = Rows.of(self._store.records, self._run.records.stored.id)
+        decoded = [self.space.decode(one.config) for one in rows.measurements]
+        return attrs.evolve(rows, configurations=decoded)
 
     # -- rounds -------------------------------------------------------------------------------
 
@@ -203,6 +216,7 @@ class Tuner:
             ConfigError: the last batch was not told, or ``count`` is none that there can be.
             PluginError: a stage breaks its contract.
         """
+        self._expect_open()
         limit = self.batch_size
         if count is not None:
             limit = whole_number(count, "count", hint="leave it out for a whole batch")
@@ -231,7 +245,7 @@ class Tuner:
         asked: Asked,
         seconds: Sequence[Any],
         *,
-        other: Mapping[str, Sequence[float]] | None = None,
+        other: Mapping[str, Sequence[float | None]] | None = None,
     ) -> None:
         """Say what came of a batch, and learn from it.
 
@@ -241,15 +255,17 @@ class Tuner:
                 is to be small), a list of them for repeats, or a failure: None, infinity,
                 not-a-number, an exception, or a text, which may begin with the kind of failure as
                 in ``"out_of_memory: 9 GiB"``.
-            other: further quantities by name, one number per configuration each. They are kept and
-                have their part in fronts; the search does not look at them.
+            other: further quantities by name, one number per configuration each, or None where it
+                has none. They are kept and have their part in fronts; the search does not look at
+                them.
 
         Raises:
             ConfigError: another batch than the last, one that was told before, fewer or more
                 entries than configurations, or an entry that is no outcome. Nothing is learnt then.
             PluginError: a stage breaks its contract.
         """
-        if not len(asked) and not len(seconds):
+        one_each(seconds, len(asked), "seconds")
+        if not len(asked):
             return
         self._expect(asked)
         if len(self._rounds.missing) < len(asked):
@@ -257,17 +273,11 @@ class Tuner:
                 "a part of this batch was evaluated already",
                 hint="evaluate(batch, function) once more, for the rest of it",
             )
-        one_each(seconds, len(asked), "seconds")
-        for name, values in (other or {}).items():
-            one_each(values, len(asked), f"values of '{name}'")
         told = [
             measurement_of(config, said)
             for config, said in zip(asked.configs, seconds, strict=True)
         ]
-        quantities = {
-            name: [(config, float(one)) for config, one in zip(asked.configs, some, strict=True)]
-            for name, some in (other or {}).items()
-        }
+        quantities = quantities_of(asked.configs, {} if other is None else other)
         with self._store.records.transaction():
             for measurement in told:
                 self._rounds.save(measurement)
@@ -286,10 +296,14 @@ class Tuner:
                 exception is a failed configuration.
 
         Raises:
-            ConfigError: another batch than the last, or the function returns no outcome.
+            ConfigError: another batch than the last, a function of other parameters than the knobs,
+                or one that returns no outcome.
             PluginError: a stage breaks its contract.
         """
+        if not len(asked):
+            return
         self._expect(asked)
+        takes_knobs(function, self.space)
         for config in self._rounds.missing:
             if self.stopped:
                 return
@@ -303,7 +317,15 @@ class Tuner:
         self._asked = None
         self._rounds.learn({})
 
+    def _expect_open(self) -> None:
+        if not self._close.alive:
+            raise ConfigError(
+                "this tuner was closed",
+                hint="do it inside of the 'with', or make the tuner again, with its 'store'",
+            )
+
     def _expect(self, asked: Asked) -> None:
+        self._expect_open()
         if asked is not self._asked:
             raise ConfigError(
                 "this batch is not the one that was asked for last, or it was told before",

@@ -9,6 +9,7 @@ from chameleon_core.json_schema.types import TypeSchemas
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import Registry
+from chameleon_core.words import with_article
 
 _ESCAPED = r"\\\g<0>"
 _BETWEEN = re.compile(r"[-_.]+")
@@ -36,7 +37,7 @@ class StageSchemas:
             alone: whether a name has to do, as for ``names`` in an option's metadata.
         """
         names = {
-            "description": f"a {KINDS[kind].noun} by name",
+            "description": f"{with_article(KINDS[kind].noun)} by name",
             "anyOf": [self.named(entry) for entry in self._registry.entries(kind)] or [NOTHING],
         }
         if alone:
@@ -46,8 +47,8 @@ class StageSchemas:
             entries = self._registry.entries(kind)
             mappings = [self.mapping(entry, required=True) for entry in entries]
             self.definitions[kind] = {
-                "description": f"a {KINDS[kind].noun}: its name, or a mapping with its name and "
-                "its options",
+                "description": f"{with_article(KINDS[kind].noun)}: its name, or a mapping with its "
+                "name and its options",
                 "anyOf": [names, *mappings],
             }
         return _reference(kind)

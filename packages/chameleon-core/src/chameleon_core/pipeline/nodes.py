@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def node_of(
     """Turn Python values into nodes.
 
     Args:
-        value: JSON values; tuples count as lists.
+        value: JSON values; tuples count as lists, and numbers of other types as Python's.
         source: what errors are said to be in, such as ``preset 'paper'``.
         folder: what relative paths are relative to.
         author: as ``Mark`` has it.
@@ -192,6 +193,8 @@ def node_of(
         return Node(value=str(value), mark=mark)
     if value is None or isinstance(value, bool | int | float | str):
         return Node(value=value, mark=mark)
+    if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
+        return Node(value=int(value) if isinstance(value, Integral) else float(value), mark=mark)
     raise PipelineError(
         [Problem(mark=mark, message=f"{value!r} is no value that a pipeline can hold")]
     )

@@ -16,6 +16,7 @@ from chameleon_core.pipeline.structure import Structurer
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_core.plugins.manager import Registration
 from chameleon_core.plugins.registry import AmbiguousNameError, Registry, UnknownNameError
+from chameleon_core.words import with_article
 
 
 class StageReader:
@@ -46,7 +47,7 @@ class StageReader:
 
     def listed(self, kind: str, node: Node) -> Any:
         """A stage that another one's options name."""
-        return self.chosen(f"a {KINDS[kind].noun} in a list", kind, node)
+        return self.chosen(f"{with_article(KINDS[kind].noun)} in a list", kind, node)
 
     def chosen(self, about: str, kind: str, node: Node) -> Any:
         """A stage written as its name, or as a mapping with its name and options."""
@@ -58,8 +59,8 @@ class StageReader:
             also = ", or 'none' for none" if "none" in self._registry.names(kind) else ""
             self._say(
                 name.mark,
-                f"{about} must name a {KINDS[kind].noun}, not be {name.in_words()}; leave the "
-                f"key out for the default{also}",
+                f"{about} must name {with_article(KINDS[kind].noun)}, not be {name.in_words()}; "
+                f"leave the key out for the default{also}",
             )
             return None
         options = {key: item for key, item in node.items() if key != "name"}

@@ -63,6 +63,11 @@ def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int
         ConfigError: a knob or a value that the space does not have, a knob that is missing, or a
             configuration that is not legal; says why.
     """
+    if not isinstance(configuration, Mapping):
+        raise ConfigError(
+            f"{configuration!r} is no configuration",
+            hint='name a value of every knob, as in {"tile": 4, "unroll": 16}',
+        )
     row = np.zeros((1, len(space.knobs)), np.int32)
     for name, value in configuration.items():
         row[0, space.index[knob_of(space, name).name]] = index_of(knob_of(space, name), value)

@@ -38,6 +38,7 @@ class FixedSpace(DesignSpace):
             whole.knobs,
             constraints=whole.constraints,
             features=whole.features_block,
+            guessed_cost=whole.guessed_cost,
             first_guesses=guesses,
             only=self._listing(),
             variant=whole.variant,
@@ -123,6 +124,11 @@ def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int,
     Raises:
         ConfigError: the space has no such knob, or the knob no such value.
     """
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"fixed knobs are {values!r}, which says no values of them",
+            hint='name the value of each, as in fix={"tile": 4}',
+        )
     knobs = ((knob_of(space, name), value) for name, value in values.items())
     return {space.index[knob.name]: index_of(knob, value) for knob, value in knobs}
 

@@ -28,6 +28,10 @@ from chameleon_core.task import Task
 _COLUMNS = "config, seconds, failure, message, max_relative_error, build_seconds, run_seconds"
 
 
+_PRESENT = "present/{key}"
+"""The fact that says which of a task's rows is of the space that it has now."""
+
+
 @attrs.frozen(kw_only=True)
 class StoredTask:
     """A task with the space its records belong to.
@@ -122,11 +126,13 @@ class RecordStore:
             "DO UPDATE SET name = excluded.name, task = excluded.task",
             (task.key, space, fingerprint, task.name, dumped(task.to_json())),
         )
-        return next(
+        added = next(
             attrs.evolve(stored, task=task)
             for stored in self.tasks()
             if (stored.task.key, stored.space, stored.fingerprint) == (task.key, space, fingerprint)
         )
+        self.set_fact(_PRESENT.format(key=task.key), added.id)
+        return added
 
     def tasks(self) -> list[StoredTask]:
         """All tasks, in the order they were added."""
@@ -142,6 +148,17 @@ class RecordStore:
                 spending=Spending(**json.loads(spending)),
             )
             for row, task, space, fingerprint, spending in rows
+        ]
+
+    def present_tasks(self) -> list[StoredTask]:
+        """The tasks that are tuned, or were at last: each in the space that it was added with last.
+
+        Records of a task in another space, as with another version of a plugin, are in ``tasks``.
+        """
+        return [
+            stored
+            for stored in self.tasks()
+            if self.fact(_PRESENT.format(key=stored.task.key)) in {None, stored.id}
         ]
 
     # -- measurements -------------------------------------------------------------------------

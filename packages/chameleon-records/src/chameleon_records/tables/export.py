@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -61,7 +62,8 @@ def _names(tasks: Sequence[str]) -> list[str]:
     made: list[str] = []
     for task in tasks:
         name = re.sub(r"[^\w.@-]+", "_", task, flags=re.ASCII).lstrip(".") or "task"
-        made.append(name if name not in made else f"{name}_{len(made)}")
+        numbered = (f"{name}_{number}" for number in itertools.count(2))
+        made.append(next(one for one in itertools.chain([name], numbered) if one not in made))
     return made
 
 

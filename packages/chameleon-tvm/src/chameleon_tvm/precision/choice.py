@@ -16,6 +16,7 @@ an estimate, enough to rank assignments; what is delivered is verified with all 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -45,7 +46,8 @@ class Tensor:
         producer: the operator's place; None for an input of the network, which is in float32.
         consumers: places of the operators that read it.
         conversions: seconds of converting it, of shape (types, types): from, to; paid once for
-            each type that it is read in.
+            each type that it is read in. 0 both ways between types that read the same, as those
+            that differ by their weights alone.
         kept: whether something that is no operator reads it in float32, such as an output.
     """
 
@@ -53,6 +55,12 @@ class Tensor:
     consumers: tuple[int, ...]
     conversions: Floats
     kept: bool = False
+
+    @cached_property
+    def alike(self) -> NDArray[np.bool_]:
+        """Which types read it in one form, which is made once for all, of shape (types, types)."""
+        nothing: NDArray[np.bool_] = self.conversions == 0.0
+        return nothing & nothing.T
 
 
 class TypeChoice:
@@ -201,7 +209,7 @@ class TypeChoice:
             seconds = tensor.conversions[self._made_in(tensor, types), wanted]
             for earlier in tensor.consumers:
                 if earlier < place:
-                    seconds = np.where(types[:, earlier] == wanted, 0.0, seconds)
+                    seconds = np.where(tensor.alike[types[:, earlier], wanted], 0.0, seconds)
             if tensor.kept:
                 # Float32 is made of it anyway.
                 seconds = np.where(wanted == 0, 0.0, seconds)

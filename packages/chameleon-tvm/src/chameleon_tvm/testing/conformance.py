@@ -9,7 +9,7 @@ import numpy as np
 from chameleon_core.stages import Arrays, Builder
 from chameleon_core.task import Task
 from chameleon_testing.conformance import require
-from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_testing.conformance_hardware import check_space_provider, require_close
 
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
 from chameleon_tvm.operators.base import operator_of
@@ -72,14 +72,7 @@ def _check_outputs(builder: Builder, configs: Sequence[Sequence[int]], where: st
     for config in configs:
         outputs = builder.build(config).outputs()
         about = f"{where}, configuration {list(config)}" if len(config) else where
-        require(len(outputs) == len(expected), f"{about}: another number of outputs")
-        for got, wanted in zip(outputs, expected, strict=True):
-            require(got.shape == wanted.shape, f"{about}: outputs of another shape")
-            error = np.max(np.abs(got - wanted), initial=0.0)
-            limit = tolerance * np.max(np.abs(wanted), initial=0.0)
-            require(
-                error <= limit, f"{about}: outputs differ by {error:.3g}, more than {limit:.3g}"
-            )
+        require_close(outputs, expected, tolerance, about)
 
 
 def _same(ours: Arrays, others: Arrays) -> bool:
