@@ -6,7 +6,8 @@ does what a run does before and after its tuning: sees whether the network can b
 names its tasks, takes the first guess of each one's design space, compiles, and compares with the
 framework. The answer says how far it came, what ended it, how long each step took, and where the
 time of an inference goes. `--defaults` leaves the guesses out: operators have default schedules.
-`--before-tuning` ends where a run would begin to measure: verified or refused.
+`--before-tuning` ends where a run would begin to measure: verified or refused. Where the pipeline
+names a precision, types are chosen as at the end of a run.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.loop.start.tasks import frontend_of, target_of, tasks_of
 from chameleon_core.pipeline import load_pipeline
-from chameleon_core.stages import Delivery, Frontend, Trials
+from chameleon_core.stages import Delivery, Frontend, Trials, Winner
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 from chameleon_tvm.step_seconds import StepSeconds
+from corpus_precision import in_types, told
 
 
 def main() -> None:
@@ -71,19 +73,25 @@ def _delivered(
     _, tasks = tasks_of(pipeline, frontend, target)
     steps.begin("guesses")
     space = pipeline.space.create()
-    found = [guessed(task, guesses_of(space.design_space(task))) for task in tasks if guesses]
+    found: list[Winner | None] = [
+        guessed(task, guesses_of(space.design_space(task))) for task in tasks if guesses
+    ]
+    if pipeline.precision.types:
+        found = list(in_types(tasks, space))
     steps.begin("deliver")
     with tempfile.TemporaryDirectory(prefix="chameleon-corpus-") as folder:
-        delivered = frontend.deliver(
-            Delivery(
-                target=target,
-                winners=[winner for winner in found if winner is not None],
-                space=space,
-                folder=Path(folder, "network"),
-                threads=threads,
-            )
+        delivery = Delivery(
+            target=target,
+            winners=[winner for winner in found if winner is not None],
+            space=space,
+            folder=Path(folder, "network"),
+            threads=threads,
         )
-    return {"tasks": [task.name for task in tasks], "network": delivered}
+        answer = {"tasks": [task.name for task in tasks], "network": frontend.deliver(delivery)}
+        if pipeline.precision.types and delivery.folder.is_dir():
+            steps.begin("precision")
+            answer["precision"] = told(frontend, delivery)
+    return answer
 
 
 class _NoTrials(Trials):

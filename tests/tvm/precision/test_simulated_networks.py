@@ -13,6 +13,7 @@ from chameleon_tvm.graph.processes import frontend_request
 from chameleon_tvm.graph.relaxed import relax
 from chameleon_tvm.precision.batches import batches_of
 from chameleon_tvm.precision.correction import channel_means, constants_in
+from chameleon_tvm.precision.eligibility import eligible
 from chameleon_tvm.precision.errors import Simulation
 from chameleon_tvm.precision.observing import CORRECTED, Calibrator, error_between
 from chameleon_tvm.precision.ranges import EXTREMES, Affine
@@ -126,6 +127,51 @@ def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(
     assert image == Affine.between(float(np.min(batches)), float(np.max(batches)))
     # On both sides of the pooling.
     assert found[names[chains[0].last]] == found[names[chains[1].inputs[0]]]
+
+
+def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(
+    network_of: Any, target: str, ran: Any
+):
+    """A recurrent layer's first state is constant, and so are a decoder's learned queries."""
+
+    def build(emit: Any, x: Any) -> Any:
+        state = emit(relax.op.matmul(relax.const(_normal(1, 4, 8)), relax.const(_normal(2, 8, 8))))
+        read = emit(relax.op.matmul(x, relax.const(_normal(3, 8, 8))))
+        both = emit(relax.op.tanh(emit(relax.op.add(state, read))))
+        return emit(relax.op.matmul(both, relax.const(_normal(4, 8, 8))))
+
+    module, chains = network_of(build, (4, 8))
+    able = eligible(chains, "int8").places
+    assert len(chains) == 3
+    assert len(able) == 2
+    simulated = SimulatedNetwork(module, chains, target)
+    calibrator = Calibrator(simulated)
+    calibrator.observe([_normal(0, 4, 8)])
+    found = calibrator.calibration()
+    x, types = _normal(5, 4, 8), dict.fromkeys(able, "int8")
+    ours = simulated.outputs([x], types, found.ranges)
+    typed = with_types(module, chains, types, found.ranges, found.means)
+    assert error_between(ours, ran(typed, x)) < 2e-3
+    assert error_between(simulated.outputs([x]), ran(module, x)) < 1e-5
+
+
+def test_outputs_of_a_network_have_ranges_of_their_own(network_of: Any, target: str):
+    def build(emit: Any, x: Any) -> Any:
+        def convolved(data: Any, scale: float) -> Any:
+            filters = relax.const(scale * _normal(1, 8, 8, 3, 3))
+            return emit(relax.op.nn.conv2d(data, filters, padding=1))
+
+        small = convolved(x, 1e-3)
+        large = convolved(small, 1e6)
+        return emit(relax.Tuple([small, large, convolved(large, 1.0)]))
+
+    module, chains = network_of(build, SHAPE)
+    simulated = SimulatedNetwork(module, chains, target)
+    calibrator = Calibrator(simulated)
+    calibrator.observe([_normal(0, *SHAPE)])
+    found = calibrator.ranges()[EXTREMES]
+    small, large = (found[simulated.network.names[chain.inputs[0]]] for chain in chains[1:])
+    assert large.scale > 1e4 * small.scale
 
 
 def test_biases_are_corrected_where_that_helps_on_other_batches(simulated: SimulatedNetwork):

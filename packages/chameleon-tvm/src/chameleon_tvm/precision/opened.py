@@ -74,12 +74,12 @@ def opened(
             that reads it, the number of the chain's input, and a tensor to write.
     """
     places = {chain.last: place for place, chain in enumerate(chains)}
-    found: list[int] = []
+    packed: dict[int, tuple[bool, ...]] = {}
 
     def kernel_of(chain: Chain) -> Any:
         kernel = kernels.of(chain)
         if kernel is not None:
-            found.append(places[chain.last])
+            packed[places[chain.last]] = tuple(one is not None for one in kernel.arguments)
         return kernel
 
     resolved = tvm_target(target)
@@ -90,9 +90,8 @@ def opened(
         placed = with_kernels(module, chains, kernel_of)
         # Kernels stand where the last operators of their chains were.
         lasts = [one.var for block in module["main"].body.blocks for one in block.bindings]
-        inside = set(found)
-        order = [places[last] for last in lasts if places.get(last) in inside]
-        opener = _Opener(placed, order, function)
+        order = [places[last] for last in lasts if places.get(last) in packed]
+        opener = _Opener(placed, [(place, packed[place]) for place in order], function)
         variable = placed.get_global_var("main")
         opener.builder_.update_func(variable, opener.with_parameters(placed["main"]))
         executable = interpreted(fused(opener.builder_.get()), target, TunedLoops.of(()))
@@ -103,7 +102,10 @@ def opened(
 class _Opener(relax.PyExprMutator):
     """Puts calls of a function in front of what kernels read, parameters in constants' places."""
 
-    def __init__(self, module: Any, order: Sequence[int], function: str) -> None:
+    def __init__(
+        self, module: Any, order: Sequence[tuple[int, Sequence[bool]]], function: str
+    ) -> None:
+        """Take the places of the kernels' chains, and of each argument whether it was packed."""
         super().__init__(module)
         self._ours = {
             variable
@@ -130,16 +132,20 @@ class _Opener(relax.PyExprMutator):
         if not ours:
             super().visit_var_binding_(binding)
             return
-        place = next(self._order)
+        place, packed = next(self._order)
         number = 0
         arguments = []
-        for argument in call.args[1].fields:
-            if isinstance(argument, tvm.ir.GenericConst):
+        for argument, is_packed in zip(call.args[1].fields, packed, strict=True):
+            if is_packed:
                 arguments.append(self._parameter(argument))
+                continue
+            if isinstance(argument, tvm.ir.GenericConst):
+                # Data may be constant as well, such as a recurrent layer's first state.
+                arguments.append(argument)
             else:
                 read = self._changed(self.visit_expr(argument), place, number)
                 arguments.append(self.builder_.emit(read))
-                number += 1
+            number += 1
         made = relax.call_tir(call.args[0], arguments, call.ty_args[0])
         inner = isinstance(binding.var, relax.DataflowVar)
         emit = self.builder_.emit if inner else self.builder_.emit_output

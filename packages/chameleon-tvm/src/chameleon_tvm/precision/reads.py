@@ -111,10 +111,22 @@ class Network:
         return read, reader
 
     def carried(self) -> Iterator[tuple[Any, Any]]:
-        """Pairs of variables of which the second holds nothing but numbers of the first."""
+        """Pairs of variables of which the second holds nothing but numbers of the first.
+
+        A tuple holds several tensors, the outputs of the network for one, that have nothing to do
+        with each other: what moves numbers of a tuple is paired with its tensors.
+        """
+        fields: dict[Any, Sequence[Any]] = {}
         for binding in self.bindings:
-            if binding.var not in self.chain_at and is_carrying(binding.value):
-                for variable in relax.analysis.free_vars(binding.value):
+            read = [
+                one
+                for variable in relax.analysis.free_vars(binding.value)
+                for one in fields.get(variable, (variable,))
+            ]
+            if isinstance(binding.value, relax.Tuple):
+                fields[binding.var] = read
+            elif binding.var not in self.chain_at and is_carrying(binding.value):
+                for variable in read:
                     yield variable, binding.var
 
 

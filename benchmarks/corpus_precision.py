@@ -1,0 +1,92 @@
+"""Reduced precision of one network with first guesses: `corpus.py --check --precision`'s part.
+
+The network's operators are looked at in float32 and in each type, ranges and errors are found, and
+types are chosen, verified and timed as at the end of a run; only kernels are first guesses, of which
+each is taken to be faster in a type than in float32 until the network is profiled. What is delivered
+is then compared with the framework on inputs that nothing was calibrated or verified with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import resource
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.loop.end.delivery import guessed, guesses_of
+from chameleon_core.stages import Delivery, SpaceProvider, Winner
+from chameleon_core.task import Task
+from chameleon_tvm.frontends.networks import NetworkFrontend
+from chameleon_tvm.graph.baselines import Baselines
+from chameleon_tvm.graph.package import read_manifest
+from chameleon_tvm.graph.processes import delivered_process
+from chameleon_tvm.graph.verify import agreement
+
+FRESH = 8
+"""Inputs that the delivered network is compared on."""
+
+_SEED = 90_000
+"""Apart from the seeds of random batches to calibrate with and to check with."""
+
+
+def in_types(tasks: Sequence[Task], space: SpaceProvider) -> list[Winner]:
+    """First guesses that count as measured, faster in a type than in float32.
+
+    Types are chosen among operators that were measured. A record of another run is one that is
+    trusted as little as a guess; its seconds are made up here, until the network is profiled.
+    """
+    found = []
+    for task in tasks:
+        winner = guessed(task, guesses_of(space.design_space(task)))
+        if winner is not None:
+            seconds = 0.5 if task.alternative_of else 1.0
+            found.append(attrs.evolve(winner, seconds=seconds, recorded=True))
+    return found
+
+
+def told(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
+    """What there is to say of a network that was delivered in types.
+
+    Args:
+        frontend: the network's.
+        delivery: what it was delivered with.
+
+    Returns:
+        ``types``, operators by type; ``front``; ``fresh_error``, the largest difference over the
+        largest output on inputs that nothing was calibrated or verified with, or None where one
+        has no such number; ``megabytes`` of the largest process.
+    """
+    precision = read_manifest(delivery.folder)["precision"]
+    rows = precision["front"]
+    delivered = [row for row in rows if row["delivered"]]
+    return {
+        "precision": precision["precision"],
+        "summary": precision["precision_summary"],
+        "front": rows,
+        "types": delivered[0]["types"] if delivered else {},
+        "fresh_error": fresh_error(frontend, delivery),
+        "megabytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
+    }
+
+
+def fresh_error(frontend: NetworkFrontend, delivery: Delivery) -> float | None:
+    """The largest error of a delivered network on fresh inputs; None where it is no number."""
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        reference = Baselines(frontend, delivery, scratch, stack).reference
+        ours = stack.enter_context(
+            delivered_process("network", delivery.folder, threads=delivery.threads)
+        )
+        worst = 0.0
+        for number in range(FRESH):
+            inputs = frontend.samples(np.random.default_rng(_SEED + number))
+            found = agreement(ours.outputs(inputs), reference.outputs(inputs), tolerance=math.inf)
+            if found.max_relative_error is None:
+                return None
+            worst = max(worst, found.max_relative_error)
+    return worst
