@@ -7,7 +7,8 @@ was interrupted goes on where it was. `--held-out` takes the held-out networks, 
 `--only NAME ...` some. `--report` runs nothing and prints the table. `--check` compiles each
 network with first guesses and verifies it, without tuning: what fails, and where the time goes.
 `--check --before-tuning` does what a run does until a network is verified or refused, no more, and
-says how long that takes.
+says how long that takes. `--check --precision int8` chooses types with first guesses as well, and
+compares what is delivered with the framework on inputs that nothing was calibrated with.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, ConfigError
 from corpus_checks import check, checked, line, problem_of
 from corpus_checks import page as check_page
 from corpus_plan import Case, Plan, chosen, read_plan
@@ -44,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder=options.out,
             code=code_of(HERE.parent),
             libraries=options.libraries and options.libraries.absolute(),
+            precision=_precision(options),
         )
         if options.list:
             _list(cases)
@@ -76,6 +79,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--check", action="store_true", help="compile and verify without tuning")
     add("--before-tuning", action="store_true", help="check no more than a run before it tunes")
     add("--defaults", action="store_true", help="check with TVM's default schedules")
+    add("--precision", nargs="+", default=[], metavar="TYPE", help="check in these types as well")
+    add("--max-error", type=float, help="that types may make; any where left out")
     add("--keep", action="store_true", help="outcomes of other code and budgets count, too")
     add("--measurements", type=int, help="instead of the plan's; 0 for no limit")
     add("--wall-time", help="instead of the plan's, for all networks; 0 for no limit")
@@ -94,6 +99,17 @@ def _plan(options: argparse.Namespace) -> Plan:
         budget = attrs.evolve(budget, wall_time=options.wall_time if limited else None)
         large = attrs.evolve(large, wall_time=options.wall_time)
     return attrs.evolve(plan, budget=budget, large=large)
+
+
+def _precision(options: argparse.Namespace) -> dict[str, Any] | None:
+    """The section ``precision`` of the pipelines that are checked."""
+    if not options.precision:
+        return None
+    if not options.check:
+        raise ConfigError("--precision is for checks", hint="Add --check.")
+    bound = {} if options.max_error is None else {"max_error": options.max_error}
+    types = options.precision
+    return {**({"type": types[0]} if len(types) == 1 else {"search": types}), **bound}
 
 
 def _list(cases: Sequence[Case]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from chameleon_core.pipeline.yaml import dump_yaml
 from corpus_plan import Case
+from corpus_precision_table import precision_table
 from corpus_process import in_time
 from corpus_runs import HERE, Bench, export
 
@@ -46,6 +47,8 @@ def check(
     ((frontend, source),) = pipeline["model"].items()
     option = "file" if frontend == "onnx" else "source"
     pipeline["model"] = {frontend: {option: source, "compare": False}}
+    if bench.precision is not None:
+        pipeline["precision"] = dict(bench.precision)
     file, answer = folder / f"{case.name}.yaml", folder / f"{case.name}.answer"
     file.write_text(dump_yaml(pipeline), encoding="utf-8")
     answer.unlink(missing_ok=True)
@@ -99,6 +102,9 @@ def page(answers: Sequence[Mapping[str, Any]]) -> str:
     if delivered:
         lines += ["", "Kernels with the largest shares; `*` has a first guess, others a default."]
         lines += ["", *(f"- {one['case']}: {_kernels(one)}" for one in delivered)]
+    typed = [one for one in delivered if "precision" in one]
+    if typed:
+        lines += ["", precision_table(typed)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,9 +1,9 @@
 """Reduced precision of one network with first guesses: `corpus.py --check --precision`'s part.
 
 The network's operators are looked at in float32 and in each type, ranges and errors are found, and
-types are chosen, verified and timed as at the end of a run; only kernels are first guesses, of which
-each is taken to be faster in a type than in float32 until the network is profiled. What is delivered
-is then compared with the framework on inputs that nothing was calibrated or verified with.
+types are chosen, verified and timed as at the end of a run. Kernels are first guesses, each of
+which is taken to be faster in a type than in float32 until the network is profiled. What is
+delivered is compared with the framework on inputs that nothing was calibrated or verified with.
 """
 
 from __future__ import annotations

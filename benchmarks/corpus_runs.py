@@ -51,12 +51,14 @@ class Bench:
         folder: of outcomes, one file a case, and of run folders.
         code: what identifies the tuner and the networks; see ``code_of``.
         libraries: a folder with torchvision, where it is not installed, or None.
+        precision: the section of that name of what is checked, or None.
     """
 
     plan: Plan
     folder: Path
     code: str
     libraries: Path | None = None
+    precision: Mapping[str, Any] | None = None
 
     def outcome_file(self, case: Case) -> Path:
         """Where a case's outcome is once it has one."""

@@ -85,3 +85,41 @@ def test_checks_tell_how_long_it_takes_until_a_network_is_verified_or_refused(
     assert "two: it compiles, start 1 s, check 10 s" in page
     assert "after 20.5 s (median), at most 30.0 s (one); 1 of 2 after more than 20 s." in page
     assert "| two | 11.0 | export 4.0, compile 5.5 |" in page
+
+
+def test_checks_in_types_tell_what_was_delivered_and_its_errors(command, monkeypatch, capsys):
+    checks = importlib.import_module("corpus_checks")
+    front = [
+        {"types": {"float32": 3}, "seconds": 2e-3, "error": 0.0, "delivered": False},
+        {"types": {"int7": 2, "float32": 1}, "seconds": 1e-3, "error": 4e-3, "delivered": True},
+    ]
+    kernel = {"name": "conv", "tuned": True, "calls": 2, "seconds": 0.003}
+    answer = {
+        "step": "precision",
+        "seconds": {"deliver": 2.0},
+        "tasks": ["a"],
+        "network": {"failure": None, "max_relative_error": 5e-3, "kernels": [kernel]},
+        "precision": {
+            "precision": "int8, the rest float32",
+            "summary": "of 3 operators 2 in int7",
+            "front": front,
+            "types": front[1]["types"],
+            "fresh_error": 6e-3,
+            "megabytes": 900,
+        },
+    }
+
+    def fake(words, *_):
+        pipeline = Path(words[2]).read_text(encoding="utf-8")
+        assert "search" in pipeline
+        assert "max_error" in pipeline
+        Path(words[3]).write_text(json.dumps(answer), encoding="utf-8")
+        return ended()
+
+    monkeypatch.setattr(checks, "in_time", fake)
+    types = ("--precision", "int8", "bfloat16", "--max-error", "0.01")
+    assert command("--check", "--only", "one", *types) == 0
+    row = "| one | 3 | 4.0e-03 | int7 2, float32 1 | 5.0e-03 | 6.0e-03 | 900 | of 3 operators 2"
+    assert row in capsys.readouterr().out
+    assert command("--only", "one", *types) == 2
+    assert "--precision is for checks" in capsys.readouterr().err

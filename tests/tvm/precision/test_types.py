@@ -144,6 +144,25 @@ def test_a_network_computes_what_its_types_say(
     assert np.abs(found - exact).max() > np.abs(found - expected).max()
 
 
+def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of: Any, ran: Any):
+    def build(emit: Any, x: Any) -> Any:
+        repeated = np.broadcast_to(MATRIX, (3, *MATRIX.shape))
+        return emit(relax.op.matmul(x, relax.const(np.ascontiguousarray(repeated))))
+
+    module, chains = network_of(build, (3, 2, 8))
+    x = _normal(3, 2, 8)
+    [tensor] = chains[0].inputs
+    affine = Affine.between(float(x.min()), float(x.max()))
+    for kind in INTEGERS:
+        ranges = {Network(module, chains).names[tensor]: affine}
+        typed = with_types(module, chains, {0: kind}, ranges)
+        assert [chain.spec.dtype for chain in chains_of(typed)] == ["int8"]
+        weights = quantized_weights(MATRIX.T, kind).real.T
+        np.testing.assert_allclose(
+            ran(typed, x)[0], affine.real(affine.quantized(x)) @ weights, rtol=1e-5, atol=1e-5
+        )
+
+
 def test_one_pair_serves_all_who_read_a_tensor(network_of: Any):
     x = _normal(1, 8, 6, 7)
     module, chains = network_of(_residual_network, x.shape)

@@ -11,7 +11,7 @@ import attrs
 from numpy.typing import NDArray
 
 from chameleon_tvm.graph.attention_chains import attentions_of
-from chameleon_tvm.graph.constants import array_of, per_channel
+from chameleon_tvm.graph.constants import array_of, per_channel, single_matrix
 from chameleon_tvm.graph.half_chains import in_halves
 from chameleon_tvm.graph.half_steps import HalfSteps
 from chameleon_tvm.graph.matching_activations import activation_after
@@ -258,7 +258,7 @@ def _product(call: Any) -> _Made | None:
     a, b = shape_of(left), shape_of(right)
     if _dtype(left) != "float32" or len(a) < _MATRIX or len(b) < _MATRIX:
         return None
-    weights = _matrix(right) if isinstance(right, tvm.ir.GenericConst) else None
+    weights = single_matrix(array_of(right)) if isinstance(right, tvm.ir.GenericConst) else None
     if weights is not None:
         sizes: dict[str, Any] = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
         return DenseSpec(**sizes), (left,), (weights.T,)
@@ -267,16 +267,6 @@ def _product(call: Any) -> _Made | None:
     batch = math.prod(a[:-2])
     sizes = {"a": (batch, *a[-2:]), "b": (batch, *b[-2:])}
     return BatchMatmulSpec(**sizes), (left, right), ()
-
-
-def _matrix(constant: Any) -> NDArray[Any] | None:
-    """A constant as one matrix, which may be repeated for every sample; None for a batch of them.
-
-    PyTorch writes a linear layer on permuted states of several samples as such a batch.
-    """
-    array = array_of(constant)
-    matrices = array.reshape(-1, *array.shape[-2:])
-    return matrices[0] if (matrices == matrices[:1]).all() else None
 
 
 def _dtype(argument: Any) -> str:

@@ -134,6 +134,18 @@ class _ConstantFolder(relax.PyExprMutator):
         return np.asarray(found, str(value.ty.dtype), order="C")
 
 
+def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
+    """An array as one matrix, which may be repeated for every sample; None for a batch of them.
+
+    PyTorch writes a linear layer on permuted states of several samples as such a batch.
+
+    Args:
+        array: of two axes at least.
+    """
+    matrices = array.reshape(-1, *array.shape[-2:])
+    return matrices[0] if (matrices == matrices[:1]).all() else None
+
+
 def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
     """The value of a call whose tensor arguments are constants; None where it is not one.
 

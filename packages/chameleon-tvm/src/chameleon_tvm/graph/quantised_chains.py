@@ -17,7 +17,7 @@ import numpy as np
 from chameleon_core.errors import ConfigError
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.constants import array_of
+from chameleon_tvm.graph.constants import array_of, single_matrix
 from chameleon_tvm.graph.matching_convolutions import (
     CONVOLUTION_RANKS,
     ConvolutionCall,
@@ -134,8 +134,10 @@ def _convolution(
 
 def _product(call: Any, data: Step, weights: Step, numbers: NDArray[np.int8]) -> Operands | None:
     rows = shape_of(call.args[0])
-    matrix: NDArray[Any] = numbers.reshape(numbers.shape[-_MATRIX:])
-    if len(rows) < _MATRIX or matrix.size != numbers.size:
+    if len(rows) < _MATRIX or numbers.ndim < _MATRIX:
+        return None
+    matrix = single_matrix(numbers)
+    if matrix is None:
         return None
     if not weights.whole and weights.axis != numbers.ndim - 1:
         return None

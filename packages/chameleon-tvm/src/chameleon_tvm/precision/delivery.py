@@ -28,6 +28,7 @@ from chameleon_tvm.precision.networks import Types
 from chameleon_tvm.precision.operator_seconds import OperatorSeconds
 from chameleon_tvm.precision.points import Front, Point, in_words
 from chameleon_tvm.precision.settled import SettledPrecision
+from chameleon_tvm.precision.staying import why_float32
 from chameleon_tvm.words import first_line
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class _TypedDelivery:
         self._seconds = OperatorSeconds(
             networks, settled.types, steps.with_alternatives(networks.chains)
         )
+        self._staying = why_float32(networks, settled.types, self._seconds.found)
         uniform = [self._seconds.uniform(kind) for kind in settled.types]
         self._in_networks = self._observed([{}, *uniform])
         self._front = self._front_now()
@@ -128,7 +130,7 @@ class _TypedDelivery:
         rows = [one.to_json(self._chains, delivered=one.types == taken) for one in points]
         for one in points:
             log.info("precision_point", point=one.line(self._chains))
-        told = "; ".join([self._summary(best, seconds), *self._front.told])
+        told = "; ".join([self._summary(best, seconds), *self._front.told, *self._staying])
         log.info("precision_chosen", why=told)
         said = {
             "precision": in_words(taken, self._chains),
