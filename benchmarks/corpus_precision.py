@@ -25,7 +25,7 @@ from chameleon_tvm.frontends.networks import NetworkFrontend
 from chameleon_tvm.graph.baselines import Baselines
 from chameleon_tvm.graph.package import read_manifest
 from chameleon_tvm.graph.processes import delivered_process
-from chameleon_tvm.graph.verify import agreement
+from chameleon_tvm.graph.verify import compared, magnitudes
 
 FRESH = 8
 """Inputs that the delivered network is compared on."""
@@ -82,11 +82,10 @@ def fresh_error(frontend: NetworkFrontend, delivery: Delivery) -> float | None:
         ours = stack.enter_context(
             delivered_process("network", delivery.folder, threads=delivery.threads)
         )
-        worst = 0.0
-        for number in range(FRESH):
-            inputs = frontend.samples(np.random.default_rng(_SEED + number))
-            found = agreement(ours.outputs(inputs), reference.outputs(inputs), tolerance=math.inf)
-            if found.max_relative_error is None:
-                return None
-            worst = max(worst, found.max_relative_error)
-    return worst
+        seeds = range(_SEED, _SEED + FRESH)
+        samples = [frontend.samples(np.random.default_rng(seed)) for seed in seeds]
+        expected = [reference.outputs(inputs) for inputs in samples]
+        found = compared(
+            ours.outputs, samples, expected, tolerance=math.inf, scales=magnitudes(expected)
+        )
+    return found.max_relative_error

@@ -101,6 +101,13 @@ def test_the_error_is_the_largest_of_all_samples():
     assert max_relative_error(lambda _: next(answers), [[], []], expected) == 0.25
 
 
+def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
+    answers = iter([[np.array([1.0, 2.0])], [np.array([0.1, -0.1])]])
+    expected = [[np.array([1.0, 2.0])], [np.array([0.05, 0.0])]]
+    found = max_relative_error(lambda _: next(answers), [[], []], expected)
+    assert found == pytest.approx(0.1 / 2.0)
+
+
 def test_buckets_are_summed_where_all_of_them_were_timed():
     def one(seconds: float, error: float) -> dict[str, Any]:
         return {

@@ -11,6 +11,7 @@ from chameleon_tvm.frontends.network_options import BuiltinOptions
 from chameleon_tvm.frontends.sources import BuiltinFrontend
 from chameleon_tvm.graph.processes import frontend_request
 from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.graph.verify import magnitudes
 from chameleon_tvm.precision.batches import batches_of
 from chameleon_tvm.precision.correction import channel_means, constants_in
 from chameleon_tvm.precision.eligibility import eligible
@@ -239,9 +240,11 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(frontend: Any, t
         assert simulation.error_of({}) == 0.0
         every = dict.fromkeys(range(len(chains)), "int8")
         error = simulation.error_of(every)
+        exact = [simulation.outputs(one, {}) for one in batches.kept]
+        scales = magnitudes(exact)
         assert error == max(
-            error_between(simulation.outputs(one, every), simulation.outputs(one, {}))
-            for one in batches.kept
+            error_between(simulation.outputs(one, every), expected, scales)
+            for one, expected in zip(batches.kept, exact, strict=True)
         )
         simulation.recall(ranges, simulation.means)
         assert simulation.error_of(every) == error

@@ -18,7 +18,7 @@ from chameleon_core.stages import Arrays
 from chameleon_tvm.frameworks.reduced import AS_IT_COMES, FLOAT32, asked_for, left_out_reduced
 from chameleon_tvm.graph.processes import NetworkProcess, reduced_process
 from chameleon_tvm.graph.serve import write_arrays
-from chameleon_tvm.graph.verify import Run, compared
+from chameleon_tvm.graph.verify import Run, compared, magnitudes
 from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def reduced_of_all(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def max_relative_error(run: Run, samples: Sequence[Arrays], expected: Sequence[Arrays]) -> float:
-    """The largest |difference| over the largest |expected| of a network's outputs.
+    """The largest |difference| over the largest |expected| of a network's outputs, of all samples.
 
     Args:
         run: the network.
@@ -201,7 +201,8 @@ def max_relative_error(run: Run, samples: Sequence[Arrays], expected: Sequence[A
     Raises:
         ChameleonError: it gives no finite numbers of the shapes expected, or none at all.
     """
-    found = compared(run, samples, expected, tolerance=float("inf"))
+    scales = magnitudes(expected)
+    found = compared(run, samples, expected, tolerance=float("inf"), scales=scales)
     error = found.max_relative_error
     if found.problem is not None or error is None:
         raise ChameleonError(str(found.problem))

@@ -65,6 +65,7 @@ def compared(
     expected: Sequence[Arrays],
     *,
     tolerance: float = TOLERANCE,
+    scales: Sequence[float] | None = None,
 ) -> OutputCheck:
     """Compare a network's outputs with the expected ones.
 
@@ -73,6 +74,7 @@ def compared(
         samples: inputs.
         expected: the reference's outputs for each.
         tolerance: largest accepted |difference| over the largest |expected|.
+        scales: as for ``agreement``.
     """
     worst = 0.0
     for inputs, wanted in zip(samples, expected, strict=True):
@@ -80,7 +82,7 @@ def compared(
             got = run(inputs)
         except ChameleonError as error:
             return OutputCheck(max_relative_error=None, problem=str(error))
-        found = agreement(got, wanted, tolerance=tolerance)
+        found = agreement(got, wanted, tolerance=tolerance, scales=scales)
         if found.max_relative_error is None or found.problem is not None:
             return found
         worst = max(worst, found.max_relative_error)
@@ -123,7 +125,9 @@ class Conditioning:
             for ours, theirs in zip(answers, exact, strict=True)
             for pair in zip(ours, theirs, strict=True)
         ]
-        own_error = max((_error(one, other) for one, other in pairs), default=0.0)
+        own_error = max(
+            (_error(one, other, _magnitude(other)) for one, other in pairs), default=0.0
+        )
         return cls(own_error=own_error, nudged=nudged)
 
     @property
@@ -204,13 +208,33 @@ def nudged(inputs: Arrays) -> Arrays:
     ]
 
 
-def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> OutputCheck:
+def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:
+    """The largest finite magnitude of each output over all samples.
+
+    What reduced precision does to outputs is relative to these: ranges are those of all inputs, and
+    where a network has but a few outputs, those of one sample may all be near zero.
+
+    Args:
+        answers: outputs for each sample.
+    """
+    return tuple(max(map(_magnitude, outputs)) for outputs in zip(*answers, strict=True))
+
+
+def agreement(
+    got: Arrays,
+    wanted: Arrays,
+    *,
+    tolerance: float = TOLERANCE,
+    scales: Sequence[float] | None = None,
+) -> OutputCheck:
     """Compare a network's outputs for one sample with the expected ones.
 
     Args:
         got: the network's.
         wanted: the reference's.
         tolerance: as for ``compared``.
+        scales: what differences of each output are relative to; None for its largest magnitude
+            in this sample.
     """
     if [one.shape for one in got] != [one.shape for one in wanted]:
         return OutputCheck(
@@ -218,7 +242,11 @@ def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> O
             problem=f"outputs have the shapes {[one.shape for one in got]} instead of "
             f"{[one.shape for one in wanted]}",
         )
-    worst = max((_error(one, other) for one, other in zip(got, wanted, strict=True)), default=0.0)
+    scales = tuple(map(_magnitude, wanted)) if scales is None else scales
+    worst = max(
+        (_error(*three) for three in zip(got, wanted, scales, strict=True)),
+        default=0.0,
+    )
     if worst <= tolerance:
         return OutputCheck(max_relative_error=worst)
     return OutputCheck(
@@ -228,8 +256,14 @@ def agreement(got: Arrays, wanted: Arrays, *, tolerance: float = TOLERANCE) -> O
     )
 
 
-def _error(got: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """Largest difference over the largest magnitude; infinite where numbers are missing.
+def _magnitude(array: NDArray[Any]) -> float:
+    """The largest finite magnitude of an array; 0 where it has none."""
+    known = array[np.isfinite(array)].astype(np.float64)
+    return float(np.abs(known).max(initial=0.0))
+
+
+def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
+    """Largest difference over a scale, where that is not 0; infinite where numbers are missing.
 
     Equal infinities, such as those of a mask, are no difference.
     """
@@ -238,8 +272,6 @@ def _error(got: NDArray[Any], wanted: NDArray[Any]) -> float:
     difference = float(np.abs(ours - theirs).max(initial=0.0))
     if not np.isfinite(difference):
         return float("inf")
-    known = wanted[np.isfinite(wanted)].astype(np.float64)
-    scale = float(np.abs(known).max(initial=0.0))
     return difference / scale if scale else difference
 
 

@@ -13,7 +13,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
-from chameleon_tvm.graph.verify import agreement
+from chameleon_tvm.graph.verify import agreement, magnitudes
 from chameleon_tvm.precision.metrics import metric_of, scored
 from chameleon_tvm.precision.networks import Types
 from chameleon_tvm.precision.operator_seconds import BuiltNetwork
@@ -74,6 +74,7 @@ class Candidates:
         self.inputs = settled.kept_batches()
         reference = steps.baselines.reference
         self._expected = [reference.outputs(inputs) for inputs in self.inputs]
+        self._scales = magnitudes(self._expected)
         self._built: dict[frozenset[tuple[int, str]], BuiltNetwork] = {}
         self._staged = staged
         self._drops: Callable[[Run], float] | None = None
@@ -124,7 +125,8 @@ class Candidates:
         made = partial(Candidate, point=point, built=built)
         worst = 0.0
         for inputs, expected in zip(self.inputs, self._expected, strict=True):
-            found = agreement(process.outputs(inputs), expected, tolerance=self._bound)
+            got = process.outputs(inputs)
+            found = agreement(got, expected, tolerance=self._bound, scales=self._scales)
             error = math.inf if found.max_relative_error is None else found.max_relative_error
             worst = max(worst, error)
             if found.problem is not None:

@@ -33,8 +33,8 @@ Types = Mapping[int, str]
 class Simulation(AskedProcess):
     """A network simulated in a process of its own, where it is compiled once.
 
-    Errors are the largest |difference| over the largest |output|, as ``verify.agreement`` has it,
-    the worst of all samples.
+    Errors are the largest |difference| of all samples over the largest |output| of all samples, as
+    ``verify.magnitudes`` has it.
 
     Args:
         frontend: the network's.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,7 +11,7 @@ import structlog
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.verify import agreement
+from chameleon_tvm.graph.verify import agreement, magnitudes
 from chameleon_tvm.precision.correction import Means, channel_means
 from chameleon_tvm.precision.eligibility import INT8, eligible
 from chameleon_tvm.precision.histograms import Histogram
@@ -136,8 +136,9 @@ class Calibrator:
 
     def _error(self, ranges: Mapping[str, Affine]) -> float:
         types = dict.fromkeys(self._places, INT8)
+        scales = magnitudes([expected for _, expected in self._tried])
         return max(
-            error_between(self._simulated.outputs(inputs, types, ranges), expected)
+            error_between(self._simulated.outputs(inputs, types, ranges), expected, scales)
             for inputs, expected in self._tried
         )
 
@@ -168,9 +169,15 @@ class _Sums:
         }
 
 
-def error_between(got: Arrays, expected: Arrays) -> float:
-    """The largest |difference| over the largest |expected|; infinite where numbers are missing."""
-    found = agreement(got, expected, tolerance=float("inf")).max_relative_error
+def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
+    """The largest |difference| over the largest |expected|; infinite where numbers are missing.
+
+    Args:
+        got: outputs for one sample.
+        expected: in float32.
+        scales: as for ``agreement``.
+    """
+    found = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
     return float("inf") if found is None else found
 
 

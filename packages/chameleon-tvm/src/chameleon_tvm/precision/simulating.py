@@ -15,6 +15,7 @@ from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 
 from chameleon_tvm.graph.serve import read_arrays, requested_frontend, write_arrays
+from chameleon_tvm.graph.verify import magnitudes
 from chameleon_tvm.words import first_line
 
 
@@ -44,6 +45,7 @@ class Server:
         self._calibrator = self._observing.Calibrator(self._simulated)
         self._ranges: dict[str, Any] = {}
         self._samples: list[tuple[Arrays, Arrays]] = []
+        self._scales: tuple[float, ...] = ()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """What is to be answered to a request."""
@@ -79,6 +81,7 @@ class Server:
     def _sample(self, request: dict[str, Any]) -> dict[str, Any]:
         inputs = _inputs(request)
         self._samples.append((inputs, self._simulated.outputs(inputs)))
+        self._scales = magnitudes([expected for _, expected in self._samples])
         return {}
 
     def _error(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +89,8 @@ class Server:
 
     def _error_of(self, request: dict[str, Any], inputs: Arrays, expected: Arrays) -> float:
         """The error of one sample; infinite where a type did not hold a number."""
-        found: float = self._observing.error_between(self._outputs_of(inputs, request), expected)
+        got = self._outputs_of(inputs, request)
+        found: float = self._observing.error_between(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else found
 
     def _outputs(self, request: dict[str, Any]) -> dict[str, Any]:
