@@ -26,6 +26,7 @@ from chameleon_core.pipeline import load_pipeline
 from chameleon_core.stages import Delivery, Frontend, Trials, Winner
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
+from chameleon_tvm.frontends.networks import NetworkFrontend
 from chameleon_tvm.step_seconds import StepSeconds
 from corpus_precision import in_types, told
 
@@ -88,7 +89,7 @@ def _delivered(
             threads=threads,
         )
         answer = {"tasks": [task.name for task in tasks], "network": frontend.deliver(delivery)}
-        if pipeline.precision.types and delivery.folder.is_dir():
+        if isinstance(frontend, NetworkFrontend) and frontend.types and delivery.folder.is_dir():
             steps.begin("precision")
             answer["precision"] = told(frontend, delivery)
     return answer
