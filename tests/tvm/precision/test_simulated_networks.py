@@ -194,13 +194,13 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(frontend: Any, t
         every = dict.fromkeys(range(len(chains)), "int8")
         error = simulation.error_of(every)
         assert error == max(
-            error_between(simulation.outputs(one, every), simulation.outputs(one, {}))
+            error_between(simulation.outputs(one.inputs, every), simulation.outputs(one.inputs, {}))
             for one in batches.kept
         )
         simulation.recall(ranges, simulation.means)
         assert simulation.error_of(every) == error
         assert simulation.error_of({99: "int8"}) == float("inf")
-        huge = [np.full_like(one, 3e38) for one in batches.kept[0]]
+        huge = [np.full_like(one, 3e38) for one in batches.kept[0].inputs]
         with pytest.raises(ConfigError, match="of a tensor, which has no range"):
             simulation.calibrated([huge])
 
