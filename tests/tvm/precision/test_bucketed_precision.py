@@ -64,6 +64,9 @@ def of(*lengths):
 def batches():
     yield from of(4, 3, 12, 9, 4, 7, 2, 11)
 
+def many():
+    yield from of(*[4, 3, 12, 9, 2, 11, 4, 10] * 8)
+
 def long_ones():
     yield from of(12, 9, 10)
 
@@ -180,6 +183,15 @@ def test_batches_of_other_buckets_count_among_those_that_are_read(
         list(batches_of(network, f"{folder}/data.py:without_end"))
 
 
+def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(
+    folder: Path, trials: Any
+) -> None:
+    frontend = _masked(folder)
+    frontend.compute_in(Precision(type="bfloat16", calibrate=f"{folder}/data.py:long_ones"))
+    with pytest.raises(ConfigError, match="is in bucket length=4"):
+        frontend.settle(trials)
+
+
 # -- types of their own --------------------------------------------------------------------------
 
 
@@ -231,7 +243,7 @@ Deliver = Callable[..., tuple[dict[str, Any], Path]]
 
 @pytest.fixture(scope="module")
 def precision(folder: Path) -> Precision:
-    return Precision(type="int8", max_error=0.1, calibrate=f"{folder}/data.py:batches")
+    return Precision(type="int8", max_error=0.1, calibrate=f"{folder}/data.py:many")
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +319,7 @@ def test_the_result_says_which_types_each_bucket_has(
         own = json.loads((folder / name / "manifest.json").read_text())
         assert {task["arguments"]["dtype"] for task in own["tasks"]} == {"int8"}
         assert own["verification"]["max_relative_error"] == row["max_relative_error"]
-        assert own["verification"]["samples"] == 2, "the batches that were kept aside"
+        assert own["verification"]["samples"] == 3, "the batches that were kept aside"
 
 
 @pytest.mark.long
@@ -362,7 +374,7 @@ def test_a_run_and_another_bound_from_the_command_line(
         "precision": {
             "search": ["int8"],
             "max_error": 0.5,
-            "calibrate": f"{folder}/data.py:batches",
+            "calibrate": f"{folder}/data.py:many",
         },
         "scheduler": {"name": "gradient", "window": 1},
         "budget": {"measurements": 6, "batch_size": 2, "scope": "network"},

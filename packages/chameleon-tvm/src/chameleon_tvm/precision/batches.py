@@ -102,6 +102,7 @@ class Batches:
         if self.count == 1:
             log.warning(
                 "calibrated_with_one_batch",
+                source=self._source,
                 why="errors are measured on the very batch that ranges are from; yield several",
             )
             yield self.kept[0].inputs

@@ -108,6 +108,8 @@ class SettledPrecision:
         self._settle_types(target)
         if INT8 in self.types or self.precision.metric is not None:
             self._calibrate(target)
+        elif self.precision.calibrate is not None:
+            self.kept_batches()  # what is wrong with them is told before anything is measured
         for sentence in self.told:
             log.warning("type_left_out", why=sentence)
         return self.to_json()
