@@ -7,9 +7,11 @@ import io
 import attrs
 import pytest
 from chameleon_cli.results_table import (
+    BUCKET_HEADER,
     FRONT_HEADER,
     OPERATOR_HEADER,
     RIVAL_HEADER,
+    bucket_rows,
     duration,
     front_rows,
     network_lines,
@@ -132,3 +134,35 @@ def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
     assert printed.index(FRONT_HEADER[0]) < printed.index("precision: of 5 operators 3 in int8")
     assert NetworkResult.from_json(network.to_json()) == network
     assert {"front", "precision_summary"}.isdisjoint(NetworkResult().to_json())
+
+
+def test_front_and_precision_of_each_bucket_name_it(capsys):
+    front = [
+        {
+            "bucket": "64",
+            "types": {"int8": 5},
+            "seconds": 0.004,
+            "error": 2e-3,
+            "delivered": True,
+        }
+    ]
+    bucket = {
+        "name": "64",
+        "latency_seconds": 0.001,
+        "untuned_seconds": None,
+        "rivals": {"torch": 0.0005},
+        "rivals_reduced": {"torch int8": {"asked": "int8", "seconds": 0.003}},
+        "ratio": 3.0,
+        "max_relative_error": 2e-3,
+        "precision": "int8",
+    }
+    chosen = {"precision_summary": "bucket 64: of 5 operators 5 in int8", "front": front}
+    network = attrs.evolve(INT8, **chosen, buckets=[bucket])
+    assert front_rows(network) == [("64", "int8 5", "4.00 ms", "2.0e-03", "delivered")]
+    assert bucket_rows(network) == [
+        ("64", "1.00 ms", "-", "torch int8 3.00 ms", "3.000", "2.0e-03", "int8")
+    ]
+    print_network(network)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["bucket", "operators", "in", "seconds", "error"] in lines
+    assert [*" ".join(BUCKET_HEADER).split(), "precision"] in lines

@@ -32,18 +32,20 @@ def test_that_it_is_slower_comes_first(page):
     assert "not measured, delivered with the first guess (it was not reached): op1" in shown
 
 
+BUCKET = {
+    "name": "64",
+    "shapes": {"ids": [1, 64]},
+    "latency_seconds": 0.001,
+    "untuned_seconds": None,
+    "rivals": {"torch": 0.0009, "onnxruntime": 0.003},
+    "ratio": 0.9,
+    "max_relative_error": 2e-7,
+    "seconds": 3.25,
+}
+
+
 def test_each_bucket_has_a_row(page):
-    bucket = {
-        "name": "64",
-        "shapes": {"ids": [1, 64]},
-        "latency_seconds": 0.001,
-        "untuned_seconds": None,
-        "rivals": {"torch": 0.0009, "onnxruntime": 0.003},
-        "ratio": 0.9,
-        "max_relative_error": 2e-7,
-        "seconds": 3.25,
-    }
-    shown = page(attrs.evolve(NETWORK, buckets=[bucket]))
+    shown = page(attrs.evolve(NETWORK, buckets=[BUCKET]))
     row = "<td>64</td><td>ids [1, 64]</td><td>1 ms</td><td>torch 900 µs</td><td>0.90</td>"
     assert row in shown
     assert "<td>3.2 s</td>" in shown
@@ -74,3 +76,14 @@ def test_each_point_of_the_front_has_a_row(page):
     assert "<td>float32 5</td><td>5 ms</td>" in shown
     assert shown.index("<td>float32 5</td>") < shown.index("<td>int8 5</td>")
     assert "Precision:" not in page(NETWORK)
+
+
+def test_each_bucket_has_its_precision_and_its_points(page):
+    row = {"types": {"int8": 5}, "seconds": 0.003, "error": 2e-3, "delivered": True}
+    told = "bucket 64: of 5 operators 5 in int8"
+    buckets = [{**BUCKET, "precision": "int8"}]
+    front = [{**row, "bucket": "64"}]
+    shown = page(attrs.evolve(NETWORK, buckets=buckets, front=front, precision_summary=told))
+    assert "<td>64</td><td>int8 5</td><td>3 ms</td>" in shown
+    assert "<td>3.2 s</td><td>int8</td>" in shown
+    assert "<th>precision</th>" in shown

@@ -76,6 +76,15 @@ def test_a_bucket_that_is_slower_is_said_though_the_sum_is_not(result):
     assert slower(attrs.evolve(result.network, buckets=ROWS[1:]), []) is None
 
 
+def test_each_bucket_is_held_against_what_runs_in_its_own_precision(result):
+    reduced = {"onnxruntime int8": {"asked": "int8", "seconds": 0.0008}}
+    rows = [{**row, "precision": "int8", "rivals_reduced": reduced} for row in ROWS[:1]]
+    assert slower(attrs.evolve(result.network, buckets=rows), []) == (
+        "in bucket 64 the network is slower than onnxruntime int8: 1 ms against 800 µs, "
+        "0.90 times its speed"
+    )
+
+
 def test_a_requirement_holds_for_each_bucket(result):
     words = "times the speed of the fastest rival"
     require = Requirement(network_ratio=1.0)

@@ -20,6 +20,7 @@ from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.frontends.network_options import OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.sources import OnnxFrontend
 from chameleon_tvm.graph import deliver_buckets
+from chameleon_tvm.graph.bucket_results import summed
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.padding import check_padding
 from chameleon_tvm.shapes import Buckets
@@ -377,12 +378,12 @@ def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
     }
     other = {**one, "rivals": {"torch": 2.0}, "left_out": {"openvino": "it failed"}}
     made = {"length=4": one, "length=12": other}
-    summed = deliver_buckets.summed(source, made, {"length=4": {}, "length=12": {}})
-    assert summed["latency_seconds"] == 1.0
-    assert summed["untuned_seconds"] == 4.0
-    assert summed["rivals"] == {"torch": 3.0}
-    assert summed["left_out"] == {"openvino": "bucket length=12: it failed"}
-    assert [row["ratio"] for row in summed["buckets"]] == [0.5, 4.0]
+    found = summed(source, made, {"length=4": {}, "length=12": {}})
+    assert found["latency_seconds"] == 1.0
+    assert found["untuned_seconds"] == 4.0
+    assert found["rivals"] == {"torch": 3.0}
+    assert found["left_out"] == {"openvino": "bucket length=12: it failed"}
+    assert [row["ratio"] for row in found["buckets"]] == [0.5, 4.0]
     unknown = {**made, "length=12": {**other, "latency_seconds": None}}
     names: dict[str, Any] = {"length=4": {}, "length=12": {}}
-    assert deliver_buckets.summed(source, unknown, names)["latency_seconds"] is None
+    assert summed(source, unknown, names)["latency_seconds"] is None

@@ -93,6 +93,22 @@ def test_the_smallest_bucket_that_holds_the_inputs(
     np.testing.assert_array_equal(found, np.repeat(np.repeat(ids, 2, axis=1)[..., None], 3, axis=2))
 
 
+def test_a_call_is_placed_without_running_anything():
+    opened: list[str] = []
+    network = _network(_table([2, 4], [4]), opened)
+    ids, mask = np.ones((2, 4), np.int64), np.ones(4)
+    exact = network.placed(ids, mask)
+    assert (exact.bucket, exact.kept) == ("2-4", [])
+    assert exact.inputs[0] is ids
+    filled = network.placed(ids[:, :3].repeat(2, 0)[:3], mask[:3])
+    assert (filled.bucket, filled.kept) == ("4-4", [(0, 0, 3), (0, 1, 6)])
+    np.testing.assert_array_equal(filled.inputs[0][:, 3], PAD)
+    np.testing.assert_array_equal(filled.inputs[0][:3, :3], 1)
+    with pytest.raises(ValueError, match=r"no bucket takes ids \[5, 4\]"):
+        network.placed(np.ones((5, 4)), mask)
+    assert not opened
+
+
 def test_what_is_done_is_said_once(caplog: pytest.LogCaptureFixture):
     opened: list[str] = []
     network = _network(_table((1, 8), (4, 16)), opened)

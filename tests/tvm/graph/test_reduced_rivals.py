@@ -23,6 +23,7 @@ from chameleon_tvm.graph.reduced_rivals import (
     precisions_beside,
     reduced_of_all,
 )
+from chameleon_tvm.graph.samples import Sample
 from chameleon_tvm.precision.comparing import reduced_request
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -34,13 +35,13 @@ def _random(frontend: Any) -> list[Arrays]:
 
 
 def _request(frontend: Any, calibration: list[Arrays], *precisions: str) -> ReducedRequest:
-    samples = [frontend.samples(np.random.default_rng(0))]
+    samples = [Sample(inputs=frontend.samples(np.random.default_rng(0)))]
     run = frontend.framework(frontend.frameworks[0], 1)
     return ReducedRequest(
         precisions=precisions,
         calibration=calibration,
         samples=samples,
-        expected=[run(inputs) for inputs in samples],
+        expected=[run(one.inputs) for one in samples],
     )
 
 
@@ -92,13 +93,14 @@ def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
 def test_what_gives_no_numbers_has_no_error(got: Arrays, said: str):
     expected = [[np.ones(3, np.float32)]]
     with pytest.raises(ChameleonError, match=said):
-        max_relative_error(lambda _: got, [[]], expected)
+        max_relative_error(lambda _: got, [Sample(inputs=[])], expected)
 
 
 def test_the_error_is_the_largest_of_all_samples():
     answers = iter([[np.array([1.0, 2.0])], [np.array([1.5, 2.0])]])
     expected = [[np.array([1.0, 2.0])], [np.array([1.0, 2.0])]]
-    assert max_relative_error(lambda _: next(answers), [[], []], expected) == 0.25
+    samples = [Sample(inputs=[])] * 2
+    assert max_relative_error(lambda _: next(answers), samples, expected) == 0.25
 
 
 def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():

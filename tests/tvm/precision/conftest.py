@@ -13,6 +13,8 @@ import pytest
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Delivery, Trials, Winner
+from chameleon_tvm.frontends import bucketed
+from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.graph.chains import Chain, chains_of
 from chameleon_tvm.graph.compile import untuned
 from chameleon_tvm.graph.prepare import prepared
@@ -74,7 +76,7 @@ def _delivered(
 
     Args:
         target: the resolved target.
-        given: the frontend of the network.
+        given: the frontend of the network; where that is for several shapes, one of torch.
         settled: what ``settle`` returned.
         folder: the delivery's.
         precision: as a pipeline says.
@@ -90,7 +92,8 @@ def _delivered(
     def seconds_in_network(variants: Any, *_: Any, **__: Any) -> list[dict[str, float]]:
         return [_told(one, alone, in_network) for one in variants]
 
-    frontend = type(given)(given.options)
+    several = isinstance(given, BucketedFrontend)
+    frontend = bucketed.torch(given.options) if several else type(given)(given.options)
     frontend.compute_in(precision)
     frontend.recall(settled)
     winners = []

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
-from chameleon_tvm.precision.comparing import kept_inputs, reduced_request
+from chameleon_tvm.graph.reduced_rivals import ReducedRequest
+from chameleon_tvm.precision.comparing import kept_samples, reduced_request
 
 DATA = """
 from pathlib import Path
@@ -31,6 +32,10 @@ def _same(inputs: Arrays) -> Arrays:
     return list(inputs)
 
 
+def _arrays(request: ReducedRequest) -> list[Arrays]:
+    return [one.inputs for one in request.samples]
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> str:
     file = tmp_path / "data.py"
@@ -41,9 +46,9 @@ def data(tmp_path: Path) -> str:
 def test_the_users_inputs_are_used_once(tiny: Any, data: str):
     request = reduced_request(tiny, ["int8"], f"{data}:batches", _same)
     calibrated = [int(array[0, 0, 0, 0]) for [array] in request.calibration]
-    checked = [int(array[0, 0, 0, 0]) for [array] in request.samples]
+    checked = [int(array[0, 0, 0, 0]) for [array] in _arrays(request)]
     assert (calibrated, checked) == ([0, 1, 2], [3, 4, 5])
-    assert request.expected == request.samples, "the reference was run on them"
+    assert request.expected == _arrays(request), "the reference was run on them"
     assert Path(data).with_suffix(".read").read_text() == "once "
 
 
@@ -52,7 +57,7 @@ def test_random_inputs_are_others_than_those_checked(tiny: Any):
     assert request.calibration
     for [one] in request.calibration:
         assert one.shape == (1, 3, 8, 8)
-        assert not any(np.array_equal(one, other) for [other] in request.samples)
+        assert not any(np.array_equal(one, other) for [other] in _arrays(request))
 
 
 def test_nothing_is_read_where_nothing_is_calibrated(tiny: Any):
@@ -61,4 +66,4 @@ def test_nothing_is_read_where_nothing_is_calibrated(tiny: Any):
 
 def test_inputs_that_are_missing_are_said(tiny: Any, data: str):
     with pytest.raises(ConfigError, match="yields no batch"):
-        kept_inputs(tiny, f"{data}:nothing")
+        kept_samples(tiny, f"{data}:nothing")

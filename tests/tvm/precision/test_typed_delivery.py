@@ -14,7 +14,6 @@ from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.pipeline import Precision
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.frameworks.precision import ROUNDING
-from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.precision import candidates, eligibility
 from chameleon_tvm.precision import delivery as delivering
@@ -306,5 +305,3 @@ def test_targets_and_networks_without_reduced_precision_are_refused(
     monkeypatch.setattr(settling, "check_target", lacking)
     with pytest.raises(TargetError, match=r"found by running the network: this CPU lacks"):
         frontend.settle(trials)
-    with pytest.raises(ConfigError, match="a network for several shapes is not computed in int8"):
-        BucketedFrontend.compute_in(None, Precision(type="int8"))  # type: ignore[arg-type]

@@ -156,9 +156,13 @@ FRONT_HEADER = ("operators in", "seconds", "error", "")
 
 
 def front_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``."""
+    """The types that there were to choose among, one row a point, as in ``FRONT_HEADER``.
+
+    Where there are buckets of shapes, the first column says which.
+    """
     return [
         (
+            *([str(one["bucket"])] if "bucket" in one else []),
             ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
             duration(one["seconds"]),
             f"{one['error']:.1e}",
@@ -172,10 +176,13 @@ BUCKET_HEADER = ("bucket", "network", "untuned", "best rival", "ratio", "error")
 
 
 def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
-    """One inference in each bucket of shapes, as in ``BUCKET_HEADER``."""
+    """One inference in each bucket of shapes, as in ``BUCKET_HEADER``.
+
+    Where types were chosen, the last column has the precision of each.
+    """
     rows: list[tuple[str, ...]] = []
     for one in network.buckets:
-        rival = fastest_like(network.precision, one)
+        rival = fastest_like(one)
         rows.append(
             (
                 str(one["name"]),
@@ -184,6 +191,7 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
                 "-" if rival is None else f"{rival[0]} {duration(rival[1])}",
                 "-" if one["ratio"] is None else f"{one['ratio']:.3f}",
                 f"{one['max_relative_error']:.1e}",
+                *([str(one["precision"])] if "precision" in one else []),
             )
         )
     return rows
@@ -202,10 +210,12 @@ def print_network(network: NetworkResult) -> None:
         print_table(KERNEL_HEADER, kernel_rows(network))
     if network.buckets:
         sys.stdout.write("\n")
-        print_table(BUCKET_HEADER, bucket_rows(network))
+        chosen = ("precision",) if network.precision_summary else ()
+        print_table((*BUCKET_HEADER, *chosen), bucket_rows(network))
     if network.front:
         sys.stdout.write("\n")
-        print_table(FRONT_HEADER, front_rows(network))
+        which = ("bucket",) if network.buckets else ()
+        print_table((*which, *FRONT_HEADER), front_rows(network))
     if rivals := rival_table(network):
         sys.stdout.write("\n")
         print_table(RIVAL_HEADER, rivals)

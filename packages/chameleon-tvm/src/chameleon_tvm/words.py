@@ -1,10 +1,13 @@
-"""Errors of libraries in a few words, and names where not every letter may stand."""
+"""Errors of libraries and types of networks in a few words, and names of letters alone."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
+from chameleon_core.dtypes import FLOAT32, commonly
 from chameleon_core.errors import ChameleonError
+from chameleon_core.words import listing
 
 WAY_OUT = (
     "Write that part of the network with other operators, or tune its operators one by one under "
@@ -38,3 +41,16 @@ def one_line(error: Exception) -> str:
 def identifier(name: str) -> str:
     """A task's name as a part of a file's name or of a symbol: letters, digits and ``_``."""
     return re.sub(r"\W+", "_", name, flags=re.ASCII)
+
+
+def types_in_words(kinds: Collection[str]) -> str:
+    """The precision of a network, such as ``int8, the rest float32``; that of its rivals, too.
+
+    Args:
+        kinds: types of all of its operators.
+    """
+    reduced = sorted({commonly(kind) for kind in kinds} - {FLOAT32})
+    if not reduced:
+        return FLOAT32
+    rest = f", the rest {FLOAT32}" if FLOAT32 in kinds else ""
+    return listing(reduced).replace(" or ", " and ") + rest

@@ -47,8 +47,10 @@ def network_part(record: RunRecord) -> dict[str, Any]:
 def _front(network: NetworkResult) -> Table:
     """The types that there were to choose among: their error against their seconds."""
     whole = max(one["seconds"] for one in network.front)
+    buckets = ["bucket"] if network.buckets else []
     rows = [
         (
+            *(str(one[name]) for name in buckets),
             ", ".join(f"{kind} {count}" for kind, count in one["types"].items()),
             in_seconds(one["seconds"]),
             bar({"operators": one["seconds"]}, whole),
@@ -57,14 +59,15 @@ def _front(network: NetworkResult) -> Table:
         )
         for one in network.front
     ]
-    return Table(header=("operators in", "seconds", "", "error", ""), rows=rows)
+    return Table(header=(*buckets, "operators in", "seconds", "", "error", ""), rows=rows)
 
 
 def _buckets(record: RunRecord) -> Table:
-    """One inference in each bucket of shapes."""
+    """One inference in each bucket of shapes; the precision of each where types were chosen."""
+    chosen = ["precision"] if record.network.precision_summary else []
     rows = []
     for one in record.network.buckets:
-        rival = fastest_like(record.network.precision, one)
+        rival = fastest_like(one)
         rows.append(
             (
                 str(one["name"]),
@@ -74,10 +77,11 @@ def _buckets(record: RunRecord) -> Table:
                 "-" if one["ratio"] is None else f"{one['ratio']:.2f}",
                 f"{one['max_relative_error']:.1e}",
                 f"{one['seconds']:.1f} s",
+                *(str(one[name]) for name in chosen),
             )
         )
     header = ("bucket", "shapes", "median", "best rival", "ratio", "error", "compiled in")
-    return Table(header=header, rows=rows)
+    return Table(header=(*header, *chosen), rows=rows)
 
 
 def _against(record: RunRecord, ours: float) -> Table:

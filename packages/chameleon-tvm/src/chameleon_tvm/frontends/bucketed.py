@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from chameleon_core.errors import ConfigError, TargetError
@@ -13,6 +13,7 @@ from chameleon_core.pipeline import Precision
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
+from chameleon_tvm.frontends.bucket_inputs import BucketInputs
 from chameleon_tvm.frontends.network_options import (
     BuiltinOptions,
     NetworkOptions,
@@ -22,6 +23,9 @@ from chameleon_tvm.frontends.network_options import (
 from chameleon_tvm.frontends.networks import NetworkFrontend
 from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
 from chameleon_tvm.shapes import Bucket, bucket_with, buckets_of, dimensions_of
+
+if TYPE_CHECKING:
+    from chameleon_tvm.graph.load import Buckets as Dispatch
 
 Make = Callable[[Any], NetworkFrontend]
 
@@ -44,12 +48,19 @@ class BucketedFrontend(Frontend):
         self.dimensions = dimensions_of(options.shapes)
         self._make = make
         self.networks = [(one, self._with_shapes(one)) for one in buckets_of(options.shapes)]
+        for bucket, network in self.networks:
+            network.bucket = BucketInputs(bucket.name, lambda: self._dispatch)
 
     def compute_in(self, precision: Precision) -> None:
-        raise ConfigError(
-            f"a network for several shapes is not computed in {' or '.join(precision.types)}",
-            hint="Give each input one shape, or leave 'precision' out of the pipeline.",
-        )
+        if precision.metric is not None:
+            raise ConfigError(
+                f"a metric is of one network, and this one has {len(self.networks)} buckets of "
+                "shapes, each with types of its own",
+                hint="Bound the error by 'max_error' instead of 'metric' and 'max_drop', or give "
+                "each input one shape.",
+            )
+        for _, network in self.networks:
+            network.compute_in(precision)
 
     def check_source(self) -> None:
         self.networks[0][1].check_source()
@@ -70,6 +81,13 @@ class BucketedFrontend(Frontend):
     def input_names(self) -> list[str]:
         """Names of all inputs, in their order."""
         return self.networks[0][1].input_names()
+
+    @cached_property
+    def _dispatch(self) -> Dispatch:
+        """What says which bucket a delivered network takes; it runs none."""
+        from chameleon_tvm.graph.dispatch import signatures_dispatch  # noqa: PLC0415 - needs TVM
+
+        return signatures_dispatch(self)
 
     def check(
         self, target: str, threads: int, earlier: Mapping[str, Any] | None
@@ -121,17 +139,32 @@ class BucketedFrontend(Frontend):
         found: dict[str, Task] = {}
         first: dict[str, str] = {}
         named: dict[str, set[str]] = defaultdict(set)
+        replaced: dict[str, str] = {}
         for (bucket, _), own in zip(self.networks, tasks, strict=True):
+            keys = {task.name: task.key for task in own}
             for task in own:
                 known = found.get(task.key)
                 weight = task.weight + (0 if known is None else known.weight)
-                found[task.key] = attrs.evolve(known or task, weight=weight)
+                # What one bucket has anyway is no alternative, whatever it is in another one.
+                if known is None or (known.alternative_of and not task.alternative_of):
+                    known = task
+                found[task.key] = attrs.evolve(known, weight=weight)
                 first.setdefault(task.key, bucket.name)
+                if task.alternative_of:
+                    replaced.setdefault(task.key, keys[task.alternative_of])
         for key, task in found.items():
             named[task.name].add(key)
+        names = {
+            key: task.name if len(named[task.name]) == 1 else f"{task.name}@{first[key]}"
+            for key, task in found.items()
+        }
         return [
-            task if len(named[task.name]) == 1 else attrs.evolve(task, name=f"{task.name}@{where}")
-            for task, where in zip(found.values(), first.values(), strict=True)
+            attrs.evolve(
+                task,
+                name=names[key],
+                alternative_of=names[replaced[key]] if task.alternative_of else "",
+            )
+            for key, task in found.items()
         ]
 
     def deliver(self, delivery: Delivery) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from chameleon_core.pipeline import Precision
 
+    from chameleon_tvm.frontends.bucket_inputs import BucketInputs
     from chameleon_tvm.graph.chains import Chain
     from chameleon_tvm.graph.delivery_steps import DeliverySteps
     from chameleon_tvm.graph.reduced_rivals import ReducedRequest
@@ -43,10 +44,13 @@ class NetworkFrontend(Runnable, Frontend):
 
     Attributes:
         choice: the layout of the whole graph, and why it is that one.
+        bucket: which inputs are its own where it is one of several buckets of shapes; None where
+            it has all of them.
     """
 
     def __init__(self, options: NetworkOptions) -> None:
         self.options = options
+        self.bucket: BucketInputs | None = None
         asked = options.layout != AUTO
         self.choice = LayoutChoice(
             layout=options.layout if asked else DEFAULT,

@@ -53,6 +53,7 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
         staged, result = verified(steps, frontend)
         if staged is None:
             return result
+        staged, result = frontend.in_types(steps, staged, result)
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
         result["delivered_seconds"] = time.perf_counter() - started
@@ -66,7 +67,7 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
 
 
 def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | None, dict[str, Any]]:
-    """Compile and verify a network.
+    """Compile and verify a network in the types that it has anyway.
 
     Args:
         steps: its delivery.
@@ -113,7 +114,7 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
     # What the package says of its weights stays.
     manifest = {**read_manifest(staged), **steps.manifest(), "verification": verification}
     write_manifest(staged, manifest)
-    return frontend.in_types(steps, staged, result)
+    return staged, result
 
 
 def replace(staged: Path, folder: Path) -> None:

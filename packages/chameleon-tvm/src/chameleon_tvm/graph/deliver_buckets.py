@@ -6,17 +6,17 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.loop.end.rivals import FLOAT32, fastest_like
 from chameleon_core.stages import Arrays, Delivery
 from chameleon_core.task import Task
 
+from chameleon_tvm.graph.bucket_results import summed
 from chameleon_tvm.graph.deliver import replace, verified
 from chameleon_tvm.graph.delivery_steps import DeliverySteps
 from chameleon_tvm.graph.dispatch import BucketShapes, PaddingProbe, dispatch_table
@@ -30,21 +30,17 @@ from chameleon_tvm.graph.package import (
 )
 from chameleon_tvm.graph.padding import WAY_OUT, padding_problem
 from chameleon_tvm.graph.processes import NetworkProcess, delivered_process
-from chameleon_tvm.graph.reduced_rivals import reduced_of_all
 from chameleon_tvm.graph.shared_weights import share_weights
 from chameleon_tvm.graph.verify import Run, compared
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.bucketed import BucketedFrontend
+    from chameleon_tvm.frontends.networks import NetworkFrontend
 
 log = structlog.get_logger()
 
 _SHARED = ("format", "target", "cpu_features", "threads", "versions", "system")
 """What the manifests of all buckets say alike."""
-
-
-Results = Mapping[str, dict[str, Any]]
-"""What ``deliver.verified`` says about each bucket, and what is added to it."""
 
 
 def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
@@ -73,30 +69,27 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
         tasks = {task.key: task for task in network.named_tasks(delivery.target)}
         own[bucket.name] = _own(delivery, tasks, len(frontend.networks))
         called[bucket.name] = {task.name: union[key] for key, task in tasks.items()}
-    kernels: dict[str, Kernels] = {}
-    results: dict[str, dict[str, Any]] = {}
-    answers: dict[str, tuple[Arrays, Arrays]] = {}
+    made: dict[str, _Made] = {}
     with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
-        whole = Path(scratch, "network")
-        whole.mkdir()
+        whole = plain = Path(scratch, "network")
+        padded = any(one.padded for one in frontend.dimensions)
+        if padded and any(network.types for _, network in frontend.networks):
+            # What padding changes could not be told from what types lose, so that it is looked for
+            # in the network without them.
+            plain = Path(scratch, "plain")
         for bucket, network in frontend.networks:
             log.info("bucket_begun", bucket=bucket.name)
-            begun = time.perf_counter()
-            with contextlib.ExitStack() as stack:
-                steps = DeliverySteps(network, own[bucket.name], stack)
-                staged, result = verified(steps, network)
-                if staged is None:
-                    failure = f"bucket {bucket.name}: {result['failure']}"
-                    return {**result, "failure": failure, "kernels": []}
-                running = stack.enter_context(steps.running(staged))
-                result["kernels"] = steps.kernel_seconds(running, staged)
-                inputs = network.samples(np.random.default_rng(0))
-                answers[bucket.name] = inputs, running.outputs(inputs)
-                shutil.copytree(staged, whole / bucket.name)
-            result["seconds"] = time.perf_counter() - begun
-            kernels[bucket.name], results[bucket.name] = steps.kernels, result
+            folders = whole / bucket.name, plain / bucket.name
+            found = _compiled(network, own[bucket.name], *folders)
+            if found.result["failure"] is not None:
+                failure = f"bucket {bucket.name}: {found.result['failure']}"
+                return {**found.result, "failure": failure, "kernels": []}
+            made[bucket.name] = found
+        results = {name: one.result for name, one in made.items()}
         manifest = _combined(frontend, whole)
-        problem = _problem(frontend, whole, answers, delivery.threads)
+        if plain != whole:
+            _combined(frontend, plain)
+        problem = _problem(frontend, whole, plain, made, delivery.threads)
         if problem is not None:
             failure = f"the network is not delivered: {problem}"
             return {**summed(frontend, results, called), "failure": failure}
@@ -104,10 +97,57 @@ def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
     if frontend.options.compare:
-        _time(frontend, own, kernels, results, delivery.folder)
+        _time(frontend, own, made, delivery.folder)
     result = {**summed(frontend, results, called), "delivered_seconds": seconds}
+    said = ("precision", "precision_summary", "front")
+    if "front" in result:
+        manifest["precision"] = {name: result[name] for name in said}
     write_manifest(delivery.folder, {**manifest, "latency": result})
     return {**result, "folder": str(delivery.folder)}
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Made:
+    """The network of one bucket.
+
+    Attributes:
+        result: what ``deliver.verified`` says about it, and what is added to it.
+        kernels: that it is compiled with.
+        inputs: some of its own.
+        outputs: of it alone for them; none where it is not to be delivered.
+    """
+
+    result: dict[str, Any]
+    kernels: Kernels
+    inputs: Arrays
+    outputs: Arrays
+
+
+def _compiled(network: NetworkFrontend, delivery: Delivery, folder: Path, plain: Path) -> _Made:
+    """Compile and verify the network of one bucket.
+
+    Args:
+        network: the bucket's.
+        delivery: its own.
+        folder: gets it.
+        plain: gets it in the types that it has anyway; may be the same folder.
+    """
+    begun = time.perf_counter()
+    inputs = network.samples(np.random.default_rng(0))
+    with contextlib.ExitStack() as stack:
+        steps = DeliverySteps(network, delivery, stack)
+        staged, result = verified(steps, network)
+        if staged is None:
+            return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=[])
+        if plain != folder:
+            shutil.copytree(staged, plain)
+        staged, result = network.in_types(steps, staged, result)
+        running = stack.enter_context(steps.running(staged))
+        kernels = steps.kernel_seconds(running, staged)
+        outputs = running.outputs(inputs)
+        shutil.copytree(staged, folder)
+    result = {**result, "kernels": kernels, "seconds": time.perf_counter() - begun}
+    return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=outputs)
 
 
 def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
@@ -155,7 +195,8 @@ def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:
 def _problem(
     frontend: BucketedFrontend,
     whole: Path,
-    answers: Mapping[str, tuple[Arrays, Arrays]],
+    plain: Path,
+    made: Mapping[str, _Made],
     threads: int,
 ) -> str | None:
     """What is wrong with the answers of the network in all buckets, if anything.
@@ -163,27 +204,37 @@ def _problem(
     Args:
         frontend: the network.
         whole: its folder.
-        answers: inputs of each bucket, and the outputs of the bucket when it was alone.
+        plain: the folder of the same in the types that it has anyway, which may be ``whole``.
+        made: what it was made of, by bucket.
         threads: that it computes with.
     """
     with delivered_process("the compiled network", whole, threads=threads) as process:
-        for bucket, (inputs, expected) in answers.items():
-            verdict = compared(process.outputs, [inputs], [expected])
+        for bucket, one in made.items():
+            verdict = compared(process.outputs, [one.inputs], [one.outputs])
             if verdict.problem is not None:
                 return f"bucket {bucket} is not what it was alone: {verdict.problem}"
+        if plain == whole:
+            return _changed_by_padding(frontend, process, threads)
+    with delivered_process("the network without types", plain, threads=threads) as process:
+        return _changed_by_padding(frontend, process, threads)
 
-        def run_of(_: PaddingProbe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
-            return process.outputs
 
-        padding = padding_problem(frontend, threads, run_of)
+def _changed_by_padding(
+    frontend: BucketedFrontend, process: NetworkProcess, threads: int
+) -> str | None:
+    """How padding changes the answers of the network that a process has open, if it does."""
+
+    def run_of(_: PaddingProbe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
+        return process.outputs
+
+    padding = padding_problem(frontend, threads, run_of)
     return None if padding is None else f"{padding}. {WAY_OUT}"
 
 
 def _time(
     frontend: BucketedFrontend,
     own: Mapping[str, Delivery],
-    kernels: Mapping[str, Kernels],
-    results: Results,
+    made: Mapping[str, _Made],
     folder: Path,
 ) -> None:
     """Add the latencies of each bucket to what is known about it.
@@ -193,90 +244,6 @@ def _time(
     for bucket, network in frontend.networks:
         with contextlib.ExitStack() as stack:
             steps = DeliverySteps(network, own[bucket.name], stack)
-            steps.kernels = kernels[bucket.name]
+            steps.kernels = made[bucket.name].kernels
             ours = stack.enter_context(steps.running(folder))
-            results[bucket.name].update(steps.latencies(ours))
-
-
-def summed(
-    frontend: BucketedFrontend, results: Results, called: Mapping[str, Mapping[str, str]]
-) -> dict[str, Any]:
-    """One inference of each bucket together, and a row for each.
-
-    Args:
-        frontend: the network.
-        results: of all buckets.
-        called: of each bucket what the run calls its tasks, where several buckets have different
-            ones of one name.
-    """
-    others = list(dict.fromkeys(name for one in results.values() for name in one["rivals"]))
-    everywhere = [name for name in others if all(name in one["rivals"] for one in results.values())]
-    left_out = {
-        name: f"bucket {bucket}: {why}"
-        for bucket, one in results.items()
-        for name, why in one.get("left_out", {}).items()
-    }
-    rows = []
-    kernels: dict[tuple[str, bool], dict[str, Any]] = {}
-    unmeasured: dict[str, dict[str, str]] = {}
-    for bucket, _ in frontend.networks:
-        one = results[bucket.name]
-        fastest = fastest_like(one.get("precision", FLOAT32), one)
-        latency = one["latency_seconds"]
-        rows.append(
-            {
-                "name": bucket.name,
-                "shapes": {name: list(shape) for name, shape in bucket.shapes.items()},
-                "latency_seconds": latency,
-                "untuned_seconds": one["untuned_seconds"],
-                "rivals": one["rivals"],
-                "ratio": fastest[1] / latency if fastest and latency else None,
-                "max_relative_error": one["max_relative_error"],
-                "seconds": one["seconds"],
-                "layout": one["layout"]["layout"],
-                **({"rivals_reduced": one["rivals_reduced"]} if "rivals_reduced" in one else {}),
-            }
-        )
-        names = called[bucket.name]
-        for kernel in one["kernels"]:
-            name = names.get(kernel["name"], kernel["name"]) if kernel["tuned"] else kernel["name"]
-            entry = kernels.setdefault(
-                (name, kernel["tuned"]), {**kernel, "name": name, "calls": 0, "seconds": 0.0}
-            )
-            entry["calls"] += kernel["calls"]
-            entry["seconds"] += kernel["seconds"]
-        for task in one["unmeasured"]:
-            name = names.get(task["name"], task["name"])
-            unmeasured.setdefault(name, {**task, "name": name})
-    return {
-        "latency_seconds": _sum(one["latency_seconds"] for one in results.values()),
-        "untuned_seconds": _sum(one["untuned_seconds"] for one in results.values()),
-        "rivals": {
-            name: sum(one["rivals"][name] for one in results.values()) for name in everywhere
-        },
-        "max_relative_error": max(one["max_relative_error"] for one in results.values()),
-        "reference": next(iter(results.values()))["reference"],
-        "layout": _layouts(results),
-        "kernels": sorted(kernels.values(), key=lambda kernel: -float(kernel["seconds"])),
-        "unmeasured": list(unmeasured.values()),
-        "left_out": left_out,
-        "buckets": rows,
-        "failure": None,
-        **reduced_of_all(list(results.values())),
-    }
-
-
-def _sum(seconds: Iterable[float | None]) -> float | None:
-    """The sum; None where one is not known."""
-    known = list(seconds)
-    return None if None in known else sum(one for one in known if one is not None)
-
-
-def _layouts(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The layout of each bucket, and a sentence."""
-    chosen = {name: one["layout"]["layout"] for name, one in results.items()}
-    if len(set(chosen.values())) == 1:
-        told = f"{next(iter(chosen.values()))} in each bucket"
-    else:
-        told = ", ".join(f"{layout} in bucket {name}" for name, layout in chosen.items())
-    return {"buckets": chosen, "summary": told}
+            made[bucket.name].result.update(steps.latencies(ours))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from chameleon_tvm.graph.load import Buckets
+from chameleon_tvm.graph.package import signature_of
 from chameleon_tvm.shapes import Dimension
 
 if TYPE_CHECKING:
@@ -67,6 +69,30 @@ def dispatch_table(
             for one in buckets
         ],
     }
+
+
+def signatures_dispatch(frontend: BucketedFrontend) -> Buckets:
+    """What chooses a bucket as the delivered network will, before there is one; it runs none.
+
+    Args:
+        frontend: the network.
+    """
+    signatures = [signature_of(network.prepared[0]) for _, network in frontend.networks]
+    shapes = [
+        BucketShapes(
+            name=bucket.name,
+            extents=bucket.extents,
+            inputs=[one["shape"] for one in signature["inputs"]],
+            outputs=[one["shape"] for one in signature["outputs"]],
+        )
+        for (bucket, _), signature in zip(frontend.networks, signatures, strict=True)
+    ]
+    dtypes = [one["dtype"] for one in signatures[0]["inputs"]]
+
+    def nothing(bucket: str) -> Callable[..., Any]:
+        raise NotImplementedError(f"there is no network for bucket {bucket} yet")
+
+    return Buckets(dispatch_table(frontend, dtypes, shapes), nothing)
 
 
 def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int]]:

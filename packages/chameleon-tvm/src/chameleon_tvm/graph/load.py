@@ -10,7 +10,7 @@ import platform
 import re
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tvm
@@ -122,6 +122,21 @@ Shapes = list[list[int]]
 """The shape of each input."""
 
 
+class Placed(NamedTuple):
+    """What a call of a network for several shapes becomes.
+
+    Attributes:
+        bucket: its name.
+        inputs: as the bucket gets them.
+        kept: what is cut off the bucket's outputs: number of the output and of its axis, and how
+            much of that is kept.
+    """
+
+    bucket: str
+    inputs: Arrays
+    kept: list[tuple[int, int, int]]
+
+
 class Buckets:
     """A network compiled for several shapes: each call goes to one of them.
 
@@ -163,12 +178,19 @@ class Buckets:
             return self._loaded[name](*inputs)
         found = self._loaded[name](*self._filled(inputs, bucket["inputs"]))
         outputs = found if isinstance(found, list) else [found]
+        for place, axis, extent in self._kept(shapes):
+            outputs[place] = outputs[place][(slice(None),) * axis + (slice(extent),)]
         # Copies, since what is cut off would stay in memory with a part of it.
-        cut = [
-            np.array(output[self._kept(place, output, shapes)], order="C")
-            for place, output in enumerate(outputs)
-        ]
+        cut = [np.array(output, order="C") for output in outputs]
         return cut if isinstance(found, list) else cut[0]
+
+    def placed(self, *inputs: Any) -> Placed:
+        """Where a call with these arrays goes; ``ValueError`` where no bucket takes them."""
+        shapes = self._shapes(inputs)
+        bucket = self._bucket(shapes)
+        if bucket["inputs"] == shapes:
+            return Placed(bucket["name"], list(inputs), [])
+        return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._kept(shapes))
 
     def plan(self, *inputs: Any) -> str:
         """What a call with these arrays does, as a sentence."""
@@ -221,15 +243,13 @@ class Buckets:
             made.append(np.pad(array, widths, constant_values=pads))
         return made
 
-    def _kept(self, place: int, output: Any, shapes: Shapes) -> tuple[slice, ...]:
-        """The part of an output that belongs to inputs of these shapes."""
-        kept = [slice(None)] * output.ndim
-        for one in self._manifest["dimensions"]:
-            asked = _extent(one, shapes)
-            for number, axis, factor in one["outputs"]:
-                if number == place:
-                    kept[axis] = slice(factor * asked)
-        return tuple(kept)
+    def _kept(self, shapes: Shapes) -> list[tuple[int, int, int]]:
+        """What of the outputs belongs to inputs of these shapes; see ``Placed.kept``."""
+        return [
+            (place, axis, factor * _extent(one, shapes))
+            for one in self._manifest["dimensions"]
+            for place, axis, factor in one["outputs"]
+        ]
 
     def _sentence(self, bucket: dict[str, Any], shapes: Shapes) -> str:
         padded = []

@@ -116,8 +116,7 @@ def manifest_of(
         "target": json.loads(target),
         "cpu_features": sorted(used_features(resolved)),
         "threads": threads,
-        "inputs": [{"name": str(one.name), **_described(one)} for one in module["main"].params],
-        "outputs": [_described(one) for one in _outputs(module["main"].ret_ty)],
+        **signature_of(module),
         "versions": installed(("apache-tvm", "apache-tvm-ffi", "chameleon-tuner-tvm", "numpy")),
         "system": platform.platform(),
         "tasks": [
@@ -135,6 +134,18 @@ def manifest_of(
             if occurrences[key]
         ],
         "untuned": {**left_over(module, chains), **untuned},
+    }
+
+
+def signature_of(module: Any) -> dict[str, list[dict[str, Any]]]:
+    """Shapes and types of a network's ``inputs`` and ``outputs``, as JSON values.
+
+    Args:
+        module: the prepared network.
+    """
+    return {
+        "inputs": [{"name": str(one.name), **_described(one)} for one in module["main"].params],
+        "outputs": [_described(one) for one in _outputs(module["main"].ret_ty)],
     }
 
 

@@ -17,8 +17,9 @@ from chameleon_core.stages import Arrays
 
 from chameleon_tvm.frameworks.reduced import AS_IT_COMES, FLOAT32, asked_for, left_out_reduced
 from chameleon_tvm.graph.processes import NetworkProcess, reduced_process
+from chameleon_tvm.graph.samples import Sample
 from chameleon_tvm.graph.serve import write_arrays
-from chameleon_tvm.graph.verify import Run, compared, magnitudes
+from chameleon_tvm.graph.verify import Run, agreement, magnitudes
 from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ class ReducedRequest:
         precisions: each one of ``frameworks.reduced.PRECISIONS``.
         calibration: inputs of some inferences, the same for all that have to be calibrated; none
             where nothing has to.
-        samples: inputs whose outputs errors are measured on.
-        expected: the outputs in float32 for each of them.
+        samples: what errors are measured on.
+        expected: the outputs in float32 for each of them, cut.
     """
 
     precisions: Sequence[str]
     calibration: Sequence[Arrays]
-    samples: Sequence[Arrays]
+    samples: Sequence[Sample]
     expected: Sequence[Arrays]
 
 
@@ -117,7 +118,7 @@ class ReducedRivals:
                 name,
                 (self._calibration, len(self._request.calibration)),
                 threads=self._threads,
-                warm_up=self._request.samples[0],
+                warm_up=self._request.samples[0].inputs,
             )
         )
         try:
@@ -190,22 +191,25 @@ def reduced_of_all(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def max_relative_error(run: Run, samples: Sequence[Arrays], expected: Sequence[Arrays]) -> float:
+def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[Arrays]) -> float:
     """The largest |difference| over the largest |expected| of a network's outputs, of all samples.
 
     Args:
         run: the network.
-        samples: inputs.
-        expected: the outputs in float32 for each.
+        samples: what it is measured on.
+        expected: the outputs in float32 for each, cut.
 
     Raises:
         ChameleonError: it gives no finite numbers of the shapes expected, or none at all.
     """
-    scales = magnitudes(expected)
-    found = compared(run, samples, expected, tolerance=float("inf"), scales=scales)
-    error = found.max_relative_error
-    if found.problem is not None or error is None:
-        raise ChameleonError(str(found.problem))
-    if not np.isfinite(error):
-        raise ChameleonError("its outputs are not finite where those in float32 are")
-    return error
+    worst, scales = 0.0, magnitudes(expected)
+    for sample, wanted in zip(samples, expected, strict=True):
+        got = sample.cut(run(sample.inputs))
+        found = agreement(got, wanted, tolerance=float("inf"), scales=scales)
+        error = found.max_relative_error
+        if found.problem is not None or error is None:
+            raise ChameleonError(str(found.problem))
+        if not np.isfinite(error):
+            raise ChameleonError("its outputs are not finite where those in float32 are")
+        worst = max(worst, error)
+    return worst

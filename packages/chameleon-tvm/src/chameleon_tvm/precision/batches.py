@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,12 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.graph.samples import Sample
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
 
 if TYPE_CHECKING:
+    from chameleon_tvm.frontends.bucket_inputs import BucketInputs
     from chameleon_tvm.frontends.networks import NetworkFrontend
 
 log = structlog.get_logger()
@@ -23,7 +25,7 @@ log = structlog.get_logger()
 RANDOM = 8
 """Batches of random numbers where the user has none: ranges hardly change after so many."""
 MOST = 512
-"""Batches that are read at most: a loader may go round its data for ever."""
+"""Batches that are read at most, of all buckets: a loader may go round its data for ever."""
 KEPT = 3
 """Batches at the end that are kept aside, at most; half of them where there are few."""
 
@@ -33,6 +35,9 @@ _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numb
 
 def batches_of(frontend: NetworkFrontend, source: str | None) -> Batches:
     """The batches that a network is calibrated with.
+
+    Of the user's, a bucket of shapes gets those that it would get as a delivered network: those of
+    its shapes, and those that are filled up to them. The function is called once for each bucket.
 
     Args:
         frontend: the network's.
@@ -50,7 +55,9 @@ def batches_of(frontend: NetworkFrontend, source: str | None) -> Batches:
             f"calibrate: {source} is a {type(function).__name__} and no function",
             hint="Name a function that yields batches of inputs.",
         )
-    return Batches(_given(frontend, function, source), source)
+    bucket = frontend.bucket
+    where = "" if bucket is None else f" in bucket {bucket.name}"
+    return Batches(_given(frontend, function, source), f"{source}{where}")
 
 
 class Batches:
@@ -66,10 +73,10 @@ class Batches:
         count: how many there were.
     """
 
-    def __init__(self, batches: Iterator[Arrays], source: str) -> None:
+    def __init__(self, batches: Iterator[Sample], source: str) -> None:
         self._batches = batches
         self._source = source
-        self.kept: list[Arrays] = []
+        self.kept: list[Sample] = []
         self.count = 0
 
     def __iter__(self) -> Iterator[Arrays]:
@@ -78,29 +85,27 @@ class Batches:
         Raises:
             ConfigError: there are none, or one is not what the network takes.
         """
-        waiting: deque[Arrays] = deque()
+        waiting: deque[Sample] = deque()
         for batch in self._batches:
             self.count += 1
             waiting.append(batch)
             if len(waiting) > KEPT:
-                yield waiting.popleft()
-            if self.count == MOST:
-                log.warning("calibration_ended", batches=MOST, why="no more are read")
-                break
+                yield waiting.popleft().inputs
         if not waiting:
             raise ConfigError(
                 f"calibrate: {self._source} yields no batch",
                 hint="Yield at least two: some to calibrate with, and some to check with.",
             )
         while len(waiting) > max(1, min(KEPT, self.count // 2)):
-            yield waiting.popleft()
+            yield waiting.popleft().inputs
         self.kept = list(waiting)
         if self.count == 1:
             log.warning(
                 "calibrated_with_one_batch",
+                source=self._source,
                 why="errors are measured on the very batch that ranges are from; yield several",
             )
-            yield self.kept[0]
+            yield self.kept[0].inputs
 
     @property
     def summary(self) -> str:
@@ -113,29 +118,73 @@ class Batches:
         )
 
 
-def _random(frontend: NetworkFrontend) -> Iterator[Arrays]:
+def _random(frontend: NetworkFrontend) -> Iterator[Sample]:
     log.warning(
         "calibrated_with_random_inputs",
         why="the pipeline names none; ranges and errors are those of random numbers",
         hint='Write `calibrate: "data.py:batches"`, a function that yields inputs.',
     )
     for number in range(RANDOM):
-        yield frontend.samples(np.random.default_rng(_SEED + number))
+        yield Sample(inputs=frontend.samples(np.random.default_rng(_SEED + number)))
 
 
-def _given(frontend: NetworkFrontend, function: Any, source: str) -> Iterator[Arrays]:
+def _given(frontend: NetworkFrontend, function: Any, source: str) -> Iterator[Sample]:
     examples = frontend.samples(np.random.default_rng(_SEED))
     wanted = dict(zip(frontend.input_names(), examples, strict=True))
-    number = 0
+    elsewhere: Counter[str] = Counter()
+    number = own = 0
     try:
         for number, batch in enumerate(_yielded(function(), source), start=1):
-            yield _checked(batch, wanted, f"calibrate: batch {number} of {source}")
+            who = f"calibrate: batch {number} of {source}"
+            arrays = _checked(batch, wanted, who)
+            if frontend.bucket is None:
+                yield _whole(arrays, wanted, who)
+                own += 1
+            else:
+                name, sample = _in_a_bucket(frontend.bucket, arrays, who)
+                if name == frontend.bucket.name:
+                    yield sample
+                    own += 1
+                else:
+                    elsewhere[name] += 1
+            if number == MOST:
+                log.warning("calibration_ended", batches=MOST, why="no more are read")
+                break
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(
             f"calibrate: {source} failed after {number} batches: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",
+        ) from error
+    if elsewhere and not own and frontend.bucket is not None:
+        counts = ", ".join(f"{count} in {name}" for name, count in elsewhere.items())
+        raise ConfigError(
+            f"calibrate: no batch of {source} is in bucket {frontend.bucket.name}; there are "
+            f"{counts}",
+            hint="Yield at least two batches for each bucket, or leave the bucket out.",
+        )
+
+
+def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Sample:
+    """A batch of a network that takes inputs of one shape."""
+    for array, (name, example) in zip(arrays, wanted.items(), strict=True):
+        if array.shape != example.shape:
+            raise ConfigError(
+                f"{who}: input {name!r} has the shape {list(array.shape)} instead of "
+                f"{list(example.shape)}",
+                hint="Yield batches of the very shape that the network is compiled for.",
+            )
+    return Sample(inputs=arrays)
+
+
+def _in_a_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
+    """The name of the bucket that a batch belongs to, and what it becomes in it."""
+    try:
+        return bucket.chosen(arrays)
+    except ValueError as error:
+        raise ConfigError(
+            f"{who}: {error}", hint="Yield batches as the network gets them later."
         ) from error
 
 
@@ -151,7 +200,7 @@ def _yielded(made: Any, source: str) -> Iterable[Any]:
 
 
 def _checked(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays:
-    """One batch as arrays that the network takes.
+    """One batch as arrays of the types that the network takes, of any shapes.
 
     Args:
         batch: what the user's function yielded.
@@ -178,11 +227,6 @@ def _checked(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays
 
 def _array(given: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
     array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
-    if array.shape != example.shape:
-        raise ConfigError(
-            f"{who} has the shape {list(array.shape)} instead of {list(example.shape)}",
-            hint="Yield batches of the very shape that the network is compiled for.",
-        )
     kind, wanted = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
     if kind != wanted:
         raise ConfigError(

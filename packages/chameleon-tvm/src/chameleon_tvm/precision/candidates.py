@@ -64,16 +64,16 @@ class Candidates:
         staged: the folder of the network in float32.
 
     Attributes:
-        inputs: that networks are checked on.
+        samples: that networks are checked on.
     """
 
     def __init__(self, steps: DeliverySteps, settled: SettledPrecision, staged: Path) -> None:
         self._steps = steps
         self._settled = settled
         self._bound = ANY if settled.precision.max_error is None else settled.precision.max_error
-        self.inputs = settled.kept_batches()
+        self.samples = settled.kept_batches()
         reference = steps.baselines.reference
-        self._expected = [reference.outputs(inputs) for inputs in self.inputs]
+        self._expected = [one.cut(reference.outputs(one.inputs)) for one in self.samples]
         self._scales = magnitudes(self._expected)
         self._built: dict[frozenset[tuple[int, str]], BuiltNetwork] = {}
         self._staged = staged
@@ -124,8 +124,8 @@ class Candidates:
     def _checked(self, point: Point, built: BuiltNetwork, process: NetworkProcess) -> Candidate:
         made = partial(Candidate, point=point, built=built)
         worst = 0.0
-        for inputs, expected in zip(self.inputs, self._expected, strict=True):
-            got = process.outputs(inputs)
+        for one, expected in zip(self.samples, self._expected, strict=True):
+            got = one.cut(process.outputs(one.inputs))
             found = agreement(got, expected, tolerance=self._bound, scales=self._scales)
             error = math.inf if found.max_relative_error is None else found.max_relative_error
             worst = max(worst, error)

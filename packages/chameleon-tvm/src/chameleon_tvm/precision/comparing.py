@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from chameleon_core.stages import Arrays
 
 from chameleon_tvm.frameworks.reduced import asked_for
 from chameleon_tvm.graph.reduced_rivals import ReducedRequest
+from chameleon_tvm.graph.samples import Sample
 from chameleon_tvm.graph.verify import Run
 from chameleon_tvm.precision.batches import KEPT, batches_of
 
@@ -36,16 +36,16 @@ def reduced_request(
     batches = batches_of(frontend, source) if calibrated else None
     calibration = [] if batches is None else list(batches)
     # The user's are read once.
-    samples = batches.kept if batches and source else kept_inputs(frontend, source)
+    samples = batches.kept if batches and source else kept_samples(frontend, source)
     return ReducedRequest(
         precisions=precisions,
         calibration=calibration,
         samples=samples,
-        expected=[run(inputs) for inputs in samples],
+        expected=[one.cut(run(one.inputs)) for one in samples],
     )
 
 
-def kept_inputs(frontend: NetworkFrontend, source: str | None) -> list[Arrays]:
+def kept_samples(frontend: NetworkFrontend, source: str | None) -> list[Sample]:
     """Inputs that nothing is calibrated with.
 
     Args:
@@ -56,7 +56,9 @@ def kept_inputs(frontend: NetworkFrontend, source: str | None) -> list[Arrays]:
         ConfigError: there are none, or they are not what the network takes.
     """
     if source is None:
-        return [frontend.samples(np.random.default_rng(seed)) for seed in range(KEPT)]
+        return [
+            Sample(inputs=frontend.samples(np.random.default_rng(seed))) for seed in range(KEPT)
+        ]
     batches = batches_of(frontend, source)
     for _ in batches:
         pass

@@ -92,7 +92,7 @@ class _TypedDelivery:
             self._simulation: Simulation = stack.enter_context(
                 settled.simulation(steps.target, steps.threads)
             )
-            self._simulation.sample(self._candidates.inputs)
+            self._simulation.sample(self._candidates.samples)
         self._float32 = stack.enter_context(self._candidates.process(FLOAT32, staged))
         self._candidates.measure_float32(self._float32.outputs)
         networks = settled.networks
@@ -178,7 +178,7 @@ class _TypedDelivery:
                     )
                     for one in networks
                 ]
-                inputs, threads = self._candidates.inputs[0], self._steps.threads
+                inputs, threads = self._candidates.samples[0].inputs, self._steps.threads
                 with self._clock.during(TIMING):
                     told = seconds_in_network(opened, inputs, threads=threads)
         except Exception as error:  # noqa: BLE001 - what was measured alone remains
@@ -246,9 +246,9 @@ class _TypedDelivery:
             if one.folder is not None:
                 process = self._candidates.process(name, one.folder)
                 processes.append(self._stack.enter_context(process))
-        inputs = self._candidates.inputs
+        inputs = self._candidates.samples[0].inputs
         with self._clock.during(TIMING):
-            found = median_seconds(processes, inputs[0], threads=self._steps.threads)
+            found = median_seconds(processes, inputs, threads=self._steps.threads)
         seconds = {name: one for name, one in found.items() if one is not None}
         name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
         told = {FLOAT32: seconds.get(FLOAT32, math.inf)}
@@ -291,7 +291,7 @@ class _TypedDelivery:
         if best is not None:
             manifest["verification"] = {
                 "reference": self._steps.baselines.reference.name,
-                "samples": len(self._candidates.inputs),
+                "samples": len(self._candidates.samples),
                 "tolerance": self._precision.max_error,
                 "max_relative_error": best.error,
             }

@@ -13,6 +13,7 @@ from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.processes import AskedProcess, frontend_request
+from chameleon_tvm.graph.samples import Sample
 from chameleon_tvm.graph.serve import read_arrays
 from chameleon_tvm.precision.correction import Means
 from chameleon_tvm.precision.eligibility import eligible
@@ -104,11 +105,12 @@ class Simulation(AskedProcess):
         inputs = self._written(list(means.values()))
         self._ask({"do": "recall", "ranges": told, "names": list(means), "inputs": inputs})
 
-    def sample(self, samples: Iterable[Arrays]) -> None:
-        """Add inputs that errors are measured on."""
+    def sample(self, samples: Iterable[Sample]) -> None:
+        """Add what errors are measured on."""
         self._known.clear()
-        for inputs in samples:
-            self._ask({"do": "sample", "inputs": self._written(inputs)})
+        for one in samples:
+            written = self._written(one.inputs)
+            self._ask({"do": "sample", "inputs": written, "kept": list(one.kept)})
             self._samples += 1
 
     def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:

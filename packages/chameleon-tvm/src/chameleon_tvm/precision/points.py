@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 import attrs
 import numpy as np
-from chameleon_core.dtypes import commonly
-from chameleon_core.words import in_seconds, listing
+from chameleon_core.words import in_seconds
 
 from chameleon_tvm.precision.choice import TypeChoice
 from chameleon_tvm.precision.edges import order_of, tensors_of
 from chameleon_tvm.precision.eligibility import FLOAT32
 from chameleon_tvm.precision.fronts import Floats, spread
 from chameleon_tvm.precision.networks import TypedNetworks, Types
+from chameleon_tvm.words import types_in_words
 
 POINTS = 16
 """Of the front that are told of, and whose errors are found with all types together."""
@@ -201,13 +201,8 @@ def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> F
 
 
 def in_words(types: Types, chains: int) -> str:
-    """The precision of a network, such as ``int8, the rest float32``; that of its rivals, too."""
-    kinds = list(dict.fromkeys(sorted(map(commonly, types.values()))))
-    if not kinds:
-        return FLOAT32
-    return listing(kinds).replace(" or ", " and ") + (
-        "" if len(types) == chains else ", the rest float32"
-    )
+    """The precision of a network of so many chains, with types of some; see ``types_in_words``."""
+    return types_in_words([*types.values(), *[FLOAT32] * (chains - len(types))])
 
 
 __all__ = ["POINTS", "Errors", "Front", "Point", "in_words"]

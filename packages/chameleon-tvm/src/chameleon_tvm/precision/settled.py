@@ -12,7 +12,6 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.pipeline.precision import Precision
-from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from chameleon_system.cores import usable_cores
 
@@ -20,9 +19,10 @@ from chameleon_tvm.graph.narrow_weights import fastest
 from chameleon_tvm.graph.operators import specs_of
 from chameleon_tvm.graph.owners import owners
 from chameleon_tvm.graph.package import check_target
+from chameleon_tvm.graph.samples import Sample
 from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.precision.batches import batches_of
-from chameleon_tvm.precision.comparing import kept_inputs
+from chameleon_tvm.precision.comparing import kept_samples
 from chameleon_tvm.precision.correction import Means
 from chameleon_tvm.precision.eligibility import INT7, INT8, eligible
 from chameleon_tvm.precision.errors import Simulation
@@ -58,13 +58,19 @@ class SettledPrecision:
         self._ranges: Mapping[str, Affine] | None = None
         self._means: Means = {}
         self._networks: dict[str, TypedNetworks] = {}
-        self._kept: list[Arrays] | None = None
+        self._kept: list[Sample] | None = None
         self._seconds: Mapping[str, float] = {}
 
     @property
     def types(self) -> tuple[str, ...]:
         """Types of chains beside float32; all that were asked for until they are settled."""
         return self.precision.types if self._types is None else self._types
+
+    @property
+    def _network(self) -> str:
+        """What the network is called in sentences."""
+        bucket = self._frontend.bucket
+        return "the network" if bucket is None else f"the network in bucket {bucket.name}"
 
     @property
     def networks(self) -> TypedNetworks:
@@ -106,6 +112,8 @@ class SettledPrecision:
         if INT8 in self.types or self.precision.metric is not None:
             with steps.during("calibration"):
                 self._calibrate(target)
+        elif self.precision.calibrate is not None:
+            self.kept_batches()  # what is wrong with them is told before anything is measured
         self._seconds = steps.until_now()
         for sentence in self.told:
             log.warning("type_left_out", why=sentence)
@@ -141,10 +149,10 @@ class SettledPrecision:
             made.recall(self._ranges, self._means)
         return made
 
-    def kept_batches(self) -> list[Arrays]:
+    def kept_batches(self) -> list[Sample]:
         """Inputs that ranges are not from; the user's are read once by the object that settles."""
         if self._kept is None:
-            self._kept = kept_inputs(self._frontend, self.precision.calibrate)
+            self._kept = kept_samples(self._frontend, self.precision.calibrate)
         return self._kept
 
     def _settle_types(self, target: str) -> None:
@@ -153,13 +161,14 @@ class SettledPrecision:
         found = tuple(kind for kind, places in able.items() if places)
         if not found:
             raise ConfigError(
-                "no operator of the network can be computed in "
+                f"no operator of {self._network} can be computed in "
                 f"{' or '.join(self.precision.types)} on this target"
                 f"{self._reason(next(iter(able)))}",
                 hint="Leave 'precision' out of the pipeline, or name another type.",
             )
         self.told = tuple(
-            f"no operator of the network can be computed in {kind} on this target; it is left out"
+            f"no operator of {self._network} can be computed in {kind} on this target; it is left "
+            "out"
             for kind in self.precision.types
             if kind not in found
         )

@@ -14,6 +14,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
 
+from chameleon_tvm.graph.samples import Sample
 from chameleon_tvm.graph.serve import read_arrays, requested_frontend, write_arrays
 from chameleon_tvm.graph.verify import magnitudes
 from chameleon_tvm.words import first_line
@@ -44,7 +45,7 @@ class Server:
         self._simulated = simulated.SimulatedNetwork(module, chains, request["target"])
         self._calibrator = self._observing.Calibrator(self._simulated)
         self._ranges: dict[str, Any] = {}
-        self._samples: list[tuple[Arrays, Arrays]] = []
+        self._samples: list[tuple[Sample, Arrays]] = []
         self._scales: tuple[float, ...] = ()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -79,17 +80,19 @@ class Server:
         return {}
 
     def _sample(self, request: dict[str, Any]) -> dict[str, Any]:
-        inputs = _inputs(request)
-        self._samples.append((inputs, self._simulated.outputs(inputs)))
+        kept = tuple((place, axis, extent) for place, axis, extent in request["kept"])
+        sample = Sample(inputs=_inputs(request), kept=kept)
+        expected = sample.cut(self._simulated.outputs(sample.inputs))
+        self._samples.append((sample, expected))
         self._scales = magnitudes([expected for _, expected in self._samples])
         return {}
 
     def _error(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"value": max(self._error_of(request, *sample) for sample in self._samples)}
 
-    def _error_of(self, request: dict[str, Any], inputs: Arrays, expected: Arrays) -> float:
+    def _error_of(self, request: dict[str, Any], sample: Sample, expected: Arrays) -> float:
         """The error of one sample; infinite where a type did not hold a number."""
-        got = self._outputs_of(inputs, request)
+        got = sample.cut(self._outputs_of(sample.inputs, request))
         found: float = self._observing.error_between(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else found
 

@@ -169,7 +169,8 @@ class NetworkResult:
         precision_summary: why in that, as a sentence; empty where there was nothing to choose.
         front: the types that there were to choose among, a row each, by falling ``seconds`` (of
             the operators as measured alone): ``types``, how many operators are in each,
-            ``error`` of the outputs as simulated, and whether that is ``delivered``.
+            ``error`` of the outputs as simulated, and whether that is ``delivered``; where there
+            are buckets those of each, with its name under ``bucket``.
         rivals_reduced: whatever else runs it in reduced precision or in the one it takes by
             itself, by name: ``asked``, the precision that was asked of it, ``precision``, what it
             computes in as it says, ``seconds``, and ``max_relative_error`` against float32.
@@ -187,9 +188,10 @@ class NetworkResult:
         layout: of the images in it, and its ``summary`` why; empty where the frontend says none.
         buckets: of a network that was compiled for several shapes a row for each, with ``name``,
             ``shapes`` of inputs by name, ``latency_seconds``, ``untuned_seconds``, ``rivals``,
-            ``ratio`` and ``max_relative_error`` as here, and ``seconds``, wall-clock that compiling
-            and verifying it took. Times and kernels of the network are sums then: of one
-            inference in each bucket. Empty where there is one shape.
+            ``ratio`` and ``max_relative_error`` as here, ``precision`` where there were types to
+            choose among, and ``seconds``, wall-clock that compiling and verifying it took. Times
+            and kernels of the network are sums then: of one inference in each bucket. Empty where
+            there is one shape.
         folder: where the compiled network is, or None where none was delivered.
         failure: why none was delivered, as a sentence, or None.
     """

@@ -62,14 +62,14 @@ def like_rivals(
     return found or rivals
 
 
-def fastest_like(precision: str, one: Mapping[str, Any]) -> tuple[str, float] | None:
-    """Name and seconds of the fastest rival that a network is held against; None without any.
+def fastest_like(bucket: Mapping[str, Any]) -> tuple[str, float] | None:
+    """Name and seconds of the fastest rival that a bucket is held against; None without any.
 
     Args:
-        precision: of the network, in words.
-        one: of a bucket of shapes, with ``rivals`` and perhaps ``rivals_reduced``.
+        bucket: with ``rivals``, and perhaps ``precision`` in words and ``rivals_reduced``.
     """
-    found = like_rivals(precision, one["rivals"], one.get("rivals_reduced", {}))
+    precision = bucket.get("precision", FLOAT32)
+    found = like_rivals(precision, bucket["rivals"], bucket.get("rivals_reduced", {}))
     return min(found.items(), key=lambda pair: pair[1], default=None)
 
 

@@ -82,7 +82,7 @@ def _slower_buckets(network: NetworkResult) -> str | None:
         f"in bucket {one['name']} "
         + _slower_than_fastest(rival, one["latency_seconds"], one["ratio"])
         for one in behind
-        if (rival := fastest_like(network.precision, one)) is not None
+        if (rival := fastest_like(one)) is not None
     )
     return "; ".join(told) or None
 
