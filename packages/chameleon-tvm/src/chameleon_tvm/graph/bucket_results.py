@@ -42,7 +42,9 @@ def summed(
         one = results[bucket.name]
         fastest = fastest_like(one)
         latency = one["latency_seconds"]
-        more = {name: one[name] for name in ("precision", "rivals_reduced") if name in one}
+        more: dict[str, Any] = {
+            name: one[name] for name in ("precision", "rivals_reduced") if name in one
+        }
         rows.append(
             {
                 "name": bucket.name,
