@@ -7,17 +7,13 @@ from typing import ClassVar
 import attrs
 import pytest
 from chameleon_core.loop import run_pipeline
-<<<<<<< HEAD
 from chameleon_testing.fakes import (
     ModelOptions,
     RunnerOptions,
     SyntheticFrontend,
     SyntheticRunner,
 )
-=======
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 from structlog.testing import capture_logs
->>>>>>> d2a930d (Products with a repeated matrix in eight bits; why operators stay in float32 is said; the corpus in types)
 
 MEASUREMENTS = 24
 SHORT = 1.0
@@ -41,7 +37,6 @@ class WithAlternatives(SyntheticFrontend):
         return [*own, *others]
 
 
-<<<<<<< HEAD
 class ClockedRunner(SyntheticRunner):
     """Has a clock of its own, by which measurements of alternatives may take longer."""
 
@@ -82,13 +77,13 @@ def _clocked(pipeline, plugin, records, monkeypatch):
         return records(result.folder), result
 
     return run
-=======
+
+
 class DeliveringWithAlternatives(WithAlternatives):
     """The same, and something is made of them."""
 
     def deliver(self, delivery):
         del delivery
->>>>>>> d2a930d (Products with a repeated matrix in eight bits; why operators stay in float32 is said; the corpus in types)
 
 
 @pytest.mark.parametrize("scope", ["task", "network"])
@@ -113,7 +108,6 @@ def test_what_is_measured_of_a_networks_own_tasks_stays_the_same(
     assert 0 < sum(others) <= most
 
 
-<<<<<<< HEAD
 def test_alternatives_come_when_the_network_as_it_is_has_been_tuned(clocked, log_lines):
     clocked()
     measured = ["small" in line for line in log_lines() if "compare" not in line]
@@ -146,7 +140,8 @@ def test_what_is_slower_than_what_an_alternative_has_to_beat_is_timed_no_further
         assert first.best_seconds == best[name]
     own = [job.best_seconds for job in ClockedRunner.jobs if job.task.name == "op0"]
     assert own[0] == float("inf"), "nothing has to be beaten by a task of the network as it is"
-=======
+
+
 def test_alternatives_that_the_budget_did_not_reach_are_told_apart(pipeline, plugin):
     resolved = pipeline(
         plugins=[plugin("frontends", DeliveringWithAlternatives, ModelOptions)],
@@ -161,4 +156,3 @@ def test_alternatives_that_the_budget_did_not_reach_are_told_apart(pipeline, plu
     assert event.startswith("other types")
     assert (log["count"], log["of"]) == (1, 2)
     assert log["operators"][0].endswith(" small")
->>>>>>> d2a930d (Products with a repeated matrix in eight bits; why operators stay in float32 is said; the corpus in types)
