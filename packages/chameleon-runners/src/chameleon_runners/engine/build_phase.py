@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
-from chameleon_core.measurement import Measurement
+from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.context import MeasureContext
@@ -28,6 +28,8 @@ class BuildPhase(Generic[C]):
         failed: told of each that is not, and how that is to be recorded.
         most: builders at work on it at most; None where it may have all.
         keep: whether the worker that has built a candidate keeps it to itself, and builds no other.
+        postponed: asked where memory did not suffice for a candidate: whether that is since the
+            worker holds others, so that it is to be built again once that holds fewer.
 
     Attributes:
         under_way: how many builds are.
@@ -44,6 +46,7 @@ class BuildPhase(Generic[C]):
         failed: Callable[[C, Measurement], None],
         most: int | None = None,
         keep: bool = False,
+        postponed: Callable[[Worker], bool] = lambda _: False,
     ) -> None:
         self._preparation = preparation
         self._pending = pending
@@ -54,6 +57,7 @@ class BuildPhase(Generic[C]):
         self._keep = keep
         self._told_built = built
         self._failed = failed
+        self._postponed = postponed
         self._working: dict[Worker, bool] = {}
         """Who is at work, and whether that is of use when the job is given up."""
         self._computing = False
@@ -146,7 +150,13 @@ class BuildPhase(Generic[C]):
                 self._context.deadlines.built(candidate.build_seconds)
                 self._told_built(candidate)
             elif reply["status"] == "failed":
-                self._failed(candidate, candidate.failed_reply(reply, log))
+                failure = candidate.failed_reply(reply, log)
+                starved = failure.failure is FailureKind.OUT_OF_MEMORY
+                if starved and self._postponed(event.worker):
+                    candidate.discard()
+                    self._pending.append(candidate)
+                else:
+                    self._failed(candidate, failure)
             else:
                 self._preparation.refused(reply)
 

@@ -19,7 +19,7 @@ from chameleon_core.stages import Arrival, MeasureJob
 
 from chameleon_runners.engine.build_phase import BuildPhase
 from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.workers import StoppedError
+from chameleon_runners.engine.workers import StoppedError, Worker
 from chameleon_runners.local.context import LocalContext
 from chameleon_runners.local.timing_phase import TimingPhase
 
@@ -51,7 +51,7 @@ class LocalJobRun:
         self.job = job
         self._context = context
         self._interrupted = False
-        self._failures: deque[Measurement] = deque()
+        self._known: deque[Measurement] = deque()
         self._pending = deque(
             CandidateRun(config=tuple(int(index) for index in config), slot=next(numbers))
             for config in job.configs
@@ -68,9 +68,10 @@ class LocalJobRun:
             pending=self._pending,
             context=context,
             built=self.timing_phase.built.append,
-            failed=lambda _, failure: self._failures.append(failure),
+            failed=lambda _, failure: self._known.append(failure),
             most=1 if alone else None,
             keep=alone,
+            postponed=self._has_to_hold_less,
         )
 
     def interrupt(self) -> None:
@@ -97,10 +98,26 @@ class LocalJobRun:
         unchecked = bool(built) and not self._context.reference.ready
         return self._context.builders.busy or not full or unchecked
 
-    def failures(self) -> Iterator[Measurement]:
-        """What could not be built, as far as that was not handed out yet."""
-        while self._failures:
-            yield self._failures.popleft()
+    def _has_to_hold_less(self, worker: Worker) -> bool:
+        """Whether a worker whose memory did not suffice for one kernel more holds any.
+
+        A packed copy of a large layer's weights is hundreds of megabytes, and each kernel has its
+        own. What waits to be timed is timed before anything is built again, and no more is built
+        ahead than there was room for; where leaders take the room, the slower ones have to do
+        with their first timing.
+        """
+        waiting = len(self.timing_phase.built)
+        if self.timing_phase.waits_in(worker):
+            self._room = min(self._room, waiting)
+            return True
+        gone = list(self.timing_phase.part_with_leaders(worker))
+        self._known.extend(gone)
+        return bool(gone)
+
+    def known(self) -> Iterator[Measurement]:
+        """What is known of candidates that are not timed any more, and was not handed out yet."""
+        while self._known:
+            yield self._known.popleft()
 
     def release(self) -> None:
         """Free kernels, end workers that build."""
@@ -157,7 +174,7 @@ class LocalJobRuns:
                 return
             self._context.pool.run_once(None)
             for run in self._runs:
-                yield from _arrivals(run, run.failures())
+                yield from _arrivals(run, run.known())
 
     def _recycle(self) -> None:
         """End workers that built much or grew much, unless they hold kernels that are of use."""

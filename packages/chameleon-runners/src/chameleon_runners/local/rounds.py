@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.engine.workers import Worker
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.timing import settled
 
@@ -49,6 +50,16 @@ class Rounds:
         limit = self._options.slow_factor * self._best
         stay = [held for held in self.held if held.fastest <= limit][: self._options.leaders]
         return self._keep(stay)
+
+    def give_up(self, worker: Worker) -> list[CandidateRun]:
+        """Hold on to the faster half only of what a worker holds; returns the others, one at least.
+
+        Args:
+            worker: lacks memory.
+        """
+        there = [held for held in self.held if held.worker is worker]
+        slower = {id(held) for held in there[len(there) // 2 :]}
+        return self._keep([held for held in self.held if id(held) not in slower])
 
     def play(
         self, time_again: Callable[[CandidateRun], None], stopped: Callable[[], bool]

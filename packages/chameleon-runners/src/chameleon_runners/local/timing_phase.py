@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-from chameleon_core.measurement import Measurement
+from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_runners.engine.candidate_run import CandidateRun
-from chameleon_runners.engine.workers import WorkerEvent
+from chameleon_runners.engine.workers import Worker, WorkerEvent
 from chameleon_runners.local.context import LocalContext
 from chameleon_runners.local.rounds import Rounds
 from chameleon_runners.worker.protocol import Message
@@ -71,6 +71,14 @@ class TimingPhase:
             event = context.clock(worker, message, context.deadlines.run(self._best))
             yield from self._hand_out(self._first_timed(candidate, event))
 
+    def waits_in(self, worker: Worker) -> list[CandidateRun]:
+        """Candidates whose kernel waits in a worker to be timed."""
+        return [candidate for candidate in self.built if candidate.worker is worker]
+
+    def part_with_leaders(self, worker: Worker) -> Iterator[Measurement]:
+        """Free the kernels of the slower half of a worker's leaders; their measurements."""
+        yield from self._hand_out(self._rounds.give_up(worker))
+
     def rounds(self) -> Iterator[Measurement]:
         """Time the promising candidates again, in turn."""
         yield from self._hand_out(self._rounds.play(self._time_again, self._stopped))
@@ -89,7 +97,29 @@ class TimingPhase:
             if reply["status"] == "ok":
                 return self._timed(candidate, reply)
             candidate.failure = candidate.failed_reply(reply, event.worker.log)
+            if candidate.failure.failure is FailureKind.OUT_OF_MEMORY:
+                return self._with_more_room(candidate, event.worker)
         return [candidate]
+
+    def _with_more_room(self, candidate: CandidateRun, worker: Worker) -> list[CandidateRun]:
+        """Have a candidate timed again that lacked memory, where its worker can hold less.
+
+        Cold caches need copies of the weights that only a kernel that is timed has.
+
+        Returns:
+            Those that are done with; the candidate itself where nothing was beside it.
+        """
+        waiting = self.waits_in(worker)
+        for one in waiting[len(waiting) // 2 :]:
+            self.built.remove(one)
+            one.discard()
+            self._pending.append(one)
+        gone = [] if waiting else self._rounds.give_up(worker)
+        if not waiting and not gone:
+            return [candidate]
+        candidate.failure = None
+        self.built.appendleft(candidate)
+        return gone
 
     def _timed(self, candidate: CandidateRun, reply: Message) -> list[CandidateRun]:
         self._context.deadlines.ran(candidate.run_seconds)

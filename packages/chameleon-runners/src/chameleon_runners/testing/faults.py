@@ -72,12 +72,16 @@ class FaultOptions:
         seconds: what a run of a kernel takes, in seconds.
         opening: what making the builder does: nothing, ``raises`` or ``exits``.
         reference: what computing the reference does: nothing, ``missing`` or ``exits``.
+        kernel_mib: what a kernel holds from its build on, in MiB.
+        run_mib: what it holds from its first run on besides, in MiB.
     """
 
     variants: int = 4096
     seconds: float = 0.0002
     opening: str = ""
     reference: str = ""
+    kernel_mib: int = 0
+    run_mib: int = 0
 
 
 def _segfault() -> None:
@@ -185,11 +189,17 @@ _DEEDS: dict[Fault, Callable[[], None]] = {
 class FaultKernel(Kernel):
     """Does what its fault says when its outputs are asked for; otherwise waits and is right."""
 
-    def __init__(self, fault: Fault, seconds: float) -> None:
+    def __init__(
+        self, fault: Fault, seconds: float, *, kernel_mib: int = 0, run_mib: int = 0
+    ) -> None:
         self._fault = fault
         self._seconds = seconds * (50.0 if fault is Fault.SLOW else 1.0)
+        self._holds = [np.zeros(kernel_mib << 20, np.uint8)]
+        self._run_mib = run_mib
 
     def outputs(self) -> Arrays:
+        if len(self._holds) == 1:
+            self._holds.append(np.zeros(self._run_mib << 20, np.uint8))
         _DEEDS.get(self._fault, lambda: None)()
         right = expected()
         if self._fault is Fault.WRONG:
@@ -217,7 +227,13 @@ class FaultBuilder(Builder):
         self._options = options
 
     def build(self, config: Sequence[int]) -> Kernel:
-        return FaultKernel(self._compile(config), self._options.seconds)
+        options = self._options
+        return FaultKernel(
+            self._compile(config),
+            options.seconds,
+            kernel_mib=options.kernel_mib,
+            run_mib=options.run_mib,
+        )
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
         fault = self._compile(config)
