@@ -35,6 +35,17 @@ def _logs_as_nobody_configured_them() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.fixture(autouse=True)
+def _every_test_has_all_cores() -> Iterator[None]:
+    """TVM binds whoever runs a kernel in this process to one core; what follows would be, too."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, cores)
+
+
 @pytest.fixture
 def everything():
     """For what needs the other packages: where the core is tested alone, they are not there."""

@@ -21,7 +21,8 @@ from chameleon_cli.results_table import (
     print_table,
     rival_table,
 )
-from chameleon_core.loop.end.result import NetworkResult, OperatorResult, VariantResult
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult
+from chameleon_core.loop.end.variants import VariantResult
 
 
 class Terminal(io.StringIO):

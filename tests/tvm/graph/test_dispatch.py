@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_tvm.graph.buckets import Buckets
 from chameleon_tvm.graph.dispatch import probes
-from chameleon_tvm.graph.load import Buckets
 from chameleon_tvm.shapes import Axis, Dimension
 from hypothesis import given
 from hypothesis import strategies as st

@@ -106,7 +106,9 @@ def test_the_error_is_the_largest_of_all_samples():
 def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
     answers = iter([[np.array([1.0, 2.0])], [np.array([0.1, -0.1])]])
     expected = [[np.array([1.0, 2.0])], [np.array([0.05, 0.0])]]
-    found = max_relative_error(lambda _: next(answers), [[], []], expected)
+    found = max_relative_error(
+        lambda _: next(answers), [Sample(inputs=[]), Sample(inputs=[])], expected
+    )
     assert found == pytest.approx(0.1 / 2.0)
 
 

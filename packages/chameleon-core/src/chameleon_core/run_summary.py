@@ -12,7 +12,8 @@ import attrs
 
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.end.operator_result import interim_result
-from chameleon_core.loop.end.result import TUNED, NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.end.result import NetworkResult, OperatorResult, RunResult
+from chameleon_core.loop.end.variants import TUNED
 from chameleon_core.loop.start.frontend import was_checked
 from chameleon_core.measurement import Measurement
 from chameleon_core.run_folder import FAILED, LOCK

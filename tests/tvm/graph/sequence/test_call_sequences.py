@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chameleon_system.cores import usable_cores
 from chameleon_tvm.graph.load import WEIGHTS, called, load, weights_of
 from chameleon_tvm.graph.profile import AROUND, kernel_seconds
 from chameleon_tvm.graph.relaxed import relax, tvm
@@ -97,6 +98,27 @@ def test_two_loaded_networks_run_at_once(deliver: Any):
     for one in threads:
         one.join()
     assert not wrong
+
+
+def test_callers_keep_the_cores_that_they_were_on(deliver: Any):
+    folder = deliver(module_of(_everything, (SHAPE, "float32"))).folder
+    found = []
+
+    def call() -> None:
+        before = usable_cores()
+        for _ in range(2):
+            network = load(folder)
+            found.append((before, usable_cores()))
+            for _ in range(3):
+                network(X)
+                found.append((before, usable_cores()))
+
+    # TVM makes threads for each thread that calls it, and binds both.
+    for caller in (threading.Thread(target=call), threading.Thread(target=call)):
+        caller.start()
+        caller.join()
+    assert len(found) == 16
+    assert all(before == after for before, after in found)
 
 
 def test_tuples_and_functions_of_the_runtime(deliver: Any):

@@ -31,6 +31,27 @@ def whole_number(value: Any, what: str, *, hint: str) -> int:
     return int(value)
 
 
+def part_of_batch(count: Any, batch_size: int) -> int:
+    """How many configurations are asked for at once.
+
+    Args:
+        count: what was given; None for a whole batch.
+        batch_size: configurations of a batch.
+
+    Raises:
+        ConfigError: it is no whole number from 1, or more than a batch.
+    """
+    if count is None:
+        return batch_size
+    asked = whole_number(count, "count", hint="leave it out for a whole batch")
+    if asked > batch_size:
+        raise ConfigError(
+            f"{asked} configurations are more than a batch of {batch_size}",
+            hint=f"make the tuner with batch_size={asked}: stages plan for whole batches",
+        )
+    return asked
+
+
 def one_each(values: Any, count: int, what: str) -> None:
     """See that there is one value for each configuration of a batch.
 
@@ -116,4 +137,4 @@ def takes_knobs(function: Any, space: DesignSpace) -> None:
         raise ConfigError(f"the function cannot be called: {error}", hint=hint) from error
 
 
-__all__ = ["a_space", "functions", "one_each", "takes_knobs", "whole_number"]
+__all__ = ["a_space", "functions", "one_each", "part_of_batch", "takes_knobs", "whole_number"]

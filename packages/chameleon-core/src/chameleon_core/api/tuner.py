@@ -11,9 +11,15 @@ from typing import Any, Self
 import attrs
 
 from chameleon_core.api.ask_store import AskStore, search_of
-from chameleon_core.api.asked import Asked
+from chameleon_core.api.asked import Asked, expect_last, expect_told
 from chameleon_core.api.callbacks import Callback, listeners
-from chameleon_core.api.checks import a_space, one_each, takes_knobs, whole_number
+from chameleon_core.api.checks import (
+    a_space,
+    one_each,
+    part_of_batch,
+    takes_knobs,
+    whole_number,
+)
 from chameleon_core.api.measurements import Measurements, Rows, Trial
 from chameleon_core.api.outcomes import measurement_of, quantities_of
 from chameleon_core.api.rounds import Rounds
@@ -217,27 +223,12 @@ class Tuner:
             PluginError: a stage breaks its contract.
         """
         self._expect_open()
-        limit = self.batch_size
-        if count is not None:
-            limit = whole_number(count, "count", hint="leave it out for a whole batch")
-        if limit > self.batch_size:
-            raise ConfigError(
-                f"{limit} configurations are more than a batch of {self.batch_size}",
-                hint=f"make the tuner with batch_size={limit}: stages plan for whole batches",
-            )
-        if self._asked is not None:
-            raise ConfigError(
-                f"the {len(self._asked)} configurations that were asked for last are not told yet",
-                hint="tell(batch, seconds) first, with None for those that have no time",
-            )
+        limit = part_of_batch(count, self.batch_size)
+        expect_told(self._asked)
         batch = self._rounds.ask(limit)
         if not batch.configs:
             return Asked(configurations=(), configs=(), origins=())
-        self._asked = Asked(
-            configurations=tuple(self.space.decode(config) for config in batch.missing),
-            configs=batch.missing,
-            origins=tuple(str(batch.origins[config]) for config in batch.missing),
-        )
+        self._asked = Asked.of(batch, self.space)
         return self._asked
 
     def tell(
@@ -273,10 +264,7 @@ class Tuner:
                 "a part of this batch was evaluated already",
                 hint="evaluate(batch, function) once more, for the rest of it",
             )
-        told = [
-            measurement_of(config, said)
-            for config, said in zip(asked.configs, seconds, strict=True)
-        ]
+        told = list(map(measurement_of, asked.configs, seconds))
         quantities = quantities_of(asked.configs, {} if other is None else other)
         with self._store.records.transaction():
             for measurement in told:
@@ -326,11 +314,7 @@ class Tuner:
 
     def _expect(self, asked: Asked) -> None:
         self._expect_open()
-        if asked is not self._asked:
-            raise ConfigError(
-                "this batch is not the one that was asked for last, or it was told before",
-                hint="tell each batch once, before the next one is asked for",
-            )
+        expect_last(asked, self._asked)
 
 
 __all__ = ["BATCH_SIZE", "OPERATOR", "Stage", "Tuner"]

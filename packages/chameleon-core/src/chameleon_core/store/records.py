@@ -12,7 +12,6 @@ from typing import Any, Self
 import attrs
 
 from chameleon_core.measurement import Measurement
-from chameleon_core.stages import Contender
 from chameleon_core.store.database import (
     ORIGIN,
     SCORE,
@@ -23,6 +22,7 @@ from chameleon_core.store.database import (
     measurement_of,
 )
 from chameleon_core.store.spending import Spending
+from chameleon_core.store.stored import StoredComparison, StoredTask
 from chameleon_core.task import Task
 
 _COLUMNS = "config, seconds, failure, message, max_relative_error, build_seconds, run_seconds"
@@ -30,38 +30,6 @@ _COLUMNS = "config, seconds, failure, message, max_relative_error, build_seconds
 
 _PRESENT = "present/{key}"
 """The fact that says which of a task's rows is of the space that it has now."""
-
-
-@attrs.frozen(kw_only=True)
-class StoredTask:
-    """A task with the space its records belong to.
-
-    Attributes:
-        id: the row; measurements refer to it.
-        task: the task.
-        space: name of the space provider.
-        fingerprint: the design space's; records of another one do not apply.
-        spending: seconds spent on it so far.
-    """
-
-    id: int
-    task: Task
-    space: str
-    fingerprint: str
-    spending: Spending
-
-
-@attrs.frozen(kw_only=True)
-class StoredComparison:
-    """A final comparison.
-
-    Attributes:
-        contenders: who took part.
-        measurements: one per contender, in the same order.
-    """
-
-    contenders: tuple[Contender, ...]
-    measurements: tuple[Measurement, ...]
 
 
 class RecordStore:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from chameleon_core.stages import Arrays
 
 if TYPE_CHECKING:
-    from chameleon_tvm.graph.load import Buckets
+    from chameleon_tvm.graph.buckets import Buckets
     from chameleon_tvm.graph.samples import Sample
 
 

@@ -25,7 +25,7 @@ from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, Torch
 from chameleon_tvm.shapes import Bucket, bucket_with, buckets_of, dimensions_of
 
 if TYPE_CHECKING:
-    from chameleon_tvm.graph.load import Buckets as Dispatch
+    from chameleon_tvm.graph.buckets import Buckets as Dispatch
 
 Make = Callable[[Any], NetworkFrontend]
 

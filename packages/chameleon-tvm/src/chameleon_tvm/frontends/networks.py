@@ -37,15 +37,11 @@ log = structlog.get_logger()
 
 
 class NetworkFrontend(Runnable, Frontend):
-    """One task per distinct fused convolution and matrix product of a network.
-
-    Args:
-        options: what all networks have.
+    """One task per distinct fused convolution and matrix product of a network of some options.
 
     Attributes:
         choice: the layout of the whole graph, and why it is that one.
-        bucket: which inputs are its own where it is one of several buckets of shapes; None where
-            it has all of them.
+        bucket: which inputs are its own as one of several buckets of shapes; None for all.
     """
 
     def __init__(self, options: NetworkOptions) -> None:

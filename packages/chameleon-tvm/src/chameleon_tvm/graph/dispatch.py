@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from chameleon_tvm.graph.load import Buckets
+from chameleon_tvm.graph.buckets import Buckets
 from chameleon_tvm.graph.package import signature_of
 from chameleon_tvm.shapes import Dimension
 
@@ -38,7 +38,7 @@ class BucketShapes:
 def dispatch_table(
     frontend: BucketedFrontend, dtypes: Sequence[str], buckets: Sequence[BucketShapes]
 ) -> dict[str, Any]:
-    """The parts of a manifest that ``load.Buckets`` reads, as JSON values.
+    """The parts of a manifest that ``buckets.Buckets`` reads, as JSON values.
 
     Args:
         frontend: the network.

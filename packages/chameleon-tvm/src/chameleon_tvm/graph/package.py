@@ -74,9 +74,15 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
     write_manifest(folder, manifest)
 
 
-def write_loader(folder: Path) -> None:
-    """Put the loader, which needs TVM alone, into a folder."""
-    shutil.copyfile(Path(__file__).with_name("load.py"), folder / "load.py")
+def write_loader(folder: Path, *, buckets: bool = False) -> None:
+    """Put the loader, which needs TVM alone, into a folder.
+
+    Args:
+        folder: of a network.
+        buckets: whether it is one of several shapes.
+    """
+    for name in ("load.py", "buckets.py") if buckets else ("load.py",):
+        shutil.copyfile(Path(__file__).with_name(name), folder / name)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 
+from chameleon_tvm.graph.buckets import Buckets
 from chameleon_tvm.graph.dispatch import BucketShapes, PaddingProbe, dispatch_table, probes
-from chameleon_tvm.graph.load import Buckets
 from chameleon_tvm.graph.processes import NetworkProcess, framework_process
 from chameleon_tvm.graph.verify import SAMPLES, Run, compared
 

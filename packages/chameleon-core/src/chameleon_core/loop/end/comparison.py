@@ -13,7 +13,7 @@ from chameleon_core.events import ComparisonProgressed, ComparisonStarted
 from chameleon_core.events.records import Event
 from chameleon_core.loop.end.choice import best_of
 from chameleon_core.loop.end.kept_records import shares_records
-from chameleon_core.loop.end.result import TUNED, VariantResult
+from chameleon_core.loop.end.variants import TUNED, VariantResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.measure import CheckedRunner

@@ -11,27 +11,9 @@ import attrs
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.end.rivals import FLOAT32, like_rivals
 from chameleon_core.loop.end.shortfalls import missed, slower
+from chameleon_core.loop.end.variants import TUNED, VariantResult
 from chameleon_core.pipeline.schema import Requirement
 from chameleon_core.store import Spending
-
-
-@attrs.frozen(kw_only=True)
-class VariantResult:
-    """One contender of a final comparison.
-
-    Attributes:
-        name: ``tuned`` or the baseline's name.
-        variant: which way of computing; empty for a tuned configuration.
-        vendor: whether it counts as what a user would otherwise call.
-        seconds: its median in seconds, or None where it failed.
-        failure: why it has no time, or None.
-    """
-
-    name: str
-    variant: str = ""
-    vendor: bool = False
-    seconds: float | None = None
-    failure: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -251,10 +233,6 @@ class NetworkResult:
         """The inverse of ``to_json``; what a frontend says beyond it is left out."""
         known = attrs.fields_dict(cls)
         return cls(**{name: one for name, one in value.items() if name in known})
-
-
-TUNED = "tuned"
-"""Name of the contenders that are configurations of the space."""
 
 
 @attrs.frozen(kw_only=True)

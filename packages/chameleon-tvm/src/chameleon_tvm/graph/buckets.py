@@ -1,0 +1,166 @@
+"""Chooses among networks compiled for several shapes; delivered with them, beside ``load.py``."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Arrays = list[np.ndarray[Any, Any]]
+Shapes = list[list[int]]
+"""The shape of each input."""
+
+
+class Placed(NamedTuple):
+    """What a call of a network for several shapes becomes.
+
+    Attributes:
+        bucket: its name.
+        inputs: as the bucket gets them.
+        kept: what is cut off the bucket's outputs: number of the output and of its axis, and how
+            much of that is kept.
+    """
+
+    bucket: str
+    inputs: Arrays
+    kept: list[tuple[int, int, int]]
+
+
+class Buckets:
+    """A network compiled for several shapes: each call goes to one of them.
+
+    A bucket is loaded when it is called first. Inputs between the buckets are filled up at their
+    ends, and outputs cut, where the network was delivered for that. What is done is told once a
+    shape at level INFO of the logger ``chameleon.network``; ``plan`` says it without doing it.
+
+    Args:
+        manifest: what there is.
+        opened: the network in a folder of a bucket.
+    """
+
+    def __init__(
+        self, manifest: dict[str, Any], opened: Callable[[str], Callable[..., Any]]
+    ) -> None:
+        self._manifest = manifest
+        self._opened = opened
+        self._loaded: dict[str, Callable[..., Any]] = {}
+        self._chosen: dict[str, dict[str, Any]] = {}
+        self._pads: dict[tuple[int, int], Any] = {
+            (place, axis): pad
+            for one in manifest["dimensions"]
+            for place, axis, pad in one["axes"]
+            if pad is not None
+        }
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Its outputs for one array per input; ``ValueError`` where no bucket takes them."""
+        shapes = self._shapes(inputs)
+        bucket = self._chosen.get(str(shapes))
+        if bucket is None:
+            bucket = self._chosen[str(shapes)] = self._bucket(shapes)
+            said = self._sentence(bucket, shapes)
+            logging.getLogger("chameleon.network").info("%s: %s", self._said(shapes), said)
+        name = bucket["name"]
+        if name not in self._loaded:
+            self._loaded[name] = self._opened(bucket["folder"])
+        if bucket["inputs"] == shapes:
+            return self._loaded[name](*inputs)
+        found = self._loaded[name](*self._filled(inputs, bucket["inputs"]))
+        outputs = found if isinstance(found, list) else [found]
+        for place, axis, extent in self._kept(shapes):
+            outputs[place] = outputs[place][(slice(None),) * axis + (slice(extent),)]
+        # Copies, since what is cut off would stay in memory with a part of it.
+        cut = [np.array(output, order="C") for output in outputs]
+        return cut if isinstance(found, list) else cut[0]
+
+    def placed(self, *inputs: Any) -> Placed:
+        """Where a call with these arrays goes; ``ValueError`` where no bucket takes them."""
+        shapes = self._shapes(inputs)
+        bucket = self._bucket(shapes)
+        if bucket["inputs"] == shapes:
+            return Placed(bucket["name"], list(inputs), [])
+        return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._kept(shapes))
+
+    def plan(self, *inputs: Any) -> str:
+        """What a call with these arrays does, as a sentence."""
+        shapes = self._shapes(inputs)
+        return self._sentence(self._bucket(shapes), shapes)
+
+    def _shapes(self, inputs: Sequence[Any]) -> Shapes:
+        names = [wanted["name"] for wanted in self._manifest["inputs"]]
+        if len(inputs) != len(names):
+            raise ValueError(f"the network takes {', '.join(names)}, not {len(inputs)} arrays")
+        return [list(np.shape(array)) for array in inputs]
+
+    def _bucket(self, shapes: Shapes) -> dict[str, Any]:
+        """The bucket of exactly these shapes, or the smallest one that they can be filled up to."""
+        buckets = self._manifest["buckets"]
+        exact = [bucket for bucket in buckets if bucket["inputs"] == shapes]
+        together = all(
+            len({shapes[place][axis] for place, axis, _ in one["axes"]}) == 1
+            for one in self._manifest["dimensions"]
+            if all(axis < len(shapes[place]) for place, axis, _ in one["axes"])
+        )
+        fitting = [one for one in buckets if together and self._fits(shapes, one["inputs"])]
+        if exact or fitting:
+            found: dict[str, Any] = min(exact or fitting, key=lambda one: _elements(one["inputs"]))
+            return found
+        known = "; ".join(f"{one['name']} ({self._said(one['inputs'])})" for one in buckets)
+        way = (
+            "of inputs between them only axes with a `pad` are filled up, all axes of a dimension "
+            "alike"
+            if self._pads
+            else "with a `pad` beside its `buckets` in the pipeline, the network is delivered for "
+            "inputs between them as well"
+        )
+        raise ValueError(f"no bucket takes {self._said(shapes)}; there are {known}; {way}")
+
+    def _fits(self, shapes: Shapes, bucket: Shapes) -> bool:
+        return all(
+            len(shape) == len(wanted)
+            and all(
+                given == extent or ((place, axis) in self._pads and 0 < given < extent)
+                for axis, (given, extent) in enumerate(zip(shape, wanted, strict=True))
+            )
+            for place, (shape, wanted) in enumerate(zip(shapes, bucket, strict=True))
+        )
+
+    def _filled(self, inputs: Sequence[Any], bucket: Shapes) -> Arrays:
+        made = []
+        for place, (given, shape) in enumerate(zip(inputs, bucket, strict=True)):
+            array = np.asarray(given, self._manifest["inputs"][place]["dtype"])
+            widths = [(0, extent - has) for extent, has in zip(shape, array.shape, strict=True)]
+            pads = [(0, self._pads.get((place, axis), 0)) for axis in range(len(shape))]
+            made.append(np.pad(array, widths, constant_values=pads))
+        return made
+
+    def _kept(self, shapes: Shapes) -> list[tuple[int, int, int]]:
+        """What of the outputs belongs to inputs of these shapes; see ``Placed.kept``."""
+        return [
+            (place, axis, factor * _extent(one, shapes))
+            for one in self._manifest["dimensions"]
+            for place, axis, factor in one["outputs"]
+        ]
+
+    def _sentence(self, bucket: dict[str, Any], shapes: Shapes) -> str:
+        padded = []
+        for one in self._manifest["dimensions"]:
+            asked, extent = _extent(one, shapes), _extent(one, bucket["inputs"])
+            if asked != extent:
+                padded.append(f"{one['name']} {asked} is padded to {extent}")
+        return " and ".join(padded) or f"bucket {bucket['name']} is run as it is"
+
+    def _said(self, shapes: Shapes) -> str:
+        names = [wanted["name"] for wanted in self._manifest["inputs"]]
+        return ", ".join(f"{name} {shape}" for name, shape in zip(names, shapes, strict=True))
+
+
+def _extent(dimension: dict[str, Any], shapes: Shapes) -> int:
+    place, axis, _ = dimension["axes"][0]
+    extent: int = shapes[place][axis]
+    return extent
+
+
+def _elements(shapes: Shapes) -> int:
+    return sum(math.prod(shape) for shape in shapes)
