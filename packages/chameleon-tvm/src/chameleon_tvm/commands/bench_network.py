@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -159,8 +160,8 @@ def _summary(found: SideBySide) -> dict[str, Any]:
         "contenders": {
             name: {
                 "median_seconds": one.median,
-                "low_seconds": one.low,
-                "high_seconds": one.high,
+                "low_seconds": _known(one.low),
+                "high_seconds": _known(one.high),
                 "turns": one.of,
                 **found.about.get(name, {}),
             }
@@ -169,6 +170,11 @@ def _summary(found: SideBySide) -> dict[str, Any]:
         "ratio": _like(ratios, found),
     }
     return {**summary, "ratios": ratios} if found.about else summary
+
+
+def _known(seconds: float) -> float | None:
+    """An end of an interval; None of one turn, which has none."""
+    return None if math.isnan(seconds) else seconds
 
 
 def _like(ratios: Mapping[str, float], found: SideBySide) -> float | None:
@@ -217,7 +223,9 @@ def _show(summary: dict[str, Any]) -> None:
         (
             name,
             duration(one["median_seconds"]),
-            f"{duration(one['low_seconds'])} - {duration(one['high_seconds'])}",
+            "-"
+            if one["low_seconds"] is None
+            else f"{duration(one['low_seconds'])} - {duration(one['high_seconds'])}",
             str(one["turns"]),
             *((one["precision"], f"{one['max_relative_error']:.1e}") if ratios else ()),
         )
