@@ -106,9 +106,8 @@ class LocalJobRun:
         ahead than there was room for; where leaders take the room, the slower ones have to do
         with their first timing.
         """
-        waiting = len(self.timing_phase.built)
         if self.timing_phase.waits_in(worker):
-            self._room = min(self._room, waiting)
+            self._room = min(self._room, len(self.timing_phase.built))
             return True
         gone = list(self.timing_phase.part_with_leaders(worker))
         self._known.extend(gone)

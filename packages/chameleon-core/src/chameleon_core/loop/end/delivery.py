@@ -125,29 +125,21 @@ def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
     return tuple(tuples(space.first_guesses))
 
 
+_UNMEASURED = "operators that the budget did not reach get what is recommended for them, unmeasured"
+_UNUSED = "other types of operators that the budget did not reach are not used"
+
+
 def not_reached(operators: Sequence[OperatorResult]) -> None:
     """Say in the log how many operators the budget did not reach, if any.
 
     What was not measured in another type is computed in the operator's own.
     """
-    own = [operator for operator in operators if not operator.task.get("alternative_of")]
-    missed = [operator.name for operator in own if not operator.measurements]
-    if missed:
-        log.info(
-            "operators that the budget did not reach get what is recommended for them, unmeasured",
-            count=len(missed),
-            of=len(own),
-            operators=missed,
-        )
-    others = [operator for operator in operators if operator.task.get("alternative_of")]
-    missed = [operator.name for operator in others if not operator.measurements]
-    if missed:
-        log.info(
-            "other types of operators that the budget did not reach are not used",
-            count=len(missed),
-            of=len(others),
-            operators=missed,
-        )
+    own = [one for one in operators if not one.task.get("alternative_of")]
+    others = [one for one in operators if one.task.get("alternative_of")]
+    for some, told in ((own, _UNMEASURED), (others, _UNUSED)):
+        missed = [one.name for one in some if not one.measurements]
+        if missed:
+            log.info(told, count=len(missed), of=len(some), operators=missed)
 
 
 def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult | None:

@@ -224,8 +224,7 @@ class NetworkResult:
             del values["precision"]
         optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
         optional |= {"unmeasured", "left_out", "ratio", "buckets", "rivals_reduced"}
-        optional |= {"delivery_seconds"}
-        optional |= {"rivals_precision", "precision_summary", "front"}
+        optional |= {"rivals_precision", "precision_summary", "front", "delivery_seconds"}
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod
