@@ -83,9 +83,9 @@ def test_a_delivered_network_is_timed_against_others(run: Path, chameleon: Comma
         assert one["median_seconds"] > 0
         # Who seems hopelessly slow, as on a busy machine, has one turn, and that no interval.
         assert (one["low_seconds"] is None) == (one["turns"] == 1)
+        assert 1 <= one["turns"] <= 2
         if one["turns"] > 1:
             assert 0 < one["low_seconds"] <= one["median_seconds"] <= one["high_seconds"]
-        assert one["turns"] == 2
     medians = [one["median_seconds"] for one in value["contenders"].values()]
     assert value["ratio"] == pytest.approx(medians[1] / medians[0])
 
