@@ -87,6 +87,7 @@ def test_a_list_tells_tasks_counts_and_best_times(chameleon_records, full):
     assert own["best_seconds"] == 1e-4
     assert own["arguments"] == key_of().arguments
     assert "3 tasks" in chameleon_records("list", full)
+    assert "0 tasks" in chameleon_records("list", full, "--operator", "other")
     assert chameleon_records("list", full, "--operator", "other", "--json")["tasks"] == []
 
 

@@ -95,6 +95,18 @@ def test_spaces_are_told_apart_by_what_their_conditions_allow(knobs):
     assert less.fingerprint == same.fingerprint != more.fingerprint
 
 
+def test_a_large_space_without_a_configuration_is_refused_unless_one_is_given():
+    """A search that draws none would end with nothing and say nothing."""
+    many = {name: range(200) for name in "abc"}
+    with pytest.raises(ConfigError, match="of 8,000,000, meets all") as caught:
+        cc.design_space(many, where=[lambda a, b, c: a == b == c == 7])
+    assert caught.value.__notes__ == [caught.value.hint]
+    given = cc.design_space(
+        many, where=[lambda a, b, c: a == b == c == 7], first=[{"a": 7, "b": 7, "c": 7}]
+    )
+    assert given.first_guesses.tolist() == [[7, 7, 7]]
+
+
 def test_first_guesses_come_first():
     space = cc.design_space(tile=[1, 2, 4], first=[{"tile": 4}, {"tile": 1}])
     assert space.first_guesses.tolist() == [[2], [0]]

@@ -20,6 +20,7 @@ from chameleon_core.events import (
     TaskSummary,
 )
 from chameleon_core.plugins.hookspecs import hookimpl
+from chameleon_core.words import counted
 
 from chameleon_cli.rate import Rate
 from chameleon_cli.results_table import duration, failures
@@ -80,8 +81,7 @@ class PlainProgress:
         self._measured = {task.name: task.measured for task in event.tasks}
         stored = sum(self._measured.values())
         already = f", {stored} measured before" if stored else ""
-        count = len(event.tasks)
-        tasks = f"{count} task" if count == 1 else f"{count} tasks"
+        tasks = counted(len(event.tasks), "task")
         self._say(f"{tasks}, {_budget(event)}{already}: {event.folder}")
         if event.settled is not None:
             self._say(_chosen(event.settled))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from chameleon_core.errors import ConfigError
-from chameleon_core.words import did_you_mean
+from chameleon_core.words import counted, did_you_mean
 
 from chameleon_cli.options import set_option
 from chameleon_cli.streams import results_alone
@@ -92,10 +92,11 @@ def _print(operator: dict[str, Any]) -> None:
     count = legal["configurations"]
     click.echo()
     click.secho(f"{operator['operator']}: {operator['kind']}", bold=True)
+    knobs = counted(len(operator["knobs"]), "knob")
     click.echo(
-        f"  {len(operator['knobs'])} knobs, {count_in_words(operator['size'])} index vectors; "
+        f"  {knobs}, {count_in_words(operator['size'])} index vectors; "
         f"{legal['share']:.1%} of {looked_at} are legal"
-        + ("" if count is None else f", {count} configurations")
+        + ("" if count is None else f", {counted(count, 'configuration')}")
     )
     width = max(len(knob["name"]) for knob in operator["knobs"])
     for knob in operator["knobs"]:

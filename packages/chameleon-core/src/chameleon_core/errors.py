@@ -31,6 +31,9 @@ class ChameleonError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if hint is not None:
+            # A traceback shows notes, which is all that programs see of an error they let pass.
+            self.add_note(hint)
 
 
 class ConfigError(ChameleonError):

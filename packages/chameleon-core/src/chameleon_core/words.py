@@ -20,6 +20,11 @@ def listing(names: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 task``, ``2 tasks``; for nouns whose plural is an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def with_article(noun: str) -> str:
     """``a sampler``, ``an explorer``."""
     return f"an {noun}" if noun[:1].lower() in set("aeiou") else f"a {noun}"

@@ -27,6 +27,9 @@ Condition = Callable[..., bool]
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
+_TRIES = 8
+"""Rounds of random combinations before a large space counts as one without a configuration."""
+
 _REMEMBERED = 1 << 17
 """Answers of a condition that are kept; as many as a space has that is listed as a whole."""
 
@@ -56,7 +59,8 @@ def design_space(
         The space.
 
     Raises:
-        ConfigError: what was given declares no space; says why.
+        ConfigError: what was given declares no space, or one of which no configuration is found;
+            says why.
     """
     declared = _declared(knobs, more)
     if not declared:
@@ -82,6 +86,8 @@ def design_space(
     if first:
         rows = np.array([config_of(whole, one) for one in first], np.int32)
         whole = _made(made, constraints=conditions, variant=whole.variant, first_guesses=rows)
+    if conditions and whole.everything is None and not len(whole.first_guesses):
+        _must_be_found(whole)
     return fixed_space(whole, fixed_columns(whole, fix or {}))
 
 
@@ -113,6 +119,16 @@ def _allowed(space: DesignSpace) -> str:
         drawn = np.random.default_rng(0).random(shape) * space.cardinalities
         told = space.legal(drawn.astype(np.int32)).tobytes()
     return hashlib.sha256(told).hexdigest()[:16]
+
+
+def _must_be_found(space: DesignSpace) -> None:
+    """A search that draws nothing would end at once, and nobody would know why."""
+    if not len(space.sample(1, np.random.default_rng(0), tries=_TRIES)):
+        raise ConfigError(
+            f"no random combination of values, of {space.size:,}, meets all conditions",
+            hint="loosen one of those under 'where', or give a configuration that meets them "
+            "in 'first'",
+        )
 
 
 def _made(knobs: Sequence[Knob], **more: Any) -> DesignSpace:

@@ -64,6 +64,7 @@ def merge(into: str, sources: tuple[str, ...], *, as_json: bool) -> None:
 def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
     """Show the tasks in a database, with how many records they have and the best time."""
     from chameleon_cli.results_table import duration, print_table  # noqa: PLC0415
+    from chameleon_core.words import counted  # noqa: PLC0415
 
     from chameleon_records.opening import opened_at, required  # noqa: PLC0415
 
@@ -90,7 +91,7 @@ def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
         )
         for one in tasks
     ]
-    click.echo(f"{found['database']}: {len(rows)} tasks")
+    click.echo(f"{found['database']}: {counted(len(rows), 'task')}")
     print_table(("key", "operator", "arguments", "records", "failed", "best"), rows)
 
 
