@@ -27,7 +27,7 @@ from chameleon_transforms.session import Session
 from transform_digits import NETWORKS as DIGIT_NETWORKS
 from transform_retrain import retrained
 from transform_scores import report, trained
-from transform_whole import whole
+from transform_whole import Whole, whole
 
 HERE = Path(__file__).resolve().parent
 NETWORKS = ("resnet18_cifar", "resnet34_cifar", "resnext29_cifar", "resnet18_large")
@@ -98,16 +98,14 @@ def latency(given: argparse.Namespace) -> None:
     """The fastest network that is accepted, against the tuned original."""
     budget = {"budget": {"measurements": given.budget, "scope": "network"}} if given.budget else {}
     keys = {"scheduler": "gradient", **budget} if given.preset is None else {"preset": given.preset}
+    options = {
+        "scores": [given.score],
+        "candidates": given.candidates,
+        "measurements": given.measurements,
+        "per_round": given.per_round,
+    }
     for name in given.network or NETWORKS:
-        found = session(
-            name,
-            given.folder,
-            keys,
-            scores=[given.score],
-            candidates=given.candidates,
-            measurements=given.measurements,
-            per_round=given.per_round,
-        )
+        found = session(name, given.folder, keys, **options)
         result = found.run()
         before = result["original"]["seconds"]
         best = result["front"][0]
@@ -120,14 +118,20 @@ def latency(given: argparse.Namespace) -> None:
         )
         if not given.budget:
             continue
-        timed = whole(found, result, 0)
-        print(
-            f"{name}: whole networks, as delivered: original {1e3 * timed.original:.3f} ms, "
-            f"transformed {1e3 * timed.point:.3f} ms, "
-            f"{statistics.median(timed.ratios):.2f} times as fast "
-            f"({timed.ratios[0]:.2f} to {timed.ratios[-1]:.2f} turn by turn)",
-            flush=True,
-        )
+        show_whole(f"{name}: whole networks, as delivered", whole(found, result, 0))
+        for kind in given.precision:
+            typed = session(name, given.folder / kind, {**keys, "precision": kind}, **options)
+            show_whole(f"{name}: both with `precision: {kind}`", whole(typed, result, 0))
+
+
+def show_whole(what: str, timed: Whole) -> None:
+    """Print what two whole networks take."""
+    print(
+        f"{what}: original {1e3 * timed.original:.3f} ms, transformed "
+        f"{1e3 * timed.point:.3f} ms, {statistics.median(timed.ratios):.2f} times as fast "
+        f"({timed.ratios[0]:.2f} to {timed.ratios[-1]:.2f} turn by turn)",
+        flush=True,
+    )
 
 
 # -- the digits -------------------------------------------------------------------------------
@@ -173,6 +177,13 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--per-round", type=int, default=8, help="networks measured in a round")
     parser.add_argument(
         "--budget", type=int, default=300, help="measurements of a whole network; 0 compiles none"
+    )
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="tune and time the whole networks in this type, too; may be given again",
     )
     parser.add_argument("--score", default="fisher", help="what decides; the paper's by default")
     parser.add_argument("--preset", help="of the pipeline, such as one-shot")
