@@ -8,8 +8,9 @@ after the other would meet the machine at different speeds. A continued call sea
 
 `searched` is the default preset with many measurements, `guessed` what the space recommends before
 anything is measured, `predicted` and `one-shot` the predictor with no measurement and with eight,
-`warm` the default preset whose models start from the predictor. Speed is the geometric mean over
-tasks of the searched kernel's time over the way's own, weighted by the share of the network's time.
+`cautious` that with none and a standard deviation taken off what it predicts, `warm` the default
+preset whose models start from the predictor. Speed is the geometric mean over tasks of the searched
+kernel's time over the way's own, weighted by the share of the network's time.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ def ways(model: str, measurements: int) -> dict[str, dict[str, Any]]:
         "searched": {"budget": {"measurements": measurements}},
         "guessed": {"budget": {"measurements": 0}},
         "predicted": {**one_shot, "budget": {"measurements": 0}},
+        "cautious": {
+            "preset": "one-shot",
+            "cost_model": {**predictor, "caution": 1.0},
+            "budget": {"measurements": 0},
+        },
         "one-shot": one_shot,
         "warm": {
             "cost_model": {"name": "alternating", "models": models},

@@ -85,15 +85,20 @@ class OneShotModel(CostModel):
             self._layer = self._fitted(observations)
 
     def predict(self, configs: Configs) -> Scores:
-        """Predicted throughput up to a factor, shape (n,); with ``finetune`` an upper bound."""
+        """Predicted throughput up to a factor, shape (n,).
+
+        With ``finetune`` it is an upper bound; else a lower one, as ``caution`` says.
+        """
         if self._fallback is not None:
             return self._fallback.predict(configs)
         if not len(configs):
             return np.zeros(0)
-        mean, _ = self._predictor.moments(configs)
+        mean, uncertain = self._predictor.moments(configs)
         if self._layer is not None:
             change, deviation = self._layer.moments(self._predictor.representation(configs))
             mean = mean + change + self._options.kappa * deviation
+        else:
+            mean = mean - self._options.caution * uncertain
         scores: Scores = np.exp(mean)
         return scores
 

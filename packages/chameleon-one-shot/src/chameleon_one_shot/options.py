@@ -30,6 +30,14 @@ class OneShotOptions:
             "help": "weight of the uncertainty in a score, with finetune; more explores more"
         },
     )
+    caution: float = attrs.field(
+        default=0.0,
+        validator=validators.ge(0.0),
+        metadata={
+            "help": "standard deviations taken off a prediction, without finetune: the best of "
+            "many predictions is likely to be one that is too high"
+        },
+    )
     fallback: tuple[StageSpec | str, ...] = attrs.field(
         default=("alternating",),
         validator=[validators.min_len(1), validators.max_len(1)],

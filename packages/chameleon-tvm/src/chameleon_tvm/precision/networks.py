@@ -76,24 +76,28 @@ class TypedNetworks:
         Raises:
             ConfigError: a chain cannot have its type, or a tensor has no range.
         """
+        return self._made(types)
+
+    def _made(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
+        ranges, means = self._ranges, self._means
         with warnings_once():
-            module = with_types(self.module, self.chains, types, self._ranges, self._means)
+            module = with_types(self.module, self.chains, types, ranges, means, sketched=sketched)
             found = chains_of(module)
         return TypedNetwork(module=module, chains=found, places=_places(self.chains, found))
 
     def uniform(self, kind: str) -> TypedNetwork:
-        """The network with every chain in a type that can be; made once.
+        """What operators become where every chain that can be is in a type; made once.
 
-        Of seven bits it is the one of eight where chains gain nothing by fewer.
+        Of seven bits it is the one of eight where chains gain nothing by fewer. Its weights are
+        sketched (see ``with_types``): it tells of operators, and is not to be compiled.
         """
         if kind not in self._uniform:
-            self._uniform[kind] = self.of(
-                {
-                    place: one
-                    for one in reading_as(kind)
-                    for place in eligible(self.chains, one).places
-                }
-            )
+            types = {
+                place: one
+                for one in reading_as(kind)
+                for place in eligible(self.chains, one).places
+            }
+            self._uniform[kind] = self._made(types, sketched=True)
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:

@@ -33,5 +33,9 @@ def overflows(values: NDArray[Any], kind: str) -> bool:
         values: of float32.
         kind: as above.
     """
-    finite = values[np.isfinite(values)]
-    return not bool(np.isfinite(rounded(finite, kind)).all())
+    # Rounding keeps the order of numbers, so that the ends tell of all.
+    ends = np.array([values.min(initial=0.0), values.max(initial=0.0)], np.float32)
+    if not np.isfinite(ends).all():
+        finite = values[np.isfinite(values)]
+        ends = np.array([finite.min(initial=0.0), finite.max(initial=0.0)], np.float32)
+    return not bool(np.isfinite(rounded(ends, kind)).all())

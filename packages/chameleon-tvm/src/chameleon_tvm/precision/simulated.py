@@ -136,7 +136,10 @@ class SimulatedNetwork:
             except ChameleonError as error:
                 self._raised = error
                 raise
-        _round(values, self._forms.get((place, number)), written)
+        form = self._forms.get((place, number))
+        _round(values, form, written)
+        if form is None:
+            return
         infinite = np.isinf(written)
         if infinite.any() and np.isfinite(values[infinite]).any():
             self.overflowed = True

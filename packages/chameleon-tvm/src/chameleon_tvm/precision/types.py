@@ -27,7 +27,7 @@ from chameleon_tvm.precision.eligibility import FLOAT32, eligible
 from chameleon_tvm.precision.ranges import Affine
 from chameleon_tvm.precision.reads import Form, Network, Reads
 from chameleon_tvm.precision.rounding import rounded
-from chameleon_tvm.precision.weights import quantized_weights
+from chameleon_tvm.precision.weights import quantized_weights, sketched_weights
 
 
 def with_types(
@@ -36,6 +36,8 @@ def with_types(
     types: Mapping[int, str],
     ranges: Mapping[str, Affine],
     means: Means = MappingProxyType({}),
+    *,
+    sketched: bool = False,
 ) -> Any:
     """A network some of whose chains read rounded tensors and have rounded weights.
 
@@ -53,6 +55,8 @@ def with_types(
         ranges: of tensors by name, as ``Simulation.calibrated`` returns them.
         means: of channels of tensors, by name, as ``Simulation`` has them: biases of chains that
             read one of these are corrected for what rounding their weights shifts.
+        sketched: weights have their types and shapes, and are all alike: rounding a hundred million
+            of them takes seconds, which who only asks what operators become need not wait for.
 
     Raises:
         ConfigError: a chain cannot have its type, or a tensor has no range.
@@ -71,7 +75,8 @@ def with_types(
         return module
     network = Network(module, chains)
     reads = Reads(network, reduced, ranges)
-    typed = _Typed(module, reads, _constants(network, reduced, means))
+    constants = _constants(network, reduced, {} if sketched else means)
+    typed = _Typed(module, reads, constants, sketched=sketched)
     variable = module.get_global_var("main")
     typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
     made = with_small_moves(typed.builder_.get())
@@ -115,8 +120,11 @@ def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict
 class _Typed(relax.PyExprMutator):
     """Puts pairs in front of what reads them, and other constants in the places of constants."""
 
-    def __init__(self, module: Any, reads: Reads, constants: Mapping[Any, _Constant]) -> None:
+    def __init__(
+        self, module: Any, reads: Reads, constants: Mapping[Any, _Constant], *, sketched: bool
+    ) -> None:
         super().__init__(module)
+        self._sketched = sketched
         self._reads = reads.of
         self._pairs: dict[tuple[Any, Form], Any] = {}
         self._constants = constants
@@ -183,10 +191,13 @@ class _Typed(relax.PyExprMutator):
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
         if constant.kind not in INTEGERS:
-            return relax.const(rounded(weights, constant.kind), FLOAT32)
+            made = np.ones_like(weights) if self._sketched else rounded(weights, constant.kind)
+            return relax.const(made, FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
-        found = quantized_weights(np.moveaxis(weights, axis, 0), constant.kind)
+        first = np.moveaxis(weights, axis, 0)
+        round_all = sketched_weights if self._sketched else quantized_weights
+        found = round_all(first, constant.kind)
         values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
         return self.builder_.emit(
             relax.op.dequantize(
