@@ -88,8 +88,9 @@ def test_an_unknown_name_is_answered_with_a_guess_and_with_what_to_install():
         registry.find("samplers", "gredy")
     assert "installed samplers: greedy" in caught.value.hint
     assert "`pip install chameleon-tuner-samplers`" in caught.value.hint
-    with pytest.raises(UnknownNameError, match=r"unknown explorer 'ppo'$") as caught:
+    with pytest.raises(UnknownNameError) as caught:
         registry.find("explorers", "ppo")
+    assert str(caught.value) == "unknown explorer 'ppo'", "there is nothing to guess from"
     assert "no explorer is installed" in caught.value.hint
     have = Registry.from_plugins([("chameleon-tuner-samplers", plugin("greedy"))])
     with pytest.raises(UnknownNameError) as caught:
