@@ -7,6 +7,9 @@ and the device are tokens of their own, so that attention weighs each against th
 
 from __future__ import annotations
 
+import math
+
+import attrs
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -70,38 +73,121 @@ class _FeedForward(nn.Module):
 class _Layer(nn.Module):
     """Attention and a feed-forward part, normalised before each (Xiong et al. 2020).
 
-    The feed-forward part of all tokens takes as long as all else, so it is narrow there; that of
-    the one token that is read out costs nothing.
+    The feed-forward part of all tokens takes as long as all else, so it is narrow here.
     """
 
-    def __init__(self, architecture: Architecture, *, last: bool) -> None:
+    def __init__(self, architecture: Architecture) -> None:
         super().__init__()
-        self.last = last
+        width = architecture.width
+        self.heads = architecture.heads
+        self.width = width // self.heads
+        self.norm = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+        self.mix = _FeedForward(architecture, factor=1)
+
+    def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
+        """Tokens of the same shape, (n, tokens, width)."""
+        return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
+
+    def asked(self, tokens: Tensor) -> Tensor:
+        """What attention needs of tokens, whichever they are met with.
+
+        Args:
+            tokens: shape (..., width).
+
+        Returns:
+            Of each head query, key and value side by side, shape (..., heads, 3 * width / heads).
+        """
+        normed = self.norm(tokens)
+        key, value = self.key_value(normed).chunk(2, dim=-1)
+        parts = (self.query(normed) / math.sqrt(self.width), key, value)
+        return torch.cat([part.unflatten(-1, (self.heads, -1)) for part in parts], dim=-1)
+
+    def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
+        """As ``forward``, of tokens that were met before.
+
+        Args:
+            tokens: as there.
+            asked: of all that were met, shape (m * heads, 3 * width / heads).
+            rows: which of them the tokens are, shape (n, tokens).
+        """
+        heads = torch.arange(self.heads)[:, None]
+        own = functional.embedding(rows[:, None] * self.heads + heads, asked)
+        return self._attend(tokens, own.flatten(0, 1), None)
+
+    def _attend(self, tokens: Tensor, asked: Tensor, padding: Tensor | None) -> Tensor:
+        """Shape (n, tokens, width) again; ``asked`` is of shape (n * heads, tokens, ...)."""
+        query, key, value = asked.chunk(3, dim=-1)
+        products = torch.bmm(query, key.transpose(1, 2))
+        if padding is not None:
+            missing = padding.repeat_interleave(self.heads, dim=0)[:, None]
+            products = products.masked_fill(missing, -torch.inf)
+        # torch's own scaled_dot_product_attention is three times as slow for so few and narrow.
+        seen = torch.bmm(torch.softmax(products, dim=-1), value)
+        seen = seen.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(2)
+        out = tokens + self.output(seen)
+        mixed: Tensor = out + self.mix(out)
+        return mixed
+
+
+class _LastLayer(nn.Module):
+    """As ``_Layer`` for the one token that is read out, whose feed-forward part costs nothing.
+
+    One query asks all tokens, so that it goes to the tokens, not each token to a key and a value:
+    its product with a key is that of what the key's weights make of the query with the token, to
+    which the key's bias adds the same for all; and a weighted sum of values is the value of a
+    weighted sum.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
         width = architecture.width
         self.heads = architecture.heads
         self.norm = nn.LayerNorm(width)
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
-        self.mix = _FeedForward(
-            architecture, factor=4 if last else 1, dropout=architecture.dropout if last else 0.0
-        )
+        self.mix = _FeedForward(architecture, factor=4, dropout=architecture.dropout)
 
     def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
-        """Shape (n, tokens, width), or (n, 1, width) of the last layer: the first token's."""
+        """The first token, shape (n, 1, width)."""
         normed = self.norm(tokens)
-        asking = normed[:, :1] if self.last else normed
-        query = self._split(self.query(asking))
-        key, value = (self._split(part) for part in self.key_value(normed).chunk(2, dim=-1))
-        mask = None if padding is None else ~padding[:, None, None, :]
-        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        seen = seen.transpose(1, 2).flatten(2)
-        out = (tokens[:, :1] if self.last else tokens) + self.output(seen)
+        keys, values = self.key_value.weight.unflatten(0, (2, self.heads, -1))
+        query = self.query(normed[:, 0]).unflatten(-1, (self.heads, -1))
+        asked = torch.einsum("nhd,hdw->nhw", query, keys)
+        products = (asked / math.sqrt(query.shape[-1])) @ normed.transpose(1, 2)
+        if padding is not None:
+            products = products.masked_fill(padding[:, None], -torch.inf)
+        seen = torch.softmax(products, dim=-1) @ normed
+        seen = torch.einsum("nhw,hdw->nhd", seen, values).flatten(1)
+        seen = seen + self.key_value.bias.chunk(2)[1]
+        out = tokens[:, :1] + self.output(seen)[:, None]
         mixed: Tensor = out + self.mix(out)
         return mixed
 
-    def _split(self, tokens: Tensor) -> Tensor:
-        return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+@attrs.frozen(kw_only=True, eq=False)
+class TokenTable:
+    """Tokens that configurations are made of, each computed once.
+
+    Attributes:
+        tokens: shape (m, width).
+        asked: what the first layer's heads need of each, shape (m * heads, numbers); None where
+            that layer is the last.
+    """
+
+    tokens: Tensor
+    asked: Tensor | None
+
+    def joined(self, others: TokenTable) -> TokenTable:
+        """These and others, without the token that is read out, which both have."""
+        tokens = torch.cat([self.tokens, others.tokens[1:]])
+        if self.asked is None or others.asked is None:
+            return TokenTable(tokens=tokens, asked=None)
+        heads = len(self.asked) // len(self.tokens)
+        return TokenTable(tokens=tokens, asked=torch.cat([self.asked, others.asked[heads:]]))
 
 
 class TokenNetwork(nn.Module):
@@ -118,10 +204,8 @@ class TokenNetwork(nn.Module):
         width = architecture.width
         self.embedding = TokenEmbedding(columns, tokens, architecture)
         self.readout = nn.Parameter(torch.zeros(width))
-        count = architecture.layers
-        self.layers = nn.ModuleList(
-            _Layer(architecture, last=place == count) for place in range(1, count + 1)
-        )
+        all_but_last = [_Layer(architecture) for _ in range(architecture.layers - 1)]
+        self.layers = nn.ModuleList([*all_but_last, _LastLayer(architecture)])
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 2)
 
@@ -138,6 +222,34 @@ class TokenNetwork(nn.Module):
             padding = torch.cat([padding.new_zeros(len(padding), 1), padding], dim=1)
         for layer in self.layers:
             tokens = layer(tokens, padding)
+        return self._read(tokens)
+
+    def table(self, tokens: Tensor) -> TokenTable:
+        """What the layers need of tokens, shape (m, width), for ``representation_of``.
+
+        Its first row is that of the token that is read out.
+        """
+        tokens = torch.cat([self.readout[None], tokens])
+        first = self.layers[0]
+        asked = first.asked(tokens).flatten(0, 1) if isinstance(first, _Layer) else None
+        return TokenTable(tokens=tokens, asked=asked)
+
+    def representation_of(self, table: TokenTable, rows: Tensor) -> Tensor:
+        """As ``representation``, of tokens that were met before.
+
+        Args:
+            table: of all of them.
+            rows: the tokens of each, by row of the table, the first row first; shape (n, tokens).
+        """
+        tokens = functional.embedding(rows, table.tokens)
+        layers = iter(self.layers)
+        if table.asked is not None:
+            tokens = next(layers).looked_up(tokens, table.asked, rows)
+        for layer in layers:
+            tokens = layer(tokens, None)
+        return self._read(tokens)
+
+    def _read(self, tokens: Tensor) -> Tensor:
         read: Tensor = self.norm(tokens[:, 0])
         return read
 

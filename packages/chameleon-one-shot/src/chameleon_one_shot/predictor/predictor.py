@@ -11,15 +11,19 @@ from chameleon_core.space import Configs
 from numpy.typing import NDArray
 from torch import Tensor
 
+from chameleon_one_shot.predictor.distinct import Distinct
 from chameleon_one_shot.predictor.encoding import EncodedTask
-from chameleon_one_shot.predictor.network import TokenNetwork
+from chameleon_one_shot.predictor.network import TokenNetwork, TokenTable
 from chameleon_one_shot.predictor.training import Scale
 from chameleon_one_shot.tokens import TaskTokens, Vocabulary
 
 Numbers = NDArray[np.float64]
 
-_AT_ONCE = 512
+_AT_ONCE = 128
 """Configurations predicted at once: their tokens fit into the second-level cache of a core."""
+
+_BLOCK = 4096
+"""Configurations whose distinct tokens are computed at once."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -47,8 +51,9 @@ class Predictor:
 class TaskPredictor:
     """A predictor of one task's configurations.
 
-    Tokens of the task, of the device and of every choice of every knob are computed once; those of
-    a configuration are looked up.
+    What the first layer needs of the tokens of the task, of the device and of every choice of
+    every knob is computed once. Loops and buffers of many configurations are few different ones,
+    so that theirs is computed for each that is different.
 
     Args:
         predictor: of any task.
@@ -58,16 +63,19 @@ class TaskPredictor:
     def __init__(self, predictor: Predictor, tokens: TaskTokens) -> None:
         self._scale = predictor.scale
         self._temperature = predictor.temperature
-        self._encoded = EncodedTask.of(tokens, predictor.vocabulary)
+        self._encoded = encoded = EncodedTask.of(tokens, predictor.vocabulary)
         with torch.inference_mode():
-            self._members = [_Member(one, self._encoded) for one in predictor.networks]
+            self._members = [_Member(one, encoded) for one in predictor.networks]
+        counts = [1, len(encoded.fixed.names), *(len(table) for table in encoded.tables)]
+        self._starts = np.cumsum(counts, dtype=np.int64)
+        """Rows of the members' tables: where each knob's choices begin, and where all end."""
 
     def moments(self, configs: Configs) -> tuple[Numbers, Numbers]:
         """Means and standard deviations of the logarithm of relative throughput, (n,) each."""
         scale, configs = self._scale, np.asarray(configs)
         means, deviations = np.zeros(len(configs)), np.zeros(len(configs))
-        for rows, part in self._parts(configs):
-            found = [member.moments(part) for member in self._members]
+        for rows, read in self._read(configs):
+            found = [member.moments(one) for member, one in zip(self._members, read, strict=True)]
             mean = np.stack([one for one, _ in found])
             variance = np.exp(np.stack([one for _, one in found])).mean(axis=0) + mean.var(axis=0)
             means[rows], deviations[rows] = mean.mean(axis=0), np.sqrt(variance)
@@ -80,44 +88,50 @@ class TaskPredictor:
         """What the networks' last layers are given, shape (n, networks * width)."""
         configs = np.asarray(configs)
         out = np.zeros((len(configs), sum(member.width for member in self._members)))
-        for rows, part in self._parts(configs):
-            out[rows] = np.concatenate(
-                [member.representation(part) for member in self._members], axis=1
-            )
+        for rows, read in self._read(configs):
+            out[rows] = torch.cat(read, dim=1).numpy()
         return out
 
-    def _parts(self, configs: Configs) -> Iterator[tuple[NDArray[np.intp], _Part]]:
-        """Configurations, few at a time, to which the same knobs apply; those come alone."""
-        choices = self._encoded.tokens.choices(configs)
-        counts = np.array([len(table) for table in self._encoded.tables], np.int64)
+    def _read(self, configs: Configs) -> Iterator[tuple[NDArray[np.intp], list[Tensor]]]:
+        """Few configurations at a time, and what each member reads out of them."""
+        for start in range(0, len(configs), _BLOCK):
+            block = configs[start : start + _BLOCK]
+            choices = self._encoded.tokens.choices(block)
+            groups = Distinct.of(self._encoded.structure(block))
+            with torch.inference_mode():
+                tables = [member.table(groups) for member in self._members]
+            ids = np.concatenate(
+                [
+                    np.broadcast_to(np.arange(self._starts[1]), (len(block), self._starts[1])),
+                    self._starts[1:-1] + choices,
+                    self._starts[-1] + groups.rows,
+                ],
+                axis=1,
+            )
+            for rows, columns in self._alike(choices):
+                part = torch.from_numpy(ids[rows][:, columns])
+                with torch.inference_mode():
+                    yield (
+                        start + rows,
+                        [
+                            member.read(table, part)
+                            for member, table in zip(self._members, tables, strict=True)
+                        ],
+                    )
+
+    def _alike(
+        self, choices: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Few configurations to which the same knobs apply, and which tokens they have."""
+        counts = np.diff(self._starts[1:])
         applies, pattern = np.unique(choices < counts, axis=0, return_inverse=True)
+        groups = np.ones(len(self._encoded.tokens.groups), np.bool_)
         for number, knobs in enumerate(applies):
+            always = np.ones(self._starts[1], np.bool_)
+            columns = np.flatnonzero(np.concatenate([always, knobs, groups]))
             alike = np.flatnonzero(pattern.reshape(-1) == number)
             for first in range(0, len(alike), _AT_ONCE):
-                rows = alike[first : first + _AT_ONCE]
-                yield (
-                    rows,
-                    _Part(
-                        knobs=torch.from_numpy(np.flatnonzero(knobs)),
-                        choices=torch.from_numpy(choices[rows][:, knobs]),
-                        structure=torch.from_numpy(self._encoded.structure(configs[rows])),
-                    ),
-                )
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class _Part:
-    """Configurations to which the same knobs apply.
-
-    Attributes:
-        knobs: which ones, shape (k,).
-        choices: theirs, shape (n, k).
-        structure: numbers of loops and buffers, shape (n, groups, numbers).
-    """
-
-    knobs: Tensor
-    choices: Tensor
-    structure: Tensor
+                yield alike[first : first + _AT_ONCE], columns
 
 
 class _Member:
@@ -125,53 +139,49 @@ class _Member:
 
     def __init__(self, network: TokenNetwork, encoded: EncodedTask) -> None:
         self._network = network
-        self._rows = encoded.rows
-        embedding = network.embedding
+        self._encoded = encoded
+        self.width = network.readout.shape[0]
         fixed = encoded.fixed
-        self._fixed = embedding(
+        shared = network.embedding(
             torch.from_numpy(encoded.fixed_values)[None, None],
             *(torch.from_numpy(one)[None] for one in (fixed.columns, fixed.names, fixed.kinds)),
-        )[0]
-        self._tables = [
-            self._embedded(torch.from_numpy(table)[:, None], slice(knob, knob + 1))[:, 0]
-            for knob, table in enumerate(encoded.tables)
-        ]
-        starts = np.cumsum([0, *(len(table) for table in self._tables)])[:-1]
-        self._starts = torch.from_numpy(starts.astype(np.int64))
-        self.width = self._fixed.shape[-1]
-        self._table = torch.cat(self._tables)
+        )[0, 0]
+        tables = encoded.tables
+        knobs = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+        chosen = np.concatenate(tables) if tables else np.zeros((0, encoded.rows.columns.shape[1]))
+        self._table = network.table(
+            torch.cat([shared, self._embedded(chosen.astype(np.float32), knobs)])
+        )
 
-    def _embedded(self, values: Tensor, places: slice) -> Tensor:
-        """Tokens of some places, shape (n, places, width).
+    def table(self, groups: Distinct) -> TokenTable:
+        """What the first layer needs of all tokens, those of loops and buffers behind the rest."""
+        places = len(self._encoded.tables) + groups.groups
+        tokens = self._embedded(groups.values, places)
+        return self._table.joined(self._network.table(tokens))
+
+    def _embedded(self, values: NDArray[np.float32], places: NDArray[np.intp]) -> Tensor:
+        """Tokens, shape (m, width).
 
         Args:
-            values: their numbers, shape (n, places, numbers).
-            places: which tokens of a configuration.
+            values: their numbers, shape (m, numbers).
+            places: which of a configuration's tokens each is, shape (m,).
         """
-        rows = self._rows
+        rows = self._encoded.rows
         ids = (
-            torch.from_numpy(one[places])[None] for one in (rows.columns, rows.names, rows.kinds)
+            torch.from_numpy(one[places])[:, None] for one in (rows.columns, rows.names, rows.kinds)
         )
-        embedded: Tensor = self._network.embedding(values[None], *ids)
-        return embedded[0]
+        embedded: Tensor = self._network.embedding(torch.from_numpy(values)[:, None, None], *ids)
+        return embedded[:, 0, 0]
 
-    def representation(self, part: _Part) -> NDArray[np.float64]:
+    def read(self, table: TokenTable, rows: Tensor) -> Tensor:
         """What is read out of configurations, shape (n, width)."""
-        with torch.inference_mode():
-            return np.asarray(self._read(part).numpy(), np.float64)
+        return self._network.representation_of(table, rows)
 
-    def moments(self, part: _Part) -> tuple[Numbers, Numbers]:
+    def moments(self, read: Tensor) -> tuple[Numbers, Numbers]:
         """Means and logarithms of variances, standardised, shape (n,) each."""
         with torch.inference_mode():
-            mean, log_variance = self._network.moments(self._read(part))
+            mean, log_variance = self._network.moments(read)
             return mean.double().numpy(), log_variance.double().numpy()
-
-    def _read(self, part: _Part) -> Tensor:
-        count = len(part.choices)
-        knobs = self._table[part.choices + self._starts[part.knobs]]
-        groups = self._embedded(part.structure, slice(len(self._tables), None))
-        tokens = torch.cat([self._fixed.expand(count, -1, -1), knobs, groups], dim=1)
-        return self._network.representation(tokens)
 
 
 __all__ = ["Predictor", "TaskPredictor"]

@@ -185,8 +185,8 @@ class _Typed(relax.PyExprMutator):
         """A constant operand of a tensor of some rank, replaced."""
         spec = constant.chain.spec
         if constant.bias is not None:
-            first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
-            axis = 1 if first else rank - 1
+            second = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
+            axis = 1 if second else rank - 1
             shape = [-1 if place == axis else 1 for place in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
