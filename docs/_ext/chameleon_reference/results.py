@@ -27,7 +27,7 @@ def results() -> dict[str, dict[str, str]]:
     run = RunResult(folder=Path(), seconds=0.0, operators=())
     return {
         "The run": _told(RunResult, [*run.to_json(), "slower"]),
-        "An operator": _told(OperatorResult, [*operator.to_json(), "recorded"]),
+        "An operator": _told(OperatorResult, [*operator.to_json(), "recorded", "predicted"]),
         "A variant of an operator's comparison": _told(VariantResult, _fields(VariantResult)),
         "Where an operator's wall-clock went": _told(Spending, _fields(Spending)),
         "The network": _told(NetworkResult, [*_fields(NetworkResult), "ratio"]),

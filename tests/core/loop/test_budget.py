@@ -42,7 +42,16 @@ def _costs(*costs):
 
 @pytest.mark.parametrize(
     ("costs", "over"),
-    [((3, 1, 2), False), ((3, 1, 2, 2, 2), True), ((1, 1, 1, 1), True), ((0, 0, 0, 0), True)],
+    [
+        ((3, 1, 2), False),
+        ((3, 1, 2, 2, 2), True),
+        ((1, 1, 1, 1), True),
+        ((0, 0, 0, 0), True),
+        ((0, 0, 0, 1), False),
+        # Less than timing varies by, and what such gains add up to.
+        ((1, 0.997, 0.995, 0.992), True),
+        ((1, 0.994, 0.988, 0.985), False),
+    ],
 )
 def test_patience(costs, over):
     allowance = Allowance(budget=Budget(patience=3))

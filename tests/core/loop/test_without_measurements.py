@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from chameleon_core.loop import run_pipeline
+from chameleon_core.loop.end.delivery import winners
+from chameleon_core.loop.end.result import OperatorResult
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.stages import CostModel
 
@@ -47,11 +49,21 @@ def test_without_measurements_a_task_gets_what_its_model_predicts_best(run):
     assert sums[0] == max(sums)
     assert len(set(known.guesses)) == len(known.guesses)
     assert known.config is None
+    assert (known.predicted, unknown.predicted) == (True, False)
+    assert OperatorResult.from_json(known.to_json()) == known
+    [ours, theirs] = winners([known, unknown])
+    assert (ours.predicted, ours.config, ours.guesses) == (
+        True,
+        known.guesses[0],
+        known.guesses[1:],
+    )
+    assert not theirs.predicted
 
 
 def test_tasks_that_nothing_is_known_of_have_a_budget_of_their_own(run):
     known, unknown = run(measurements=3, unpredicted=9).operators
     assert (known.measurements, unknown.measurements) == (3, 9)
+    assert not known.predicted
 
 
 def test_a_model_that_knows_nothing_beforehand_changes_nothing(run):

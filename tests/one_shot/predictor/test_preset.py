@@ -24,6 +24,7 @@ def test_eight_are_measured_in_one_batch(resolved):
     budget = pipeline.budget
     assert (budget.measurements, budget.batch_size, budget.unpredicted) == (8, 8, 64)
     assert budget.unpredicted == default.budget.measurements
+    assert budget.patience == 24
     assert pipeline.cost_model.name == "one-shot"
     assert pipeline.explorer == default.explorer
     # What tunes tasks that the predictor does not know is the default's model.

@@ -133,9 +133,9 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     winners = []
     for winner in delivery.winners:
         guesses = guesses_of(delivery.space.design_space(winner.task))
-        winners.append(guessed(winner.task, guesses))
+        winners.append(guessed(winner.task, guesses, predicted=winner is delivery.winners[5]))
     honest = Kernels.of
-    wrong, reached = winners[3], winners[6]
+    wrong, reached, predicted = winners[3], winners[6], winners[5]
 
     def lying(self: Kernels, chain: Any) -> Any:
         kernel = honest(self, chain)
@@ -147,7 +147,7 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
         return attrs.evolve(kernel, arguments=doubled)
 
     monkeypatch.setattr(Kernels, "of", lying)
-    kept = [wrong, reached]
+    kept = [wrong, reached, predicted]
     result = source.deliver(attrs.evolve(delivery, winners=kept))
     assert result["failure"] is None
     told = {one["name"]: one for one in result["unmeasured"]}
@@ -159,6 +159,7 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
         "kernel": "first guess",
         "because": "it was not reached",
     }
+    assert told[predicted.task.name]["kernel"] == "configuration predicted to be best"
     others = {
         one["kernel"] for name, one in told.items() if name not in {one.task.name for one in kept}
     }
@@ -168,4 +169,5 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
     assert {task["name"]: task["measured"] for task in manifest["tasks"]} == {
         wrong.task.name: False,
         reached.task.name: False,
+        predicted.task.name: False,
     }

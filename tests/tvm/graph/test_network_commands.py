@@ -10,8 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
+from chameleon_core.loop import run_pipeline
+from chameleon_core.pipeline import from_dict
+from chameleon_core.plugins import Registry
+from chameleon_core.stages import CostModel
 
 pytest.importorskip("torch")
 
@@ -20,6 +25,19 @@ def _chameleon(*words: str | Path) -> subprocess.CompletedProcess[str]:
     start = "from chameleon_cli import main; main()"
     command = [sys.executable, "-c", start, *map(str, words)]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+
+
+class LikesLargeIndices(CostModel):
+    """Knows of every task beforehand."""
+
+    trained = True
+
+    def __init__(self, options: Any, context: Any) -> None: ...
+
+    def fit(self, observations: Any) -> None: ...
+
+    def predict(self, configs: Any) -> Any:
+        return np.asarray(configs, np.float64).sum(axis=1)
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -125,6 +143,37 @@ def test_a_network_is_a_bundle_for_c(run: Path, chameleon: Command, tmp_path: Pa
     finished = chameleon("export", copy, "--to", "c", "-o", tmp_path / "other")
     assert finished.returncode == 2
     assert "has no delivered network" in finished.stderr
+
+
+def test_what_was_predicted_is_compiled_again(
+    tiny: Any, plugin: Any, chameleon: Command, tmp_path: Path
+):
+    document = {
+        "model": {"onnx": {"source": tiny.options.source, "compare": False, "in_place": False}},
+        "cost_model": "odd",
+        "target": "native",
+        "baselines": [],
+        "budget": {"measurements": 0},
+        "output": str(tmp_path / "run"),
+    }
+    plugins = [plugin("cost_models", LikesLargeIndices)]
+    registry = Registry.from_plugins(plugins, with_installed=True)
+    made = from_dict(document, registry=registry)
+    result = run_pipeline(made)
+    kernels = {one["name"]: one["kernel"] for one in result.network.unmeasured}
+    assert set(kernels.values()) == {"configuration predicted to be best"}
+    again = chameleon("compile", result.folder, "--output", tmp_path / "again", "--json")
+    assert again.returncode == 0, again.stderr
+    told = json.loads(again.stdout)["network"]["unmeasured"]
+    assert {one["name"]: one["kernel"] for one in told} == kernels
+    first, second = (
+        {task["name"]: task["config"] for task in json.loads(manifest.read_text())["tasks"]}
+        for manifest in (
+            result.folder / "network" / "manifest.json",
+            tmp_path / "again" / "manifest.json",
+        )
+    )
+    assert first == second
 
 
 @pytest.mark.parametrize(

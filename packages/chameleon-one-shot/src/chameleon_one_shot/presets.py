@@ -13,8 +13,15 @@ ONE_SHOT = PresetRecord(
         "cost_model": {"name": "one-shot", "model": "auto", "finetune": False},
         # No random picks: eight measurements are too few to learn from them.
         "sampler": {"name": "greedy", "epsilon": 0.0},
-        # All in one batch: nothing is learnt in between (Ryu et al. 2022, section 4.5).
-        "budget": {"measurements": 8, "batch_size": 8, "plan_size": 256, "unpredicted": 64},
+        # All in one batch: nothing is learnt in between (Ryu et al. 2022, section 4.5). A search of
+        # what it does not know ends after three batches that bring nothing.
+        "budget": {
+            "measurements": 8,
+            "batch_size": 8,
+            "plan_size": 256,
+            "unpredicted": 64,
+            "patience": 24,
+        },
     },
 )
 

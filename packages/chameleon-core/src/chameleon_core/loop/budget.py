@@ -24,6 +24,9 @@ chance once in 18 runs (``(5 / 6) ** 16``)."""
 ALTERNATIVES = 0.6
 """What tasks that compute others in other types may spend, beside what those spend."""
 
+BETTER = 0.01
+"""Share by which a configuration must be better for a search to be getting anywhere."""
+
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
@@ -93,12 +96,19 @@ class Allowance:
         return spent + (self.seconds_before if self.shared else 0.0) >= limit
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
-        """Whether nothing better came for as many measurements as the budget's patience."""
+        """Whether nothing better came for as many measurements as the budget's patience.
+
+        A kernel timed twice is better than itself by less than ``BETTER``. Gains that are smaller
+        add up: each is compared with the last one that was large enough.
+        """
         patience = self.budget.patience
         if patience is None or not measurements:
             return False
-        costs = [measurement.cost for measurement in measurements]
-        return len(costs) - 1 - costs.index(min(costs)) >= patience
+        last, least = 0, measurements[0].cost
+        for place, measurement in enumerate(measurements):
+            if measurement.cost < (1.0 - BETTER) * least:
+                last, least = place, measurement.cost
+        return len(measurements) - 1 - last >= patience
 
     def fast_enough(self, seconds: Sequence[float]) -> bool:
         """Whether the target latency is reached.

@@ -45,7 +45,7 @@ class TargetResolver(ABC):
 
 @attrs.frozen(kw_only=True)
 class Winner:
-    """The best configuration of a task, or the first guess where none of it was measured.
+    """The best configuration of a task, or the best guess where none of it was measured.
 
     Attributes:
         task: the task.
@@ -57,6 +57,7 @@ class Winner:
             guess the space's further ones, of a record others as well.
         recorded: whether it was built, checked and timed in another run alone, whose record says
             so: it is as little to be trusted as a guess until it was checked here.
+        predicted: whether a guess is a cost model's, trained beforehand, and not the space's.
     """
 
     task: Task
@@ -65,6 +66,7 @@ class Winner:
     alternatives: tuple[tuple[int, ...], ...] = ()
     guesses: tuple[tuple[int, ...], ...] = ()
     recorded: bool = False
+    predicted: bool = False
 
     @property
     def measured(self) -> bool:
@@ -84,7 +86,7 @@ class Delivery:
     Attributes:
         target: the resolved target.
         winners: the best configuration of every task that has one; where a task was never
-            measured, its first guess.
+            measured, the best guess.
         space: what they are configurations of.
         folder: where the result goes; it may hold an earlier one.
         threads: that kernels were measured with.

@@ -46,7 +46,7 @@ def command(folder: Path, output: Path | None, max_error: float | None, as_json:
         pipeline = pipeline_of(store, folder)
         if max_error is not None:
             pipeline = with_max_error(pipeline, max_error)
-        result = _compiled(store, pipeline, output)
+        result = _compiled(store, pipeline, folder, output)
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:
@@ -60,7 +60,7 @@ def command(folder: Path, output: Path | None, max_error: float | None, as_json:
         raise SystemExit(ExitCode.NO_VALID_RESULT)
 
 
-def _compiled(store: RecordStore, pipeline: Subject, output: Path) -> NetworkResult:
+def _compiled(store: RecordStore, pipeline: Subject, folder: Path, output: Path) -> NetworkResult:
     from chameleon_core.loop.end.result import NetworkResult  # noqa: PLC0415
     from chameleon_core.stages import Delivery  # noqa: PLC0415
 
@@ -75,7 +75,7 @@ def _compiled(store: RecordStore, pipeline: Subject, output: Path) -> NetworkRes
     delivered = network_of(pipeline, store).deliver(
         Delivery(
             target=str(store.fact("target")),
-            winners=(*winners_of(store), *guesses_for(store, pipeline)),
+            winners=(*winners_of(store), *guesses_for(store, pipeline, folder)),
             space=space,
             folder=output,
             threads=threads_of(store),

@@ -79,20 +79,27 @@ def threads_of(store: RecordStore) -> int:
     return int((store.fact("runner") or {}).get("threads") or 1)
 
 
-def guesses_for(store: RecordStore, pipeline: Subject) -> tuple[Winner, ...]:
-    """The first guess of every task that was never measured.
+def guesses_for(store: RecordStore, pipeline: Subject, folder: Path) -> tuple[Winner, ...]:
+    """The best guess of every task that was never measured: the predictor's, or the space's.
 
     Args:
         store: the run's records.
         pipeline: the run's.
+        folder: the run's.
     """
     from chameleon_core.loop.end.delivery import guessed, guesses_of  # noqa: PLC0415
     from chameleon_core.loop.start.tasks import spaces_of  # noqa: PLC0415
+    from chameleon_core.run_summary import finished_result  # noqa: PLC0415
+    from chameleon_core.task import Task  # noqa: PLC0415
 
+    result = finished_result(folder, store)
+    operators = () if result is None else result.operators
+    predicted = {Task(**one.task).key: one.guesses for one in operators if one.predicted}
     unmeasured = [stored.task for stored in store.tasks() if not store.measurements(stored.id)]
     spaces = spaces_of(pipeline, unmeasured, among=True)
     found = (
-        guessed(task, guesses_of(space)) for task, space in zip(unmeasured, spaces, strict=True)
+        guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
+        for task, space in zip(unmeasured, spaces, strict=True)
     )
     return tuple(winner for winner in found if winner is not None)
 

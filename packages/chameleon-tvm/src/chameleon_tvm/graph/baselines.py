@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ UNTUNED = "untuned"
 class Baselines:
     """What else runs a network, each in a process of its own.
 
+    The reference's process starts at once and beside whatever comes next: it imports and loads for
+    seconds, on one core.
+
     Args:
         frontend: the network.
         delivery: says the target, and the threads that all compute with.
@@ -44,10 +48,6 @@ class Baselines:
 
     Attributes:
         left_out: why something that may run the network was not timed, by name.
-        reference: what has the right answers: the first framework, or TVM untuned without one.
-
-    Raises:
-        ChameleonError: there is no reference.
     """
 
     def __init__(
@@ -62,14 +62,31 @@ class Baselines:
         self._folder = scratch / UNTUNED
         self._stack = stack
         self.left_out = dict(frontend.left_out) if frontend.options.compare else {}
-        name = frontend.frameworks[0]
-        found = self.opened(name) or self._untuned()
+        name, threads = frontend.frameworks[0], delivery.threads
+        self._first = stack.enter_context(
+            framework_process(frontend, name, threads=threads, wait=False)
+        )
+
+    @cached_property
+    def reference(self) -> NetworkProcess:
+        """What has the right answers: the first framework, or TVM untuned without one.
+
+        Raises:
+            ChameleonError: there is none.
+        """
+        try:
+            self._first.opened()
+        except ChameleonError as error:
+            self._not_run(self._first.name, error)
+        else:
+            return self._first
+        found = self._untuned()
         if found is None:
             raise ChameleonError(
-                f"neither {name} nor TVM without tuning can run the network",
+                f"neither {self._first.name} nor TVM without tuning can run the network",
                 hint="The log says why; without a reference nothing is delivered.",
             )
-        self.reference = found
+        return found
 
     def opened(self, name: str) -> NetworkProcess | None:
         """The network run by something else, or None where that cannot be opened.

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-COMPILING = "compiling and verifying"
-"""The step of a delivery in which the network becomes one of the types that it has anyway."""
-
 
 def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
     """Compile, verify and time a network; only what gives the right answers gets into the folder.
@@ -77,7 +74,6 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
         The folder that it is in for now, with its whole manifest, or None where it is not to be
         delivered; and what there is to say about it, ``failure`` among it.
     """
-    steps.seconds.begin(COMPILING)
     staged = steps.best_in_place() if frontend.options.in_place else None
     if staged is None:
         staged, verdict = steps.tried(steps.kernels, "network")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,7 @@ from chameleon_tvm.frameworks.running import TORCH
 from chameleon_tvm.graph.baselines import Baselines
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.compile import compiled
-from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST
+from chameleon_tvm.graph.guesses import ANOTHER, DEFAULT, FIRST, PREDICTED
 from chameleon_tvm.graph.in_network import NetworkVariant, choices, fastest, seconds_in_network
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.package import manifest_of, write_package
@@ -47,6 +47,9 @@ class Typed(Protocol):
 
 log = structlog.get_logger()
 
+COMPILING = "compiling and verifying"
+"""The step of a delivery in which the network becomes one of the types that it has anyway."""
+
 _UNBLAMED = (
     "it fails without any tuned kernel too, as where a model has other weights each time it is made"
 )
@@ -64,14 +67,13 @@ class DeliverySteps:
         kernels: what it is compiled with.
         replaced: why a guess was not used, by ``Task.key``.
         baselines: what else runs the network, the reference among it.
-        expected: the reference's answers.
         seconds: what each step has taken.
     """
 
     def __init__(
         self, frontend: NetworkFrontend, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
-        self.seconds = StepSeconds("reference")
+        self.seconds = StepSeconds(COMPILING)
         self._frontend = frontend
         self._delivery = delivery
         self._stack = stack
@@ -91,8 +93,17 @@ class DeliverySteps:
         self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
         self.replaced: dict[str, str] = {}
         self.baselines = Baselines(frontend, delivery, self._scratch, stack)
-        reference = self.baselines.reference
-        answers = [reference.outputs(inputs) for inputs in self._samples]
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The reference's answers, waited for where it has not started yet.
+
+        Raises:
+            ChameleonError: nothing has the right answers, or they are not finite.
+        """
+        with self.seconds.during("reference"):
+            reference = self.baselines.reference
+            answers = [reference.outputs(inputs) for inputs in self._samples]
         if not all(np.isfinite(array).all() for arrays in answers for array in arrays):
             raise ChameleonError(
                 f"{reference.name} computes numbers that are not finite, so that nothing "
@@ -100,7 +111,7 @@ class DeliverySteps:
                 hint="Look for NaN among the weights, or for inputs that the network divides by.",
             )
         exact = partial(self.baselines.exact, self._samples)
-        self.expected = Expected(self._samples, answers, exact, rounded=frontend.rounded)
+        return Expected(self._samples, answers, exact, rounded=self._frontend.rounded)
 
     @property
     def target(self) -> str:
@@ -146,13 +157,14 @@ class DeliverySteps:
             chosen, first = self.kernels.winners.get(task.key), given.get(task.key)
             if chosen is not None and chosen.measured:
                 continue
+            best = PREDICTED if first is not None and first.predicted else FIRST
             if chosen is None or first is None:
                 kernel = DEFAULT
             else:
-                kernel = FIRST if chosen.config == first.config else ANOTHER
+                kernel = best if chosen.config == first.config else ANOTHER
             because = "it was not reached" if first is not None else "no measurement succeeded"
-            if first is not None and kernel != FIRST:
-                because += ", and its first guess gives no program"
+            if first is not None and kernel != best:
+                because += f", and its {best} gives no program"
             because = self.replaced.get(task.key, because)
             found.append({"name": task.name, "kernel": kernel, "because": because})
         return found
@@ -193,6 +205,7 @@ class DeliverySteps:
                 variants.append(NetworkVariant(kernels=kernels, folder=folder, process=process))
             if len(variants) == 1:
                 return variants[0].folder
+            _ = self.expected  # what still starts would disturb what is timed
             threads = self._delivery.threads
             try:
                 found = seconds_in_network(variants, self._samples[0], threads=threads)

@@ -25,7 +25,8 @@ TURNS = 3
 """Guesses that are found to blame and replaced one by one; after that all are given up, since to
 find the next one means to compile the network several times."""
 
-FIRST, ANOTHER, DEFAULT = "first guess", "another guess", "default schedule"
+FIRST, PREDICTED = "first guess", "configuration predicted to be best"
+ANOTHER, DEFAULT = "another guess", "default schedule"
 """What an operator without a time is delivered with."""
 
 
@@ -71,4 +72,4 @@ def _blamed(steps: DeliverySteps, guesses: list[str]) -> list[str]:
     return guilty(guesses, fails)
 
 
-__all__ = ["ANOTHER", "DEFAULT", "FIRST", "TURNS", "mended"]
+__all__ = ["ANOTHER", "DEFAULT", "FIRST", "PREDICTED", "TURNS", "mended"]

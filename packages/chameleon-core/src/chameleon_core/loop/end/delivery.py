@@ -99,7 +99,7 @@ def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
 def _winner(operator: OperatorResult) -> Winner | None:
     task = Task(**operator.task)
     if operator.config is None:
-        return guessed(task, operator.guesses)
+        return guessed(task, operator.guesses, predicted=operator.predicted)
     return Winner(
         task=task,
         config=operator.config,
@@ -110,14 +110,20 @@ def _winner(operator: OperatorResult) -> Winner | None:
     )
 
 
-def guessed(task: Task, guesses: Sequence[tuple[int, ...]]) -> Winner | None:
+def guessed(
+    task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
+) -> Winner | None:
     """What a task that was never measured is delivered with; None where nothing is recommended.
 
     Args:
         task: the task.
-        guesses: what ``guesses_of`` its space says.
+        guesses: what ``guesses_of`` its space says, or what its result does.
+        predicted: whether a cost model chose the first of them.
     """
-    return Winner(task=task, config=guesses[0], guesses=tuple(guesses[1:])) if guesses else None
+    if not guesses:
+        return None
+    config, *further = guesses
+    return Winner(task=task, config=config, guesses=tuple(further), predicted=predicted)
 
 
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:

@@ -117,6 +117,7 @@ def final_result(
         max_relative_error=None if found is None else found.max_relative_error,
         guesses=_instead(run, config) if recorded or not run.records.measured else (),
         recorded=recorded,
+        predicted=run.tuner.predicted and not run.records.measured,
         ended=run.ended,
         spending=run.spending,
         variants=variants(comparison, baselines.vendors, config),

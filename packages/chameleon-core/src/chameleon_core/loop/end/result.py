@@ -33,6 +33,8 @@ class OperatorResult:
         max_relative_error: of the winner's outputs (``Measurement.max_relative_error``).
         guesses: what else there is where the winner was not checked here, the best ones first.
         recorded: whether the winner was built, checked and timed in another run alone.
+        predicted: whether nothing was measured and the first of ``guesses`` is what the cost model,
+            trained beforehand, predicts to be best.
         measurements: configurations measured, failures included.
         origins: how many came from where (``loop.round.batch.Origin``), as far as recorded.
         failed: failures by kind.
@@ -54,6 +56,7 @@ class OperatorResult:
     max_relative_error: float | None = None
     guesses: tuple[tuple[int, ...], ...] = ()
     recorded: bool = False
+    predicted: bool = False
     measurements: int = 0
     origins: Mapping[str, int] = attrs.field(factory=dict)
     failed: Mapping[str, int] = attrs.field(factory=dict)
@@ -115,6 +118,7 @@ class OperatorResult:
             "alternatives": [list(config) for config in self.alternatives],
             "guesses": [list(config) for config in self.guesses],
             **({"recorded": True} if self.recorded else {}),
+            **({"predicted": True} if self.predicted else {}),
             "best": None if self.best is None else dict(self.best),
             "space": self.space,
             "fingerprint": self.fingerprint,
@@ -164,7 +168,8 @@ class NetworkResult:
         kernels: where its time goes, the slowest first, each with ``name``, ``tuned``, ``calls``
             in one inference and ``seconds`` of all of them; empty where that is not known.
         unmeasured: operators whose kernel in it was never timed, each with ``name``, ``kernel``
-            (``first guess``, ``another guess`` or ``default schedule``) and ``because``.
+            (``first guess``, ``configuration predicted to be best``, ``another guess`` or
+            ``default schedule``) and ``because``.
         left_out: why it was not compared with something else that may run it, as half a sentence
             by name.
         layout: of the images in it, and its ``summary`` why; empty where the frontend says none.
