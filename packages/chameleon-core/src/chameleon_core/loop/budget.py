@@ -98,8 +98,8 @@ class Allowance:
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
         """Whether nothing better came for as many measurements as the budget's patience.
 
-        A kernel timed twice is better than itself by less than ``BETTER``. Gains that are smaller
-        add up: each is compared with the last one that was large enough.
+        Better is what the same kernel, timed again, would hardly be: by a share of ``BETTER``.
+        Smaller gains add up, since each is compared with the last one that was large enough.
         """
         patience = self.budget.patience
         if patience is None or not measurements:

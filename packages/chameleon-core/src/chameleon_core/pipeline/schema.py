@@ -61,8 +61,8 @@ class Budget:
             batch, or None for eight batches.
         tasks_at_once: tasks that have a batch in flight at the same time; ``auto`` for as many as
             keep the runner's devices busy, which is one where a search would disturb what is timed.
-        patience: a task ends after this many measurements in a row without one that is better by 1
-            %, which is more than timing varies by, or None to spend the whole budget.
+        patience: a task ends after this many measurements in a row none of which is better by a
+            hundredth, which is more than timing varies by, or None to spend the whole budget.
         latency: a run ends as soon as the best costs of all tasks, each times its weight in the
             network, add up to no more than this many seconds; None for no such target.
         same_failure: a task, or the whole run, ends after this many measurements where nothing was
