@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from numpy.typing import NDArray
 from chameleon_tvm.builder import TVMBuilder
 from chameleon_tvm.bundle.pack import ARRAYS, PACKING, replayed
 from chameleon_tvm.bundle.recording import NotRecordedError, Recording
-from chameleon_tvm.cpus.features import used_features
 from chameleon_tvm.exporting import tvm_builder
-from chameleon_tvm.graph.package import check_compiler, write_package
+from chameleon_tvm.graph.package import check_compiler, cpu_of, write_package
 from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Storage, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.library import SequenceExecutable
+from chameleon_tvm.graph.sequence.parallel_loops import parallel_extents
 from chameleon_tvm.graph.sequence.strides import dense_strides
 from chameleon_tvm.graph.sequence.variants import extents, with_variants
 from chameleon_tvm.instructions.emission import permissions_of
@@ -36,7 +37,7 @@ from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.targets import tvm_target
 
 MAIN = "main"
-_FORMAT = 1
+_FORMAT = 2
 
 
 def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
@@ -66,8 +67,12 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     sequence, functions = with_variants(sequence, {MAIN: program.function})
     [function] = functions.values()
     kernels = lower_function(function, resolved, plain_loops=program.plain_loops)
-    # pack_weights knows nothing of constants that happen to be equal.
-    executable = SequenceExecutable(kernels=kernels, sequence=sequence, merged=False)
+    executable = SequenceExecutable(
+        kernels=kernels,
+        sequence=sequence,
+        loops={MAIN: parallel_extents(function)},
+        layout=0 if packing is None else packing.told["layout"],
+    )
     manifest = _manifest(winner, builder, program, threads)
     write_package(folder, executable, manifest)
     if packing is not None:
@@ -150,7 +155,7 @@ def _manifest(
         "config": list(winner.config),
         "seconds": winner.seconds,
         "target": json.loads(task.target),
-        "cpu_features": sorted(used_features(tvm_target(task.target))),
+        **cpu_of(tvm_target(task.target)),
         "threads": threads,
         "inputs": [described[place] for place in range(count) if place not in operator.constants],
         "outputs": described[count:],
@@ -195,6 +200,8 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
         "outputs": outputs,
         "constants": [f"arr_{number}" for number in range(len(recording.constants))],
     }
+    # Weights that were packed for another kernel are told from one's own by this number.
+    told["layout"] = 1 + zlib.crc32(json.dumps(told, sort_keys=True).encode())
     made = Packing(told=json.loads(json.dumps(told)), kept=recording.constants)
     _check(made, builder, winner, refused, hint)
     return made

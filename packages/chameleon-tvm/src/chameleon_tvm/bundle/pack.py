@@ -7,12 +7,15 @@ returns.
 import json
 import pathlib
 import sys
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 PACKING, ARRAYS, PACKED = "packing.json", "packing.npz", "weights.bin"
 ALIGNMENT = 64
+MAGIC = int.from_bytes(b"CHLEWHT2", "little")
 
 
 def pack_weights(*constants: Any, folder: Any = pathlib.Path(__file__).parent) -> Any:
@@ -29,7 +32,8 @@ def pack_weights(*constants: Any, folder: Any = pathlib.Path(__file__).parent) -
     told = json.loads(pathlib.Path(folder, PACKING).read_text())
     given = [_checked(one, wanted) for one, wanted in _pairs(constants, told["inputs"])]
     with np.load(pathlib.Path(folder, ARRAYS), allow_pickle=False) as kept:
-        return joined(replayed(told, given, [kept[name] for name in told["constants"]]))
+        arrays = replayed(told, given, [kept[name] for name in told["constants"]])
+        return joined(arrays, told["layout"])
 
 
 def replayed(told: dict[str, Any], given: list[Any], kept: list[Any]) -> list[Any]:
@@ -63,20 +67,46 @@ def replayed(told: dict[str, Any], given: list[Any], kept: list[Any]) -> list[An
     return [_value(one, arrays, kept) for one in told["outputs"]]
 
 
-def joined(packed: list[Any]) -> Any:
-    """Arrays as the bytes of a file: their number, their offsets, its size, then the arrays."""
-    offsets, end = [], _aligned(8 * (len(packed) + 2))
-    for one in packed:
-        offsets.append(end)
-        end = _aligned(end + one.nbytes)
-    made = np.zeros(end, np.uint8)
-    made[: 8 * (len(packed) + 2)] = np.array([len(packed), *offsets, end], np.int64).view(np.uint8)
-    for start, one in zip(offsets, packed, strict=True):
+def joined(packed: list[Any], layout: int) -> Any:
+    """Arrays as the bytes of a file of weights: a table, then the arrays."""
+    offsets, table = weights_table(packed, layout)
+    made = np.zeros(offsets[-1], np.uint8)
+    made[: table.nbytes] = table.view(np.uint8)
+    for start, one in zip(offsets, packed):  # noqa: B905 - the last offset is the end
         made[start : start + one.nbytes] = np.ascontiguousarray(one).reshape(-1).view(np.uint8)
     return made
 
 
-def _aligned(size: int) -> int:
+def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any]:
+    """What a file of weights begins with.
+
+    Args:
+        constants: arrays, in order.
+        layout: says which library's weights they are.
+
+    Returns:
+        The offset of each constant, then the file's size, and the table as an array of int64.
+    """
+    end = aligned(8 * (2 * len(constants) + 5))
+    offsets, sums = [], []
+    for constant in constants:
+        offsets.append(end)
+        sums.append(checksum(constant, aligned(constant.nbytes)))
+        end += aligned(constant.nbytes)
+    offsets.append(end)
+    table = np.array([MAGIC, layout, len(constants), *offsets, *sums, 0], np.int64)
+    table[-1] = zlib.crc32(table[:-1].tobytes())
+    return offsets, table
+
+
+def checksum(constant: Any, size: int) -> int:
+    """The CRC-32 of an array's bytes, filled up with zeros to a size."""
+    data = np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data
+    return zlib.crc32(bytes(size - data.nbytes), zlib.crc32(data))
+
+
+def aligned(size: int) -> int:
+    """A size rounded up to whole units of ``ALIGNMENT``."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

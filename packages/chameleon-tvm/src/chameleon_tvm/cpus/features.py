@@ -74,6 +74,12 @@ _HIDDEN = ("avx", "amx", "sve", "sme")
 """How names of vector instructions start, some of which (amx-fp16, avxifma) Linux does not show."""
 
 
+def flag_of(feature: str) -> str:
+    """The system's flag of a feature, in letters and digits alone."""
+    flags = {**_X86, **_ARM}
+    return "".join(letter for letter in flags.get(feature, feature) if letter not in "._-")
+
+
 def told_features(processor: Processor) -> frozenset[str]:
     """LLVM's names of what a processor can do, as far as the system shows it."""
     names = LINUX_NAMES.get(processor.architecture, {})

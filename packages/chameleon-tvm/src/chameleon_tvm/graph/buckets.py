@@ -2,6 +2,7 @@
 
 import logging
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -45,6 +46,7 @@ class Buckets:
         self._manifest = manifest
         self._opened = opened
         self._loaded: dict[str, Callable[..., Any]] = {}
+        self._loading = threading.Lock()
         self._chosen: dict[str, dict[str, Any]] = {}
         self._pads: dict[tuple[int, int], Any] = {
             (place, axis): pad
@@ -62,8 +64,9 @@ class Buckets:
             said = self._sentence(bucket, shapes)
             logging.getLogger("chameleon.network").info("%s: %s", self._said(shapes), said)
         name = bucket["name"]
-        if name not in self._loaded:
-            self._loaded[name] = self._opened(bucket["folder"])
+        with self._loading:
+            if name not in self._loaded:
+                self._loaded[name] = self._opened(bucket["folder"])
         if bucket["inputs"] == shapes:
             return self._loaded[name](*inputs)
         found = self._loaded[name](*self._filled(inputs, bucket["inputs"]))

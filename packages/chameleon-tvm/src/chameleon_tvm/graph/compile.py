@@ -21,6 +21,7 @@ from chameleon_tvm.graph.sequence.library import SequenceExecutable
 from chameleon_tvm.graph.sequence.lookups import with_lookups
 from chameleon_tvm.graph.sequence.marks import with_marks
 from chameleon_tvm.graph.sequence.neighbours import with_useful_marks
+from chameleon_tvm.graph.sequence.parallel_loops import extents_by_symbol
 from chameleon_tvm.graph.sequence.variants import with_variants
 from chameleon_tvm.graph.sequence.views import with_views
 from chameleon_tvm.instructions.emission import permissions_of
@@ -172,7 +173,8 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwo
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
     library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE)
-    executable = SequenceExecutable(kernels=library, sequence=sequence)
+    extents = extents_by_symbol(kernels.functions_items())
+    executable = SequenceExecutable(kernels=library, sequence=sequence, loops=extents)
     return CompiledNetwork(executable=executable, functions=whole)
 
 

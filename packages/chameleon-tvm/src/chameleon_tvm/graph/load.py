@@ -1,220 +1,396 @@
-"""Loads the compiled network in this folder; needs apache-tvm and nothing else."""
+"""Loads the compiled network in this folder; `needs` in manifest.json says what else it takes.
 
+`load()` returns a function that any number of threads may call.
+"""
+
+import _ctypes
 import ctypes
+import hashlib
 import json
 import os
 import pathlib
-import platform
 import re
 import runpy
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
-import tvm
-import tvm_ffi
-from tvm.target import codegen
-
-WEIGHTS = "weights.bin"
-"""Name of the file of weights beside a library, where the manifest names no other."""
-
-HUGE_PAGE = 2 << 20
-
-CPUINFO = pathlib.Path("/proc/cpuinfo")
-FLAGS = {
-    "sse3": "pni",
-    "lzcnt": "abm",
-    "bmi": "bmi1",
-    "neon": "asimd",
-    "lse": "atomics",
-    "rdm": "asimdrdm",
-    "fullfp16": "asimdhp",
-    "fp16fml": "asimdfhm",
-    "dotprod": "asimddp",
-    "complxnum": "fcma",
-}
-"""LLVM's features -> flags of ``CPUINFO``, where more than ``.``, ``-`` and ``_`` differ."""
-
-
-def lacking_features(features: list[str]) -> list[str]:
-    """Which of some features of LLVM's this machine's CPU lacks.
-
-    The flags count where the system shows them: LLVM goes by the model number, which a virtual
-    machine may change.
-    """
-    key = "Features" if platform.machine() in {"aarch64", "arm64"} else "flags"
-    told = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
-    found = re.search(rf"^{key}\s*:(.*)$", told, re.MULTILINE)
-    if found is None:
-        host = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
-        return [name for name in features if not codegen.target_has_features(name, host)]
-    flags = {_plain(flag) for flag in found[1].split()}
-    return [name for name in features if _plain(FLAGS.get(name, name)) not in flags]
-
-
-def refused_tiles() -> str:
-    """Ask for AMX's tiles, for all threads of this process; why the system refuses, or nothing."""
-    # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) of Linux on x86-64.
-    words = map(ctypes.c_long, (158, 0x1023, 18))
-    granted = ctypes.CDLL(None, use_errno=True).syscall(*words) == 0
-    return "" if granted else os.strerror(ctypes.get_errno())
-
-
-def check_processor(manifest: dict[str, Any]) -> None:
-    """See that this process may run what a manifest describes."""
-    lacking = lacking_features(manifest["cpu_features"])
-    if lacking:
-        raise RuntimeError(f"this CPU lacks {', '.join(lacking)}, which the network was built for")
-    refused = refused_tiles() if "amx" in manifest.get("permissions", ()) else ""
-    if refused:
-        raise RuntimeError(f"the network needs AMX, and the system refuses arch_prctl: {refused}")
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[._-]", "", name)
-
-
-def load(folder: str | pathlib.Path = pathlib.Path(__file__).parent) -> Callable[..., Any]:
-    """The network as a function: arrays in, a new array out, or a list of several.
-
-    Its memory is its own, so threads may run several loaded networks, but each one at a time. One
-    that was compiled for several shapes is a ``Buckets`` of ``buckets.py``.
-    """
-    manifest = json.loads(pathlib.Path(folder, "manifest.json").read_text())
-    if "buckets" in manifest:
-        chosen = runpy.run_path(str(pathlib.Path(__file__).with_name("buckets.py")))["Buckets"]
-        network: Callable[..., Any] = chosen(
-            manifest, lambda bucket: load(pathlib.Path(folder, bucket))
-        )
-        return network
-    check_processor(manifest)
-    module = tvm.runtime.load_module(str(pathlib.Path(folder, manifest["module"]).resolve()))
-    # TVM's own default may be one thread.
-    threads = int(os.environ.get("TVM_NUM_THREADS", manifest["threads"]))
-    BOUND.cores = None
-    released(tvm.get_global_func("runtime.config_threadpool"))(1, threads)
-    static = module.implements_function("network_open")
-    if static:
-        weights = weights_of(pathlib.Path(folder, manifest.get("weights", WEIGHTS)))
-        run = called(module, weights, manifest)
-    else:
-        run = interpreted(module, manifest)
-    run = released(run)
-    kinds = [wanted["dtype"] for wanted in manifest["inputs"]]
-
-    def checked(*inputs: Any) -> Any:
-        check_count(inputs, manifest)
-        for array, wanted in zip(inputs, manifest["inputs"], strict=True):
-            if list(np.shape(array)) != wanted["shape"]:
-                raise ValueError(f"{wanted['name']} must have shape {wanted['shape']}")
-        pairs = zip(inputs, kinds, strict=True)
-        outputs = run([np.asarray(array, kind, order="C") for array, kind in pairs])
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    return checked
-
-
-BOUND = threading.local()
-"""The cores that TVM has bound this thread to, as ``cores``; none before it has."""
-
-
-def released(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that computes with TVM's threads, and leaves the caller on the cores it was on.
-
-    TVM binds whoever has it make its threads to one core, where those leave room. Whatever the
-    caller does and starts afterwards would be bound to that core as well.
-    """
-    if not hasattr(os, "sched_setaffinity"):
-        return run
-    core = ctypes.CDLL(None).sched_getcpu
-
-    def from_anywhere(*arguments: Any) -> Any:
-        bound = getattr(BOUND, "cores", None)
-        if bound is not None and core() in bound:
-            return run(*arguments)
-        before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, (bound or before) & before or before)
-        try:
-            return run(*arguments)
-        finally:
-            BOUND.cores = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, before)
-
-    return from_anywhere
-
-
-def check_count(inputs: Sequence[Any], manifest: dict[str, Any]) -> None:
-    """See that there is an array for each input."""
-    if len(inputs) != len(manifest["inputs"]):
-        names = ", ".join(wanted["name"] for wanted in manifest["inputs"])
-        raise ValueError(f"the network takes {names}, not {len(inputs)} arrays")
-
 
 Arrays = list[np.ndarray[Any, Any]]
 
-HELD: weakref.WeakValueDictionary[tuple[str, int], Any] = weakref.WeakValueDictionary()
-"""Weights in use, by file: networks loaded from the same one share them."""
 
-
-def weights_of(file: pathlib.Path) -> Any:
-    """The bytes of a file of weights; read once as long as anybody uses them.
-
-    On huge pages a few entries of the processor's page tables reach all of them, where they are
-    tens of thousands of small pages otherwise, each used once in an inference.
-    """
-    told = file.stat()
-    key = str(file.resolve()), told.st_mtime_ns
-    weights = HELD.get(key)
-    if weights is None:
-        # NumPy asks for huge pages where an array has two of them.
-        room = np.empty(told.st_size + HUGE_PAGE, np.uint8)
-        start = -room.ctypes.data % HUGE_PAGE
-        weights = HELD[key] = room[start : start + told.st_size]
-        with file.open("rb") as stream:
-            stream.readinto(weights.data)
-    return weights
-
-
-def called(
-    module: Any, weights: Any, manifest: dict[str, Any], times: Sequence[Any] = ()
-) -> Callable[[Arrays], Arrays]:
-    """A network of fixed shapes: kernels called one after the other, on the caller's arrays.
+class Library:
+    """A delivered library, and a handle of the network in it.
 
     Args:
-        module: the library.
-        weights: what ``weights_of`` read.
-        manifest: what describes it.
-        times: an array of int64 for the nanoseconds of each kernel, where they are wanted.
-    """
-    count = int(weights[:8].view(np.int64)[0])
-    starts = weights[8 : 8 * (count + 1)].view(np.int64)[manifest.get("constants", slice(None))]
-    run = module["network_open"](tvm_ffi.from_dlpack(weights), tvm_ffi.from_dlpack(starts))
-    made = [(wanted["shape"], wanted["dtype"]) for wanted in manifest["outputs"]]
+        file: the library.
+        name: that its functions begin with.
+        weights: the file of weights.
+        threads: that compute; 0 for the library's own choice.
+        instances: inferences that may run at the same time.
+        constants: which constants of the weights are the network's; all of them if None.
+        tvm: whether the kernels call functions of TVM's.
 
-    def network(inputs: Arrays) -> Arrays:
-        outputs: Arrays = [np.empty(shape, dtype) for shape, dtype in made]
-        # NumPy lends no tensor of an array that must not be written.
-        lent = [array if array.flags.writeable else array.copy() for array in inputs]
-        run(*lent, *outputs, *times)
+    Raises:
+        RuntimeError: the library cannot be loaded, or refuses this machine or the weights.
+    """
+
+    def __init__(
+        self,
+        file: pathlib.Path,
+        name: str,
+        weights: pathlib.Path,
+        *,
+        threads: int,
+        instances: int,
+        constants: list[int] | None,
+        tvm: bool,
+    ) -> None:
+        try:
+            library = ctypes.CDLL(str(file))
+        except OSError as error:
+            raise RuntimeError(f"{file} cannot be loaded: {error}") from error
+        pointer, integer = ctypes.c_void_p, ctypes.c_int
+        opened = getattr(library, f"{name}_open")
+        opened.restype, opened.argtypes = pointer, (ctypes.c_char_p, integer, integer, pointer)
+        close = getattr(library, f"{name}_destroy")
+        close.restype, close.argtypes = None, (pointer,)
+        self._run = getattr(library, f"{name}_profile")
+        self._run.argtypes = (pointer,) * 4
+        self._error = getattr(library, f"{name}_error")
+        self._error.restype = ctypes.c_char_p
+        names = getattr(library, f"{name}_kernels")
+        names.restype = ctypes.c_char_p
+        if tvm:
+            connect_tvm(getattr(library, f"{name}_use_tvm"))
+        numbers = None if constants is None else (integer * len(constants))(*constants)
+        path = os.fsencode(weights)
+        self._handle = opened(path, threads, instances, numbers)
+        if not self._handle:
+            problem = self._error().decode(errors="replace")
+            _ctypes.dlclose(library._handle)  # noqa: SLF001
+            raise RuntimeError(problem)
+        count = getattr(library, f"{name}_threads")
+        count.argtypes = (pointer,)
+        self.threads = int(count(self._handle))
+        self.kernels = names().decode().splitlines()
+        self.close = weakref.finalize(self, _closed, library, close, self._handle)
+
+    def run(self, inputs: Arrays, outputs: Arrays, times: Any = None) -> None:
+        """One inference, on arrays of the right shapes and types without gaps.
+
+        Args:
+            inputs: are read.
+            outputs: are written.
+            times: an array of int64 for the nanoseconds of each kernel, if they are wanted.
+
+        Raises:
+            RuntimeError: a kernel failed, or the network is closed.
+        """
+        if not self.close.alive:
+            raise RuntimeError("the network is closed")
+        read, written = _pointers(inputs), _pointers(outputs)
+        clock = None if times is None else times.ctypes.data
+        if self._run(self._handle, read, written, clock) != 0:
+            raise RuntimeError(self._error().decode(errors="replace") or "a kernel failed")
+
+
+def _pointers(arrays: Arrays) -> Any:
+    return (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
+
+
+def _closed(library: Any, close: Any, handle: int) -> None:
+    close(handle)
+    _ctypes.dlclose(library._handle)  # noqa: SLF001
+
+
+TVM_NAMES = (
+    *("FunctionGetGlobal", "FunctionCall", "HandleInitOnce"),
+    *("ErrorMoveFromRaised", "ObjectDecRef"),
+)
+"""Functions of TVM's FFI, in the order of ``struct tvm_functions``."""
+
+
+def connect_tvm(connect: Any) -> None:
+    """Tell a library where it finds functions of TVM's, such as sorting."""
+    import tvm  # noqa: F401, PLC0415 - registers them
+    from tvm_ffi.libinfo import load_lib_ctypes  # noqa: PLC0415
+
+    ffi = load_lib_ctypes("apache-tvm-ffi", "tvm_ffi", "RTLD_LOCAL")
+    functions = [ctypes.cast(getattr(ffi, f"TVMFFI{name}"), ctypes.c_void_p) for name in TVM_NAMES]
+    connect((ctypes.c_void_p * len(functions))(*functions))
+
+
+class Machine:
+    """A network that TVM's virtual machine runs, for one caller at a time.
+
+    Args:
+        file: the library.
+        manifest: of its folder.
+        threads: that compute; 0 for those that the network was measured with.
+    """
+
+    def __init__(self, file: pathlib.Path, manifest: dict[str, Any], threads: int) -> None:
+        self.threads = threads or min(manifest["threads"], _usable_cores())
+        # TVM reads its variable when it starts its threads, and starts too few without it.
+        given = os.environ.setdefault("TVM_NUM_THREADS", str(self.threads))
+        import tvm  # noqa: PLC0415 - most networks need no TVM
+        from tvm import relax  # noqa: PLC0415
+
+        check_processor(manifest)
+        self._start = tvm.get_global_func("runtime.config_threadpool")
+        self._threads = int(given)
+        self._computing = threading.RLock()
+        self._process = os.getpid()
+        self._unbound(self._start, 1, self._threads)
+        module = tvm.runtime.load_module(str(file))
+        self.machine: Any = relax.VirtualMachine(module, tvm.cpu())
+        # Filled anew by each call, which memory fresh from the system would slow down.
+        kinds = [(wanted["shape"], wanted["dtype"]) for wanted in manifest["inputs"]]
+        self._tensors = [tvm.runtime.empty(shape, dtype) for shape, dtype in kinds]
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """The outputs of an inference.
+
+        Raises:
+            RuntimeError: the process was forked since; TVM's threads are gone then.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "TVM's virtual machine runs this network and does not survive a fork: load it in "
+                "the child process, or start that by 'spawn'"
+            )
+        with self._computing:
+            for tensor, array in zip(self._tensors, inputs, strict=True):
+                tensor.copyfrom(array)
+            found = self._unbound(self.machine["main"], *self._tensors)
+            return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+
+    def _unbound(self, function: Any, *arguments: Any) -> Any:
+        """Call a function of TVM's, which binds its caller to a core, and take that back."""
+        if not hasattr(os, "sched_setaffinity"):
+            return function(*arguments)
+        before = os.sched_getaffinity(0)
+        try:
+            return function(*arguments)
+        finally:
+            if os.sched_getaffinity(0) != before:
+                os.sched_setaffinity(0, before)
+
+    def close(self) -> None:
+        """Give back its memory."""
+        self.machine = None
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+CPUINFO = pathlib.Path("/proc/cpuinfo")
+
+
+def check_processor(manifest: dict[str, Any]) -> None:
+    """See that this process may run what a manifest describes; libraries look themselves.
+
+    Raises:
+        RuntimeError: the CPU lacks a feature, or the system refuses AMX.
+    """
+    text = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
+    lines = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    flags = set(re.sub(r"[._-]", "", lines[0]).split()) if lines else None
+    lacking = [name for name, flag in manifest["cpu_flags"].items() if flags and flag not in flags]
+    if lacking:
+        raise RuntimeError(f"this CPU lacks {', '.join(lacking)}, which the network was built for")
+    if "amx" in manifest.get("permissions", ()):
+        # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) of Linux on x86-64.
+        words = map(ctypes.c_long, (158, 0x1023, 18))
+        if ctypes.CDLL(None, use_errno=True).syscall(*words) != 0:
+            why = os.strerror(ctypes.get_errno())
+            raise RuntimeError(f"the network needs AMX, and the system refuses arch_prctl: {why}")
+
+
+class Network:
+    """A network as a function: one array per input in, a new array out, or a list of several.
+
+    Any number of threads may call it; a call waits while all instances are in use. Arrays are what
+    NumPy takes: tensors of torch, anything with DLPack or the array interface, without a copy if
+    their type and layout are right. A child process of a fork may go on calling it.
+
+    Args:
+        manifest: of its folder.
+        engine: runs it.
+
+    Attributes:
+        threads: that compute an inference.
+    """
+
+    def __init__(self, manifest: dict[str, Any], engine: Any) -> None:
+        self._manifest = manifest
+        self.engine = engine
+        self.threads = engine.threads
+        self._wanted = [
+            (one["name"], tuple(one["shape"]), _dtype(one["dtype"])) for one in manifest["inputs"]
+        ]
+        self._made = [(one["shape"], _dtype(one["dtype"])) for one in manifest["outputs"]]
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Its outputs; ``ValueError`` if inputs are missing or have other shapes."""
+        outputs = self.outputs(self.arrays(inputs))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def arrays(self, inputs: Any) -> Arrays:
+        """Inputs as arrays that kernels read; ``ValueError`` if they do not fit."""
+        if len(inputs) != len(self._wanted):
+            names = ", ".join(name for name, _, _ in self._wanted)
+            raise ValueError(f"the network takes {names}, not {len(inputs)} arrays")
+        arrays = []
+        for given, (name, shape, dtype) in zip(inputs, self._wanted, strict=True):
+            dlpack = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
+            array = np.from_dlpack(given) if dlpack else given
+            array = np.asarray(array, dtype, order="C")
+            if array.shape != shape:
+                raise ValueError(f"{name} must have shape {list(shape)}")
+            arrays.append(array)
+        return arrays
+
+    def outputs(self, arrays: Arrays, times: Any = None) -> Arrays:
+        """The outputs for what ``arrays`` returned; ``times`` is for ``Library.run``."""
+        if isinstance(self.engine, Machine):
+            return self.engine.run(arrays)
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._made]
+        self.engine.run(arrays, outputs, times)
         return outputs
 
+    def close(self) -> None:
+        """Wait for calls that run, end the threads and give back the memory; safe to repeat."""
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _dtype(name: str) -> Any:
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: PLC0415 - a type that NumPy lacks
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def checked_manifest(folder: pathlib.Path) -> dict[str, Any]:
+    """The manifest of a folder, once its digest and the files that it names are right.
+
+    Raises:
+        RuntimeError: something is missing, cut off or changed.
+    """
+    file = folder / "manifest.json"
+    try:
+        manifest: Any = json.loads(file.read_bytes())
+    except OSError as error:
+        raise RuntimeError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RuntimeError(f"{file} is damaged; deliver the network again") from error
+    if not isinstance(manifest, dict):
+        raise RuntimeError(f"{file} is damaged; deliver the network again")
+    digest = manifest.pop("digest", None)
+    if digest is None:
+        raise RuntimeError(f"{file} is of an earlier version; deliver the network again")
+    if digest != digest_of(manifest):
+        raise RuntimeError(f"{file} was changed since it was delivered; deliver the network again")
+    for name, known in manifest["files"].items():
+        _check_file(inside(folder, name), known)
+    return manifest
+
+
+def digest_of(manifest: dict[str, Any]) -> str:
+    """The digest of what a manifest says."""
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_file(file: pathlib.Path, known: dict[str, Any]) -> None:
+    try:
+        size = file.stat().st_size
+        if size != known["bytes"]:
+            problem = "is cut off" if size < known["bytes"] else "has grown"
+            raise RuntimeError(f"{file} {problem}; deliver the network again")
+        # The library compares weights with their checksums itself.
+        if "sha256" not in known:
+            return
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise RuntimeError(f"{file} cannot be read: {error.strerror}") from error
+    if digest != known["sha256"]:
+        raise RuntimeError(f"{file} was changed since it was delivered; deliver the network again")
+
+
+def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """A file that a manifest names; ``RuntimeError`` if it lies outside of the folder."""
+    parts = pathlib.PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts:
+        raise RuntimeError(f"{folder} names {name}, which is no file of its own")
+    return folder.joinpath(*parts)
+
+
+def load(
+    folder: str | pathlib.Path = pathlib.Path(__file__).parent,
+    *,
+    threads: int = 0,
+    instances: int = 1,
+) -> Callable[..., Any]:
+    """The network of a folder as a function; see ``Network``.
+
+    One that was compiled for several shapes is a ``Buckets`` of ``buckets.py``.
+
+    Args:
+        folder: that ``chameleon run`` or ``chameleon compile`` delivered.
+        threads: that compute an inference. If 0: the variable ``NETWORK_NUM_THREADS`` if it is set
+            (``KERNEL_NUM_THREADS`` for an operator), else ``OMP_NUM_THREADS`` or as many as the
+            network was measured with, but no more than this process may use.
+        instances: inferences that run at the same time, each with memory of its own. They share
+            weights and threads.
+
+    Raises:
+        RuntimeError: a file is missing, cut off or changed, or the network was built for a CPU with
+            features that this one lacks.
+    """
+    folder = pathlib.Path(folder).absolute()
+    manifest = checked_manifest(folder)
+    if "buckets" not in manifest:
+        return _opened(folder, manifest, threads, instances, folder)
+    chosen = runpy.run_path(str(folder / "buckets.py"))["Buckets"]
+
+    def opened(bucket: str) -> Network:
+        own = inside(folder, bucket)
+        return _opened(own, checked_manifest(own), threads, instances, folder)
+
+    network: Callable[..., Any] = chosen(manifest, opened)
     return network
 
 
-def interpreted(module: Any, manifest: dict[str, Any]) -> Callable[[Arrays], Arrays]:
-    """A network that TVM's virtual machine runs."""
-    from tvm import relax  # noqa: PLC0415 - takes longer to import than all the rest
-
-    machine: Any = relax.VirtualMachine(module, tvm.cpu())
-    # Filled anew by each call, which memory fresh from the system would slow down.
-    held = [tvm.runtime.empty(wanted["shape"], wanted["dtype"]) for wanted in manifest["inputs"]]
-
-    def network(inputs: Arrays) -> Arrays:
-        for tensor, array in zip(held, inputs, strict=True):
-            tensor.copyfrom(array)
-        found = machine["main"](*held)
-        return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
-
-    return network
+def _opened(
+    folder: pathlib.Path, manifest: dict[str, Any], threads: int, instances: int, top: pathlib.Path
+) -> Network:
+    """The network of a folder, whose weights may lie in the folder above it."""
+    file = inside(folder, manifest["module"])
+    if manifest["run_time"] == "virtual machine":
+        return Network(manifest, Machine(file, manifest, threads))
+    shared = manifest.get("shared_weights")
+    library = Library(
+        file,
+        file.stem,
+        inside(top, shared) if shared else inside(folder, "weights.bin"),
+        threads=threads,
+        instances=instances,
+        constants=manifest.get("constants"),
+        tvm="apache-tvm" in manifest["needs"],
+    )
+    return Network(manifest, library)

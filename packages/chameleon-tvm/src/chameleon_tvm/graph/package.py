@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import shutil
@@ -10,20 +11,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.errors import TargetError
+from chameleon_core.errors import RunFolderError, TargetError
 from chameleon_core.versions import installed
 from chameleon_system.files import write_whole
 
-from chameleon_tvm.cpus.features import host_features, used_features
+from chameleon_tvm.cpus.features import flag_of, host_features, used_features
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.kernels import Kernels
+from chameleon_tvm.graph.load import checked_manifest, digest_of
 from chameleon_tvm.graph.operators import left_over
+from chameleon_tvm.graph.sequence.weights import WEIGHTS
+from chameleon_tvm.runtime.linking import OBJECTS, link_library, needs_tvm
 from chameleon_tvm.spaces.loops.template import KIND as LOOPS
 from chameleon_tvm.targets import tvm_target
 
 MANIFEST = "manifest.json"
 MODULE = "network.so"
-_FORMAT = 1
+LIBRARY, VIRTUAL_MACHINE = "library", "virtual machine"
+"""What runs a network: functions of the library itself, or TVM's virtual machine."""
+
+_FORMAT = 2
 
 
 def check_compiler() -> None:
@@ -64,18 +71,27 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
     """Write the folder of a network.
 
     Args:
-        folder: made where it is missing.
+        folder: made if it is missing.
         executable: a ``relax.Executable`` or ``SequenceExecutable``; weights are part of it.
         manifest: what ``manifest_of`` made, or another one that names the module.
+
+    Raises:
+        ChameleonError: the library cannot be linked.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    executable.export_library(str(folder / manifest["module"]))
+    library, objects = folder / manifest["module"], folder / OBJECTS
+    executable.export_library(str(library))
+    run_time = LIBRARY if objects.exists() else VIRTUAL_MACHINE
+    if run_time == LIBRARY:
+        link_library(objects, manifest, library, library.stem)
+    alone = run_time == LIBRARY and not needs_tvm(objects)
+    needs = ["numpy"] if alone else ["numpy", "apache-tvm"]
     write_loader(folder)
-    write_manifest(folder, manifest)
+    write_manifest(folder, {**manifest, "run_time": run_time, "needs": needs})
 
 
 def write_loader(folder: Path, *, buckets: bool = False) -> None:
-    """Put the loader, which needs TVM alone, into a folder.
+    """Put the loader, which needs NumPy alone, into a folder.
 
     Args:
         folder: of a network.
@@ -86,14 +102,42 @@ def write_loader(folder: Path, *, buckets: bool = False) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What the manifest of a folder says."""
-    found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return found
+    """The manifest of a folder, without what only loaders need.
+
+    Raises:
+        RunFolderError: a file of the folder is missing, cut off or changed.
+    """
+    try:
+        manifest = checked_manifest(folder)
+    except RuntimeError as error:
+        raise RunFolderError(
+            str(error), hint="`chameleon compile` on the run folder delivers it anew."
+        ) from error
+    return {key: value for key, value in manifest.items() if key != "files"}
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write or replace the manifest alone; whoever reads it sees the old one or the new one."""
-    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    """Write or replace the manifest alone; whoever reads it sees the old one or the new one.
+
+    It gets the sizes and digests of the folder's other files, and its own digest.
+    """
+    files = {
+        file.name: _known(file)
+        for file in sorted(folder.iterdir())
+        if file.name in {manifest.get("module"), WEIGHTS, "load.py", "buckets.py"}
+    }
+    whole = json.loads(json.dumps({**manifest, "files": files}))
+    text = json.dumps({**whole, "digest": digest_of(whole)}, indent=1)
+    write_whole(folder / MANIFEST, text + "\n")
+
+
+def _known(file: Path) -> dict[str, Any]:
+    """The size of a file and its digest; weights have checksums of their own."""
+    size = file.stat().st_size
+    if file.name == WEIGHTS:
+        return {"bytes": size}
+    with file.open("rb") as stream:
+        return {"bytes": size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
 
 
 def manifest_of(
@@ -120,7 +164,7 @@ def manifest_of(
         "format": _FORMAT,
         "module": MODULE,
         "target": json.loads(target),
-        "cpu_features": sorted(used_features(resolved)),
+        **cpu_of(resolved),
         "threads": threads,
         **signature_of(module),
         "versions": installed(("apache-tvm", "apache-tvm-ffi", "chameleon-tuner-tvm", "numpy")),
@@ -141,6 +185,16 @@ def manifest_of(
         ],
         "untuned": {**left_over(module, chains), **untuned},
     }
+
+
+def cpu_of(target: Any) -> dict[str, Any]:
+    """The features that code for a target may use: LLVM's names, and the system's flags.
+
+    Args:
+        target: TVM's.
+    """
+    names = sorted(used_features(target))
+    return {"cpu_features": names, "cpu_flags": {name: flag_of(name) for name in names}}
 
 
 def signature_of(module: Any) -> dict[str, list[dict[str, Any]]]:

@@ -13,8 +13,9 @@ import numpy as np
 from chameleon_core.stages import Arrays
 
 from chameleon_tvm.graph.defaults import TUNED, symbol_of
-from chameleon_tvm.graph.load import WEIGHTS, called, check_count, check_processor, weights_of
-from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_tvm.graph.load import load
+from chameleon_tvm.graph.package import VIRTUAL_MACHINE
+from chameleon_tvm.graph.relaxed import tvm
 
 RUNS, WARM_UP = 25, 5
 MEDIAN = 0.5
@@ -69,12 +70,10 @@ class Profiler:
     """
 
     def __init__(self, folder: str, inputs: Arrays) -> None:
+        network: Any = load(folder)
         manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
-        check_count(inputs, manifest)
-        check_processor(manifest)
-        module = tvm.runtime.load_module(str(Path(folder, manifest["module"]).resolve()))
-        static = module.implements_function("network_open")
-        self._run = (_called if static else _interpreted)(module, folder, manifest, inputs)
+        interpreted = manifest["run_time"] == VIRTUAL_MACHINE
+        self._run = (_interpreted if interpreted else _called)(network, inputs)
         self._tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
         self.outputs: Arrays = []
 
@@ -88,18 +87,13 @@ class Profiler:
         return summed(runs, self._tasks, quantile=quantile)
 
 
-def _called(
-    module: Any, folder: str, manifest: dict[str, Any], inputs: Arrays
-) -> Callable[[], tuple[Calls, Arrays]]:
-    names = module["network_kernels"]().splitlines()
+def _called(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
+    names = network.engine.kernels
     times = np.zeros(len(names), np.int64)
-    weights = weights_of(Path(folder, manifest.get("weights", WEIGHTS)))
-    network = called(module, weights, manifest, [times])
-    lent = [np.asarray(array, order="C") for array in inputs]
 
     def run() -> tuple[Calls, Arrays]:
         started = time.perf_counter()
-        outputs = network(lent)
+        outputs = network.outputs(network.arrays(inputs), times)
         whole = time.perf_counter() - started
         seconds = (times * 1e-9).tolist()
         calls = [*zip(names, seconds, strict=True), (AROUND, whole - sum(seconds))]
@@ -108,11 +102,9 @@ def _called(
     return run
 
 
-def _interpreted(
-    module: Any, _folder: str, _manifest: dict[str, Any], inputs: Arrays
-) -> Callable[[], tuple[Calls, Arrays]]:
-    machine = relax.VirtualMachine(module, tvm.cpu())
-    arguments = [tvm.runtime.tensor(array, device=tvm.cpu()) for array in inputs]
+def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
+    machine = network.engine.machine
+    arguments = [tvm.runtime.tensor(array, device=tvm.cpu()) for array in network.arrays(inputs)]
     calls: Calls = []
     started = [0.0]
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.load import WEIGHTS
 from chameleon_tvm.graph.package import read_manifest, write_manifest
-from chameleon_tvm.graph.sequence.weights import read_weights, write_weights
+from chameleon_tvm.graph.sequence.weights import WEIGHTS, read_weights, write_weights
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
@@ -32,6 +31,7 @@ def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
     """
     known: dict[bytes, int] = {}
     constants: list[NDArray[Any]] = []
+    manifests: dict[Path, dict[str, Any]] = {}
     saved = 0
     sharing = {name: own for name, own in buckets.items() if (own / WEIGHTS).exists()}
     for own in sharing.values():
@@ -44,10 +44,10 @@ def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
                 known[digest] = len(constants)
                 constants.append(constant)
             numbers.append(known[digest])
-        shared = {"weights": f"../{WEIGHTS}", "constants": numbers}
-        write_manifest(own, {**read_manifest(own), **shared})
+        manifests[own] = {**read_manifest(own), "shared_weights": WEIGHTS, "constants": numbers}
     if sharing:
         write_weights(constants, folder / WEIGHTS)
-    for own in sharing.values():
+    for own, manifest in manifests.items():
         (own / WEIGHTS).unlink()
+        write_manifest(own, manifest)
     return saved

@@ -1,29 +1,20 @@
-"""A call sequence and its kernels in one shared library."""
+"""A call sequence and its kernels as objects and weights, of which a library is linked."""
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.errors import ChameleonError
 
-from chameleon_tvm.graph.load import WEIGHTS
 from chameleon_tvm.graph.sequence.calls import CallSequence
-from chameleon_tvm.graph.sequence.plan import Plan, planned
+from chameleon_tvm.graph.sequence.plan import planned
 from chameleon_tvm.graph.sequence.source import tables
-from chameleon_tvm.graph.sequence.weights import write_weights
-
-OBJECTS = "objects.tar"
-"""Name of the file beside a library that holds what it was linked of.
-
-Whoever links these objects again, with another run time for instance, gets the same machine code.
-"""
-_FLAGS = ("-x", "c", "-std=gnu11", "-O2", "-fPIC", "-Wall", "-c")
+from chameleon_tvm.graph.sequence.weights import WEIGHTS, checksums, write_weights
+from chameleon_tvm.runtime.linking import OBJECTS, SOURCES, compile_c
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -33,61 +24,42 @@ class SequenceExecutable:
     Attributes:
         kernels: the compiled functions that the calls name.
         sequence: the calls.
-        merged: whether constants of the same bytes are one in the file of weights.
+        loops: extents of each function's parallel loops, by its symbol.
+        layout: of an operator's weights, which users pack; 0 if all weights are constants.
     """
 
     kernels: Any
     sequence: CallSequence
-    merged: bool = True
+    loops: Mapping[str, Sequence[int]]
+    layout: int = 0
 
     def export_library(self, file_name: str) -> None:
-        """Link kernels and the sequence of calls into a library; weights get a file beside it.
+        """Write what ``link_library`` links of: objects and a file of weights in the same folder.
 
-        So do the objects that it is linked of. Linkers need seconds for hundreds of megabytes, and
-        several libraries may share weights.
+        Linkers need seconds for hundreds of megabytes, and several libraries may share weights.
 
         Args:
-            file_name: of the library, which TVM's runtime loads.
+            file_name: of the library.
 
         Raises:
             ChameleonError: the C compiler fails.
         """
-        plan = planned(self.sequence, merged=self.merged)
-        with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as folder:
-            made = _object(self.sequence, plan, Path(folder))
-            self.kernels.export_library(file_name, fcompile=_linked, addons=[str(made)])
-        write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS))
+        own = bool(self.layout)
+        # Whoever packs weights knows nothing of constants that happen to be equal.
+        plan = planned(self.sequence, merged=not own)
+        sums = [0] * len(plan.blobs) if own else checksums(plan.blobs)
+        text = tables(self.sequence, plan, self.loops, self.layout, sums)
+        with tempfile.TemporaryDirectory(prefix="chameleon-sequence-") as made:
+            folder = Path(made)
+            (folder / "tables.h").write_text(text, encoding="utf-8")
+            compile_c(SOURCES / "sequence.c", folder / "sequence.o", folder)
+            calls = [str(folder / "sequence.o")]
+            self.kernels.export_library(file_name, fcompile=_kept, addons=calls)
+        write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
 
 
-def _linked(file_name: str, objects: Sequence[str], **options: Any) -> None:
-    """Link objects into a library as TVM does, and keep them."""
-    from tvm.support.cc import create_shared  # noqa: PLC0415 - needed for linking alone
-
-    create_shared(file_name, objects, **options)
+def _kept(file_name: str, objects: Sequence[str], **_: Any) -> None:
+    """Keep objects that TVM would link."""
     with tarfile.open(Path(file_name).with_name(OBJECTS), "w") as archive:
-        for number, one in enumerate(objects):
-            archive.add(one, arcname=f"{number}{Path(one).suffix}")
-
-
-def _object(sequence: CallSequence, plan: Plan, folder: Path) -> Path:
-    """The object file of what is around the kernels."""
-    from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
-    from tvm_ffi.libinfo import include_paths  # noqa: PLC0415
-
-    made = folder / "sequence.o"
-    (folder / "tables.h").write_text(tables(sequence, plan), encoding="utf-8")
-    headers = [str(folder), *map(str, include_paths())]
-    command = [
-        *(get_cc() or "cc").split(),
-        *(f"-I{header}" for header in headers),
-        *_FLAGS,
-        str(Path(__file__).with_name("run.c")),
-        *("-o", str(made)),
-    ]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
-    if finished.returncode:
-        raise ChameleonError(
-            f"the C compiler cannot translate the network's calls: {finished.stderr[-400:]}",
-            hint=f"It was called as {' '.join(command)}; CC names another one.",
-        )
-    return made
+        for number, file in enumerate(objects):
+            archive.add(file, arcname=f"{number}{Path(file).suffix}")

@@ -15,10 +15,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_tvm.bundle.pack import aligned
 from chameleon_tvm.graph.sequence.calls import CallSequence, Storage, Tensor
 
-ALIGNMENT = 64
-"""Bytes: a cache line, the widest vector, and what TVM's kernels take for granted."""
 _FEW = 4096
 """Bytes of a constant that are looked at before all of them are."""
 
@@ -106,11 +105,6 @@ def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
         offsets[number] = _gap(neighbours, one.size)
     ends = [offsets[number] + aligned(one.size) for number, one in enumerate(intervals)]
     return [offsets[number] for number in range(len(intervals))], max(ends, default=0)
-
-
-def aligned(size: int) -> int:
-    """A size rounded up to whole units of ``ALIGNMENT``."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:

@@ -1,32 +1,43 @@
-"""The tables of ``run.c``: a network's tensors and calls as C."""
+"""The tables of ``sequence.c``: a network's tensors and calls as C."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
+from chameleon_tvm.bundle.pack import ALIGNMENT
 from chameleon_tvm.graph.relaxed import tvm
-from chameleon_tvm.graph.sequence.calls import CallSequence, Tensor
-from chameleon_tvm.graph.sequence.plan import ALIGNMENT, Plan
-from chameleon_tvm.graph.sequence.strides import Shape, dense_strides
+from chameleon_tvm.graph.sequence.calls import CallSequence, Tensor, bytes_of
+from chameleon_tvm.graph.sequence.plan import Plan
+from chameleon_tvm.graph.sequence.strides import Shape
 
 
-def tables(sequence: CallSequence, plan: Plan) -> str:
+def tables(
+    sequence: CallSequence,
+    plan: Plan,
+    loops: Mapping[str, Sequence[int]],
+    layout: int,
+    sums: Sequence[int],
+) -> str:
     """The text of ``tables.h``.
 
     Args:
         sequence: the network.
         plan: where its tensors are.
+        loops: extents of each function's parallel loops, by its symbol.
+        layout: of the weights.
+        sums: the checksum that each constant has to have; 0 if any will do.
     """
-    return _Tables(sequence, plan).text()
+    return _Tables(sequence, plan, loops).text(layout, sums)
 
 
 class _Tables:
-    def __init__(self, sequence: CallSequence, plan: Plan) -> None:
+    def __init__(
+        self, sequence: CallSequence, plan: Plan, loops: Mapping[str, Sequence[int]]
+    ) -> None:
         self._sequence = sequence
         self._plan = plan
+        self._loops = loops
         self._extents: list[int] = []
         self._strides: list[int] = []
         self._layouts: dict[tuple[Shape, Shape], int] = {}
@@ -37,28 +48,31 @@ class _Tables:
         for position in plan.copied:
             self._tensors.setdefault(sequence.outputs[position], len(self._tensors))
 
-    def text(self) -> str:
+    def text(self, layout: int, sums: Sequence[int]) -> str:
         """All tables."""
         sequence, plan, numbers = self._sequence, self._plan, self._tensors
         entries = [self._entry(tensor) for tensor in numbers]
-        given = [self._given(tensor) for tensor in (*sequence.inputs, *sequence.outputs)]
         bound = [
             number
             for tensor, number in numbers.items()
             if self._place(tensor)[0] in {"INPUT", "OUTPUT"}
         ]
         passed: list[int] = []
+        loops: list[int] = []
         calls = []
         for call in sequence.calls:
-            calls.append(f"{{{_entry_of(call.symbol)}, {len(passed)}, {len(call.arguments)}}}")
+            own = self._loops.get(call.symbol, ())
+            places = f"{len(passed)}, {len(call.arguments)}, {len(loops)}, {len(own)}"
+            calls.append(f"{{{_entry_of(call.symbol)}, {places}}}")
             passed += [numbers[tensor] for tensor in call.arguments]
+            loops += own
         copies = []
         for position in plan.copied:
             output = sequence.outputs[position]
             copies.append(f"{{{position}, {numbers[output]}, {output.size}}}")
         sizes = {
             "INPUTS": len(sequence.inputs),
-            "OUTPUTS": len(sequence.outputs),
+            "LAYOUT": layout,
             "TENSORS": len(entries),
             "BOUND": len(bound),
             "ARGUMENTS": len(passed),
@@ -76,12 +90,13 @@ class _Tables:
                 _array("int64_t", "extents", self._extents),
                 _array("int64_t", "strides", self._strides),
                 _array("struct tensor", "tensors", entries),
-                _array("struct tensor", "given", given),
                 _array("int32_t", "bound", bound),
                 _array("int32_t", "passed", passed),
+                _array("int64_t", "loops", loops),
+                _array("uint32_t", "sums", sums),
                 _array("struct call", "calls", calls),
                 _array("struct copy", "copies", copies),
-                f"static const char kernel_names[] = {names};",
+                f"const char sequence_kernels[] = {names};",
             )
         )
 
@@ -98,11 +113,7 @@ class _Tables:
 
     def _entry(self, tensor: Tensor) -> str:
         place, position, offset = self._place(tensor)
-        return self._described(tensor, f"{place}, {position}, {offset}")
-
-    def _given(self, tensor: Tensor) -> str:
-        dense = attrs.evolve(tensor, strides=dense_strides(tensor.shape))
-        return self._described(dense, "INPUT, 0, 0")
+        return self._described(tensor, f"{place}, {position}, {offset}, {_reach(tensor)}")
 
     def _described(self, tensor: Tensor, place: str) -> str:
         kind: Any = tvm.DataType(tensor.dtype)
@@ -113,6 +124,16 @@ class _Tables:
             self._strides += tensor.strides
         dtype = f"{{{int(kind.type_code)}, {int(kind.bits)}, {int(kind.lanes)}}}"
         return f"{{{place}, {len(tensor.shape)}, {self._layouts[layout]}, {dtype}}}"
+
+
+def _reach(tensor: Tensor) -> int:
+    """Bytes from a tensor's first element to the end of its last one."""
+    if 0 in tensor.shape:
+        return 0
+    last = sum(
+        (extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
+    )
+    return (last + 1) * bytes_of((1,), tensor.dtype)
 
 
 def _entry_of(symbol: str) -> str:

@@ -1,7 +1,8 @@
 """Files of weights: constants one after the other, with a table of where each begins.
 
-A file begins with the number of constants, their offsets, and its size, all int64 in the order of
-this machine's bytes; ``load.py`` of a delivered folder reads it.
+The table consists of int64 in the order of this machine's bytes: a magic number, the layout, the
+number of constants, their offsets, the size of the file, a CRC-32 for each constant up to where the
+next one begins, and the CRC-32 of the table up to there. ``runtime/weights.c`` reads it.
 """
 
 from __future__ import annotations
@@ -14,27 +15,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.graph.sequence.plan import aligned
+from chameleon_tvm.bundle.pack import aligned, checksum, weights_table
+
+WEIGHTS = "weights.bin"
+"""Name of the file of weights beside a library, unless the manifest names another one."""
 
 
-def write_weights(constants: Sequence[NDArray[Any]], file: Path) -> None:
-    """Write constants into a file, each on a unit of ``plan.ALIGNMENT`` of its own."""
-    end = aligned(8 * (len(constants) + 2))
-    offsets = []
-    for constant in constants:
-        offsets.append(end)
-        end = aligned(end + constant.nbytes)
+def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0) -> None:
+    """Write constants into a file, each on a unit of ``plan.ALIGNMENT`` of its own.
+
+    Args:
+        constants: in order.
+        file: is replaced.
+        layout: of an operator's weights; 0 for those of networks.
+    """
+    offsets, table = weights_table(constants, layout)
     with file.open("wb") as stream:
-        stream.write(np.array([len(constants), *offsets, end], np.int64).data)
-        for offset, constant in zip(offsets, constants, strict=True):
+        stream.write(table.data)
+        for offset, constant in zip(offsets, constants, strict=False):
             stream.seek(offset)
             stream.write(np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data)
-        stream.truncate(end)
+        stream.truncate(offsets[-1])
 
 
 def read_weights(file: Path) -> list[NDArray[Any]]:
     """The constants of a file as bytes, up to where the next one begins; read when looked at."""
     whole = np.memmap(file, np.uint8, mode="r")
-    count = int(whole[:8].view(np.int64)[0])
-    places = whole[8 : 8 * (count + 2)].view(np.int64).tolist()
-    return [whole[start:end] for start, end in itertools.pairwise(places)]
+    count = int(whole[16:24].view(np.int64)[0])
+    offsets = whole[24 : 8 * (count + 4)].view(np.int64).tolist()
+    return [whole[start:end] for start, end in itertools.pairwise(offsets)]
+
+
+def checksums(constants: Sequence[NDArray[Any]]) -> list[int]:
+    """The checksums that a file has of constants."""
+    return [checksum(constant, aligned(constant.nbytes)) for constant in constants]

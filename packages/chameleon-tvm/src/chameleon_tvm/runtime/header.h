@@ -1,0 +1,69 @@
+/* @title@
+ *
+ * Made by `chameleon export --to c`. Plain C; the library needs nothing but the C library.
+ * A handle has weights, threads, and memory for some inferences at the same time. Any thread may
+ * use it; a call waits while all of that memory is in use. A child process of a fork may go on using
+ * it. Processes that open the same file of weights share its memory.
+ */
+
+#ifndef @guard@
+#define @guard@
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct @name@_handle @name@_handle;
+
+typedef struct {
+  const char *name;
+  const char *dtype; /* as NumPy names it */
+  int rank;
+  const int64_t *shape; /* `rank` extents; elements lie one after the other, the last axis first */
+  size_t bytes;
+} @name@_tensor;
+
+/* A handle, or NULL if there is an error. `weights` is the file weights.bin, all of which is checked.
+ * `threads` is how many there are, the one that calls among them. If it is 0, the environment
+ * variable @variable@ says it, else OMP_NUM_THREADS, else it is as many as the
+ * kernels were measured with; the last two are limited to what the process may use. */
+@name@_handle *@name@_create(const char *weights, int threads);
+
+/* The same for `instances` inferences at a time. `constants` is NULL. */
+@name@_handle *@name@_open(const char *weights, int threads, int instances, const int *constants);
+
+/* How many threads a handle has. */
+int @name@_threads(const @name@_handle *handle);
+
+/* Compute the outputs of some inputs; 0, or -1 if there is an error. There is a pointer for each
+ * input and output, of the alignment of its elements. */
+int @name@_run(@name@_handle *handle, const void *const *inputs, void *const *outputs);
+
+/* The same; `nanoseconds` gets the time of each of `@name@_call_count()` kernel calls, whose names
+ * `@name@_kernels()` has, one a line. */
+int @name@_profile(@name@_handle *handle, const void *const *inputs, void *const *outputs,
+                   int64_t *nanoseconds);
+int @name@_call_count(void);
+const char *@name@_kernels(void);
+
+/* Wait for inferences that run, end the threads and give back the memory. */
+void @name@_destroy(@name@_handle *handle);
+
+int @name@_input_count(void);
+int @name@_output_count(void);
+
+/* What an input or output is; NULL if there is no such number. */
+const @name@_tensor *@name@_input(int number);
+const @name@_tensor *@name@_output(int number);
+
+/* What went wrong in the last call of this thread; empty if nothing did. */
+const char *@name@_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

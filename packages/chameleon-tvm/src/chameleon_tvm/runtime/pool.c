@@ -1,0 +1,312 @@
+/* A pool whose threads claim pieces of loops.
+ *
+ * A loop has more pieces than threads, if its extent allows that without loss, and whoever is free
+ * claims the next one. So a thread that the system takes off its core holds up the one piece that
+ * it has begun. The caller claims pieces like everybody else, and waits for pieces that others have
+ * begun, never for a thread that has begun none. Nobody is bound to a core.
+ *
+ * A job's word holds the number of the loop, the number of its pieces, and the next piece to claim.
+ * A claim replaces the whole word, so that it fails if the loop has ended in the meantime.
+ *
+ * Threads that wait spin for a while and then sleep: one that spins longer takes the core from
+ * whoever holds the last piece. Every millisecond a worker lets other processes have its core, and
+ * does so between two pieces: the system would take it off in the middle of one.
+ * docs/threads.md shows what each of these is worth.
+ */
+
+#define _GNU_SOURCE
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pool.h"
+#include "runtime.h"
+
+/* All times are nanoseconds. */
+#define WORKER_SPIN 20000 /* of a worker that waits for the next loop, before it sleeps */
+#define CALLER_SPIN 5000  /* of a caller that waits for others' pieces, and twice a piece's time */
+#define TURN 1000000      /* that a worker computes before it lets others have its core */
+#define PIECES_EACH 4     /* pieces of a loop for each thread, at most */
+#define CACHE_LINE 64
+
+struct job {
+  _Alignas(CACHE_LINE) _Atomic uint64_t word; /* 32 bits of loop, 16 of pieces, 16 of the next one */
+  _Atomic(FTVMParallelLambda) lambda;
+  _Atomic(void *) data;
+  _Alignas(CACHE_LINE) _Atomic uint32_t finished; /* pieces of this loop */
+  _Atomic uint32_t waiting;                       /* whether the caller sleeps */
+  _Atomic int failed;
+  char error[256]; /* of the first piece that failed */
+};
+
+struct worker {
+  struct pool *pool;
+  pthread_t thread;
+  int number; /* from 1; the caller is 0 */
+};
+
+struct pool {
+  int threads;
+  int job_count;
+  _Atomic int started; /* workers */
+  pthread_mutex_t starting;
+  _Atomic int callers;
+  _Atomic int ending;
+  _Atomic uint32_t sleeping;
+  _Atomic uint32_t bell; /* workers sleep on it */
+  struct worker *workers;
+  struct job jobs[];
+};
+
+static void pause_briefly(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static int64_t nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
+  syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+static uint64_t word_of(uint32_t loop, uint32_t pieces, uint32_t next) {
+  return (uint64_t)loop << 32 | pieces << 16 | next;
+}
+
+static int has_piece(uint64_t word) { return (word & 0xffff) < (word >> 16 & 0xffff); }
+
+/* How long a thread's last piece took, since when it has had its core, and how often it was taken
+ * off one. */
+struct clock {
+  int64_t piece, since;
+  long taken;
+};
+
+static long times_taken(void) {
+  struct rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+/* Let other processes have the core after a turn on it, unless they have just had it. */
+static void take_turns(struct clock *clock, int64_t now) {
+  if (now - clock->since < TURN) return;
+  if (times_taken() == clock->taken) sched_yield();
+  clock->taken = times_taken();
+  clock->since = nanoseconds();
+}
+
+/* Claim and run pieces of a job until none is left; whether there was one. */
+static int help(struct job *job, struct clock *clock, int worker) {
+  int helped = 0;
+  uint64_t word = atomic_load_explicit(&job->word, memory_order_acquire);
+  while (has_piece(word)) {
+    FTVMParallelLambda lambda = atomic_load_explicit(&job->lambda, memory_order_relaxed);
+    void *data = atomic_load_explicit(&job->data, memory_order_relaxed);
+    if (!atomic_compare_exchange_weak_explicit(&job->word, &word, word + 1, memory_order_acq_rel,
+                                               memory_order_acquire)) {
+      continue;
+    }
+    uint32_t pieces = (uint32_t)(word >> 16 & 0xffff);
+    TVMParallelGroupEnv environment = {.num_task = (int32_t)pieces};
+    int64_t begun = nanoseconds();
+    if (lambda((int)(word & 0xffff), &environment, data) != 0 &&
+        !atomic_exchange(&job->failed, 1)) {
+      strncpy(job->error, last_error(), sizeof(job->error) - 1);
+    }
+    helped = 1;
+    /* Sequentially consistent, as the caller's: one of the two sees the other's. */
+    if (atomic_fetch_add(&job->finished, 1) + 1 == pieces && atomic_load(&job->waiting)) {
+      futex(&job->finished, FUTEX_WAKE, 1);
+    }
+    int64_t now = nanoseconds();
+    clock->piece = now - begun;
+    if (worker) take_turns(clock, now);
+    word = atomic_load_explicit(&job->word, memory_order_acquire);
+  }
+  return helped;
+}
+
+/* Whether a worker has something to do: callers are threads as well. */
+static int wanted(struct pool *pool, int number) {
+  return number <= pool->threads - atomic_load_explicit(&pool->callers, memory_order_relaxed);
+}
+
+static int help_anybody(struct pool *pool, int number, struct clock *clock) {
+  int helped = 0;
+  if (!wanted(pool, number)) return 0;
+  for (int job = 0; job < pool->job_count; ++job) {
+    helped |= help(&pool->jobs[(job + number - 1) % pool->job_count], clock, 1);
+  }
+  return helped;
+}
+
+static int anything(struct pool *pool, int number) {
+  if (atomic_load(&pool->ending)) return 1;
+  if (!wanted(pool, number)) return 0;
+  for (int job = 0; job < pool->job_count; ++job) {
+    if (has_piece(atomic_load(&pool->jobs[job].word))) return 1;
+  }
+  return 0;
+}
+
+static void *work(void *argument) {
+  struct worker *self = argument;
+  struct pool *pool = self->pool;
+  struct workspaces workspaces = {0};
+  struct clock clock = {0};
+  use_workspaces(&workspaces);
+  while (!atomic_load(&pool->ending)) {
+    if (help_anybody(pool, self->number, &clock)) continue;
+    int64_t end = 0;
+    for (int turn = 0; !anything(pool, self->number); ++turn) {
+      pause_briefly();
+      if (turn % 16 != 15) continue;
+      int64_t now = nanoseconds();
+      if (end == 0) end = now + WORKER_SPIN;
+      if (now < end) continue;
+      uint32_t heard = atomic_load(&pool->bell);
+      atomic_fetch_add(&pool->sleeping, 1);
+      if (!anything(pool, self->number)) futex(&pool->bell, FUTEX_WAIT, heard);
+      atomic_fetch_sub(&pool->sleeping, 1);
+      clock.since = nanoseconds();
+      end = 0;
+    }
+  }
+  workspaces_free(&workspaces);
+  return NULL;
+}
+
+static void ring(struct pool *pool, int workers) {
+  atomic_fetch_add(&pool->bell, 1);
+  futex(&pool->bell, FUTEX_WAKE, (uint32_t)workers);
+}
+
+/* Start the workers that are missing; a loop goes on without those that cannot be started. */
+static void start_workers(struct pool *pool) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_mutex_lock(&pool->starting);
+  /* Signals are for the program's own threads. */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (pool->started < pool->threads - 1) {
+    struct worker *worker = &pool->workers[pool->started];
+    *worker = (struct worker){.pool = pool, .number = pool->started + 1};
+    if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
+    ++pool->started;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_mutex_unlock(&pool->starting);
+}
+
+struct pool *pool_create(int threads, int jobs) {
+  size_t size = sizeof(struct pool) + (size_t)jobs * sizeof(struct job);
+  size = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+  struct pool *pool = aligned_alloc(CACHE_LINE, size);
+  if (pool == NULL) return NULL;
+  memset(pool, 0, size);
+  pool->workers = calloc((size_t)threads, sizeof(struct worker));
+  if (pool->workers == NULL) {
+    free(pool);
+    return NULL;
+  }
+  pool->threads = threads;
+  pool->job_count = jobs;
+  pthread_mutex_init(&pool->starting, NULL);
+  return pool;
+}
+
+void pool_destroy(struct pool *pool) {
+  if (pool == NULL) return;
+  atomic_store(&pool->ending, 1);
+  ring(pool, INT_MAX);
+  for (int place = 0; place < pool->started; ++place) {
+    pthread_join(pool->workers[place].thread, NULL);
+  }
+  pthread_mutex_destroy(&pool->starting);
+  free(pool->workers);
+  free(pool);
+}
+
+void pool_forked(struct pool *pool) {
+  pool->started = 0;
+  pthread_mutex_init(&pool->starting, NULL);
+  atomic_store(&pool->callers, 0);
+  atomic_store(&pool->sleeping, 0);
+  for (int job = 0; job < pool->job_count; ++job) atomic_store(&pool->jobs[job].word, 0);
+}
+
+int pool_threads(const struct pool *pool) { return pool->threads; }
+
+void pool_enter(struct pool *pool) { atomic_fetch_add(&pool->callers, 1); }
+
+void pool_leave(struct pool *pool) { atomic_fetch_sub(&pool->callers, 1); }
+
+int pool_pieces(int64_t extent, int threads) {
+  if (extent <= 0) return threads;
+  int64_t longest = (extent + threads - 1) / threads; /* iterations of a thread, at best */
+  int64_t least = (extent + (int64_t)threads * PIECES_EACH - 1) / ((int64_t)threads * PIECES_EACH);
+  for (int64_t size = least; size < longest; ++size) {
+    int64_t pieces = (extent + size - 1) / size;
+    if ((pieces + threads - 1) / threads * size <= longest) return (int)pieces;
+  }
+  return (int)((extent + longest - 1) / longest);
+}
+
+static int run_alone(FTVMParallelLambda lambda, void *data, int pieces) {
+  TVMParallelGroupEnv environment = {.num_task = pieces};
+  int status = 0;
+  for (int piece = 0; status == 0 && piece < pieces; ++piece) {
+    status = lambda(piece, &environment, data);
+  }
+  return status;
+}
+
+int pool_run(struct pool *pool, int number, FTVMParallelLambda lambda, void *data, int pieces) {
+  int helpers = pool->threads - atomic_load_explicit(&pool->callers, memory_order_relaxed);
+  if (pieces == 1 || helpers < 1) return run_alone(lambda, data, pieces);
+  if (pool->started < pool->threads - 1) start_workers(pool);
+  struct job *job = &pool->jobs[number];
+  uint32_t loop = (uint32_t)(atomic_load_explicit(&job->word, memory_order_relaxed) >> 32) + 1;
+  atomic_store_explicit(&job->lambda, lambda, memory_order_relaxed);
+  atomic_store_explicit(&job->data, data, memory_order_relaxed);
+  atomic_store_explicit(&job->finished, 0, memory_order_relaxed);
+  atomic_store_explicit(&job->failed, 0, memory_order_relaxed);
+  atomic_store(&job->word, word_of(loop, (uint32_t)pieces, 0));
+  uint32_t sleeping = atomic_load(&pool->sleeping);
+  if (sleeping > 0) ring(pool, helpers < pieces - 1 ? helpers : pieces - 1);
+  struct clock clock = {0};
+  help(job, &clock, 0);
+  int64_t end = 0;
+  for (int turn = 0;; ++turn) {
+    uint32_t finished = atomic_load_explicit(&job->finished, memory_order_acquire);
+    if (finished == (uint32_t)pieces) break;
+    pause_briefly();
+    if (turn % 16 != 15) continue;
+    int64_t now = nanoseconds();
+    if (end == 0) end = now + CALLER_SPIN + 2 * clock.piece;
+    if (now < end) continue;
+    atomic_store(&job->waiting, 1);
+    finished = atomic_load(&job->finished);
+    if (finished != (uint32_t)pieces) futex(&job->finished, FUTEX_WAIT, finished);
+    atomic_store(&job->waiting, 0);
+  }
+  if (!atomic_load(&job->failed)) return 0;
+  set_error("%s", job->error);
+  return -1;
+}

@@ -1,0 +1,81 @@
+/* What the parts of the run time of a delivered network share. None of it is visible outside of the
+ * library. */
+
+#ifndef CHAMELEON_RUNTIME_H
+#define CHAMELEON_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tvm/ffi/c_api.h>
+
+#include "pool.h"
+
+/* The last error of this thread; never NULL. */
+const char *last_error(void);
+void set_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Memory that kernels need while they run, kept between calls as TVM's run time keeps it. */
+struct workspaces {
+  struct {
+    void *memory;
+    size_t size; /* bytes */
+    int taken;
+  } *blocks;
+  int count;
+};
+
+void workspaces_free(struct workspaces *workspaces);
+
+/* Memory for the kernels that this thread runs from now on; NULL for none. */
+void use_workspaces(struct workspaces *workspaces);
+
+/* Parallel loops of kernels that this thread calls run on `pool` as caller `job`; NULL for none. */
+void use_pool(struct pool *pool, int job);
+
+/* The extents of the parallel loops of the kernel that this thread calls next, in their order. */
+void expect_loops(const int64_t *extents, int count);
+
+/* Functions of TVM's FFI (tvm/ffi/c_api.h) for kernels that call TVM's own: TVMFFIFunctionGetGlobal,
+ * TVMFFIFunctionCall, TVMFFIHandleInitOnce, TVMFFIErrorMoveFromRaised, TVMFFIObjectDecRef. */
+struct tvm_functions {
+  int (*global)(const TVMFFIByteArray *name, TVMFFIObjectHandle *result);
+  int (*call)(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count, TVMFFIAny *result);
+  int (*once)(void **handle, int (*make)(void **result));
+  void (*raised)(TVMFFIObjectHandle *result);
+  int (*forget)(TVMFFIObjectHandle object);
+};
+
+void use_tvm(const struct tvm_functions *functions);
+
+/* A file of weights, mapped into memory that all processes share which map it. */
+struct weights {
+  const char *bytes;
+  size_t size;
+  int64_t count;          /* of constants */
+  const int64_t *offsets; /* of the constants in the file, then its size */
+  const int64_t *sums;    /* their checksums */
+};
+
+/* Map a file and compare all of it with its checksums; 0, or -1 with an error.
+ * `layout` says which library's weights they have to be. */
+int weights_open(struct weights *made, const char *path, int64_t layout, int threads);
+void weights_close(struct weights *weights);
+
+struct feature {
+  const char *name, *flag; /* LLVM's name, and the system's in letters and digits alone */
+};
+
+/* See that the processor has some features, if the system shows them; 0, or -1 with an error. */
+int check_processor(const struct feature *features, int count);
+
+/* Ask the system for AMX's tiles, for all threads of this process; 0, or -1 with an error. */
+int ask_for_tiles(void);
+
+/* How many threads this process may use: its cores, within the limits of its control groups. */
+int usable_threads(void);
+
+/* The number of threads for a network: `asked` if it is positive, else the variable `name`, else
+ * OMP_NUM_THREADS or `measured`, of which the last two are limited to the usable ones. */
+int chosen_threads(int asked, const char *name, int measured);
+
+#endif

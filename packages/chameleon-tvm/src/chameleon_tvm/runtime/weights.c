@@ -1,0 +1,160 @@
+/* Files of weights: mapped, and compared with their checksums.
+ *
+ * A file is a table of int64: MAGIC, the layout, the number of constants, their offsets, the size
+ * of the file, the CRC-32 of each constant up to where the next one begins, and the CRC-32 of the
+ * table up to there. graph/sequence/weights.py writes it.
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime.h"
+
+#define MAGIC INT64_C(0x32544857454c4843) /* "CHLEWHT2" */
+#define SLICES 16
+#define HUGE_PAGE ((size_t)2 << 20)
+#define MOST_CHECKERS 8
+
+/* The CRC-32 of zlib, sixteen bytes at a time: "slicing" of Kounavis and Berry, A Systematic
+ * Approach to Building High Performance Software-based CRC Generators, 2005. */
+static uint32_t table[SLICES][256];
+
+__attribute__((constructor)) static void make_table(void) {
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0xedb88320u : 0);
+    table[0][byte] = value;
+  }
+  for (int slice = 1; slice < SLICES; ++slice) {
+    for (int byte = 0; byte < 256; ++byte) {
+      uint32_t value = table[slice - 1][byte];
+      table[slice][byte] = value >> 8 ^ table[0][value & 255];
+    }
+  }
+}
+
+static uint32_t crc32(uint32_t value, const char *bytes, size_t size) {
+  const unsigned char *at = (const unsigned char *)bytes, *end = at + size;
+  value = ~value;
+  for (; end - at >= SLICES; at += SLICES) {
+    uint32_t words[4];
+    memcpy(words, at, SLICES);
+    words[0] ^= value;
+    value = 0;
+    for (int word = 0; word < 4; ++word) {
+      for (int byte = 0; byte < 4; ++byte) {
+        value ^= table[SLICES - 1 - 4 * word - byte][words[word] >> 8 * byte & 255];
+      }
+    }
+  }
+  for (; at < end; ++at) value = value >> 8 ^ table[0][(value ^ *at) & 255];
+  return ~value;
+}
+
+/* Constants that several threads compare with their checksums, the next one each. */
+struct checking {
+  const struct weights *weights;
+  _Atomic int64_t next;
+  _Atomic int64_t wrong; /* constants */
+};
+
+static void *check_constants(void *argument) {
+  struct checking *all = argument;
+  const int64_t *offsets = all->weights->offsets;
+  for (;;) {
+    int64_t number = atomic_fetch_add(&all->next, 1);
+    if (number >= all->weights->count) return NULL;
+    const char *bytes = all->weights->bytes + offsets[number];
+    size_t size = (size_t)(offsets[number + 1] - offsets[number]);
+    if (crc32(0, bytes, size) != (uint32_t)all->weights->sums[number]) atomic_fetch_add(&all->wrong, 1);
+  }
+}
+
+static int unchanged(const struct weights *weights, int threads) {
+  struct checking all = {.weights = weights};
+  pthread_t others[MOST_CHECKERS];
+  int started = 0;
+  for (; started < threads - 1 && started < MOST_CHECKERS; ++started) {
+    if (pthread_create(&others[started], NULL, check_constants, &all) != 0) break;
+  }
+  check_constants(&all);
+  for (int other = 0; other < started; ++other) pthread_join(others[other], NULL);
+  return atomic_load(&all.wrong) == 0;
+}
+
+/* Why a mapped file is not what it should be; NULL if it is. */
+static const char *problem(struct weights *weights, int64_t layout, int threads) {
+  const int64_t *words = (const int64_t *)weights->bytes;
+  int64_t size = (int64_t)weights->size;
+  if (size < 48 || words[0] != MAGIC) return "does not hold the weights of this library";
+  int64_t count = words[2];
+  if (count < 0 || count > size / 16 - 3) return "is damaged";
+  const int64_t *offsets = words + 3, *sums = offsets + count + 1;
+  size_t length = 8 * (size_t)(4 + 2 * count);
+  if (length + 8 > weights->size) return "is cut off";
+  if (crc32(0, weights->bytes, length) != (uint32_t)sums[count]) return "is damaged";
+  if (offsets[count] != size) return "is cut off";
+  for (int64_t number = 0; number < count; ++number) {
+    int64_t start = offsets[number];
+    if (start < (int64_t)length + 8 || start > offsets[number + 1]) return "is damaged";
+  }
+  weights->count = count;
+  weights->offsets = offsets;
+  weights->sums = sums;
+  if (!unchanged(weights, threads)) return "is damaged: its content was changed";
+  if (words[1] != layout) return "does not hold the weights of this library";
+  return NULL;
+}
+
+/* A file at the start of a huge page, so that the system may map it by huge pages: the processor's
+ * page tables reach more of them. NULL if it cannot be mapped. */
+static const char *map_file(int file, size_t size) {
+  char *room = mmap(NULL, size + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return NULL;
+  char *start = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+  char *bytes = mmap(start, size, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0);
+  if (start > room) munmap(room, (size_t)(start - room));
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+  size_t rest = (size_t)(room + (size + HUGE_PAGE + page - 1) / page * page - (start + whole));
+  if (rest > 0) munmap(start + whole, rest);
+  if (bytes == MAP_FAILED) return NULL;
+  madvise(bytes, size, MADV_HUGEPAGE);
+  return bytes;
+}
+
+int weights_open(struct weights *made, const char *path, int64_t layout, int threads) {
+  *made = (struct weights){0};
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat about;
+  if (file < 0 || fstat(file, &about) != 0 || about.st_size == 0) {
+    set_error("the weights %s cannot be read: %s", path,
+              file < 0 ? strerror(errno) : "the file is empty");
+    if (file >= 0) close(file);
+    return -1;
+  }
+  size_t size = (size_t)about.st_size;
+  const char *bytes = map_file(file, size);
+  close(file);
+  if (bytes == NULL) {
+    set_error("the weights %s cannot be mapped: %s", path, strerror(errno));
+    return -1;
+  }
+  *made = (struct weights){.bytes = bytes, .size = size};
+  const char *why = problem(made, layout, threads);
+  if (why == NULL) return 0;
+  set_error("the file of weights %s %s", path, why);
+  weights_close(made);
+  return -1;
+}
+
+void weights_close(struct weights *weights) {
+  if (weights->bytes != NULL) munmap((void *)weights->bytes, weights->size);
+  *weights = (struct weights){0};
+}
