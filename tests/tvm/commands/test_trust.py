@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +17,9 @@ from chameleon_core.measurement import Measurement
 from chameleon_core.plugins import NoOptions
 from chameleon_core.store import RecordStore, Spending
 from chameleon_core.task import Task
+from chameleon_one_shot.dataset.format import read_dataset
+from chameleon_one_shot.predictor.examples import examples_of
+from chameleon_records.format import key_from_json
 from chameleon_tvm.operators.specs import DenseSpec, PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
@@ -65,8 +70,9 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def _config(task: Task) -> tuple[int, ...]:
-    return tuple(map(int, SketchSpace(SketchOptions()).design_space(task).first_guesses[0]))
+def _configs(task: Task) -> list[tuple[int, ...]]:
+    guesses = SketchSpace(SketchOptions()).design_space(task).first_guesses
+    return [tuple(config) for config in guesses[:2].tolist()]
 
 
 def _folder(place: Path, model: Mapping[str, Any], target: str, *tasks: Task, **more: Any) -> Path:
@@ -79,8 +85,9 @@ def _folder(place: Path, model: Mapping[str, Any], target: str, *tasks: Task, **
         store.set_fact("target", target)
         for task in tasks:
             row = store.add_task(task, "sketch", "fingerprint").id
-            measured = Measurement(config=_config(task), seconds=(1.0,))
-            store.add(row, 0, measured, knobs={"knob": 0}, spending=Spending())
+            for number, config in enumerate(_configs(task)):
+                measured = Measurement(config=config, seconds=(1.0,))
+                store.add(row, number, measured, knobs={"knob": number}, spending=Spending())
     return place
 
 
@@ -166,6 +173,7 @@ def test_commands_that_show_a_run_run_nothing(chameleon: Command, marker: Path, 
     chameleon("records", "add", folder, "--to", marker.parent / "records.sqlite")
     assert chameleon("dataset", "import", folder, "--to", marker.parent / "data").returncode == 0
     assert chameleon("dataset", "check", marker.parent / "data").returncode in {0, 1}
+    assert len(examples_of(read_dataset(marker.parent / "data"))) == 1, "what a predictor learns"
     assert not marker.exists()
 
 
@@ -191,6 +199,46 @@ def test_a_task_file_runs_nothing_unasked(chameleon: Command, marker: Path, targ
     finished = chameleon("run", marker.parent / "p.yaml", *words)
     assert finished.returncode == 0, finished.stderr
     assert marker.exists()
+
+
+def test_a_record_database_runs_nothing(chameleon: Command, marker: Path):
+    file, records = marker.parent / "function.py", marker.parent / "records.sqlite"
+
+    def tuned(name: str, text: str) -> None:
+        file.write_text(text)
+        source = {"source": f"{file}:product", "reference": f"{file}:reference"}
+        pipeline = {
+            "model": {"operators": [{"primfunc": source}]},
+            "target": "native",
+            "space": "sketch",
+            "records": str(records),
+            "baselines": [],
+            "budget": {"measurements": 1},
+            "output": str(marker.parent / name),
+        }
+        (marker.parent / "p.yaml").write_text(json.dumps(pipeline))
+        finished = chameleon("run", marker.parent / "p.yaml", "--json")
+        assert finished.returncode == 0, finished.stderr
+
+    tuned("first", FUNCTION)
+    payload = f"open({str(marker)!r}, 'w').close()"
+    with contextlib.closing(sqlite3.connect(records)) as database, database:
+        [(text,)] = database.execute("SELECT key FROM keys").fetchall()
+        key = json.loads(text)
+        key["arguments"]["reference"]["text"] = f"{payload}\n{FUNCTION}"
+        given = (json.dumps(key), key_from_json(key).digest)
+        database.execute("UPDATE keys SET key = ?, digest = ?", given)
+    scaled = FUNCTION.replace("te.sum(a", "te.sum(2 * a").replace("return a", "return 2 * a")
+    tuned("second", scaled)
+    for words in (
+        ["list", records],
+        ["merge", marker.parent / "more.sqlite", records],
+        ["export", marker.parent / "all.jsonl", "--from", records],
+        ["export", marker.parent / "all.csv", "--from", records, "--to", "csv"],
+    ):
+        finished = chameleon("records", *words)
+        assert finished.returncode == 0, finished.stderr
+    assert not marker.exists()
 
 
 def test_names_of_a_run_folder_do_not_become_python(chameleon: Command, marker: Path, target: str):
