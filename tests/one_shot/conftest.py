@@ -38,6 +38,7 @@ class GridOperator:
     @hookimpl
     def chameleon_operators(self):
         yield OperatorRecord(summary="A grid", arguments=GridArguments, factory="nowhere:Grid")
+        yield OperatorRecord(name="code", summary="Code", factory="nowhere:Code", carries_code=True)
 
 
 NETWORK = [[2 * n + 4, 3 * n + 4] for n in range(12)]

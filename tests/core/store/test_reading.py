@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 
@@ -150,3 +151,22 @@ def test_a_closed_file_cannot_be_read(store, path):
     store.close()
     with pytest.raises(RunFolderError, match=f"cannot read {path}"):
         store.tasks()
+
+
+@pytest.mark.parametrize(
+    ("statement", "read"),
+    [
+        ("INSERT INTO facts VALUES ('known', '{')", lambda store, _: store.fact("known")),
+        ("UPDATE tasks SET task = '[]'", lambda store, _: store.tasks()),
+        ("UPDATE tasks SET task = '{}'", lambda store, _: store.tasks()),
+        ("UPDATE measurements SET seconds = 'x'", lambda store, row: store.measurements(row)),
+        ("UPDATE measurements SET failure = 'x'", lambda store, row: store.measurements(row)),
+        ("UPDATE measurements SET knobs = x'ff'", lambda store, row: store.decoded(row)),
+    ],
+)
+def test_what_no_run_writes_is_a_sentence(store, rows, path, statement, read):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+    with pytest.raises(RunFolderError, match="holds what no run writes") as caught:
+        read(store, rows[0])
+    assert "restore" in caught.value.hint

@@ -257,3 +257,28 @@ def test_a_folder_that_takes_no_file(path, monkeypatch):
     path.parent.joinpath(path.name).mkdir()
     with pytest.raises(NotesError, match=r"cannot open .*the folder is read-only"):
         Notes(path)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "CREATE VIEW other AS SELECT text FROM notes",
+        "CREATE TRIGGER t AFTER INSERT ON notes BEGIN DELETE FROM notes; END",
+    ],
+)
+def test_a_file_with_programs_is_refused(path, program):
+    with Notes(path) as notes:
+        notes.write(program)
+    with pytest.raises(NotesError, match="triggers or views") as caught:
+        Notes(path, read_only=True)
+    assert caught.value.hint == "restore it"
+
+
+def test_a_schema_that_is_no_text_is_damaged(path):
+    with Notes(path) as notes:
+        notes.write("PRAGMA journal_mode=DELETE")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"notes (id", b"no\xc4es )id"))
+    with pytest.raises(NotesError, match="damaged") as caught:
+        Notes(path, read_only=True).read("SELECT text FROM notes")
+    assert caught.value.hint == "restore it"

@@ -1,7 +1,9 @@
 """Collections: every step is taken once, whatever happens in between."""
 
 import contextlib
+import shutil
 
+import attrs
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop import Interruption, RunInterrupted
@@ -11,7 +13,7 @@ from chameleon_one_shot.dataset.format import PARTS, create, read_dataset, write
 from chameleon_one_shot.dataset.plan import read_plan
 from chameleon_one_shot.dataset.records import DatasetError, canonical
 from chameleon_one_shot.dataset.sampling.hold_out import HeldOut
-from chameleon_one_shot.dataset.task_file import read_tasks
+from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
 
 
 class StopsAfter:
@@ -32,7 +34,7 @@ class StopsAfter:
 def collect(plan_file, plugins):
     """Collects what a plan says; a second call continues."""
 
-    def run(*overrides, stop=None, said=None, **more):
+    def run(*overrides, stop=None, said=None, trust_source=False, **more):
         listener = stop or object()
         return Collector(
             plan=read_plan(plan_file(**more), overrides, registry=plugins),
@@ -40,6 +42,7 @@ def collect(plan_file, plugins):
             interruption=stop.interruption if stop else Interruption(),
             say=(said if said is not None else []).append,
             display=lambda: contextlib.nullcontext(listener),
+            trust_source=trust_source,
         ).collect()
 
     return run
@@ -151,3 +154,18 @@ def test_networks_that_cannot_be_read_are_all_named(collect):
     with pytest.raises(ConfigError, match=r"(?s)none\.json.*neither\.json") as caught:
         collect(networks=networks)
     assert "are kept" in caught.value.hint
+
+
+def test_tasks_that_carry_code_are_run_if_the_user_trusts_them(collect, tmp_path, log_lines):
+    collect("tasks=2", "tasks_per_run=2")
+    file = tmp_path / "data" / "collection" / "tasks.json"
+    planted = [attrs.evolve(task, operator="code") for task in read_tasks(file)]
+    write_tasks(file, planted)
+    shutil.rmtree(tmp_path / "data" / "collection" / "runs")
+    (tmp_path / "log").unlink()
+    refused = collect("tasks=2", "tasks_per_run=2")
+    assert "carries code" in refused.failed_runs[0]
+    assert not log_lines()
+    trusted = collect("tasks=2", "tasks_per_run=2", trust_source=True)
+    assert trusted.failed_runs == ()
+    assert log_lines()

@@ -44,6 +44,14 @@ def test_what_is_written_is_read(tmp_path, dataset_task):
     assert by_key[tasks[1].task.key].origins == ["initial"]
 
 
+@pytest.mark.parametrize("text", ["", "[", "3", "{}", "[" * 100_000])
+def test_a_damaged_manifest_is_a_sentence(tmp_path, text):
+    (tmp_path / on_disk.MANIFEST).write_text(text)
+    with pytest.raises(DatasetError, match=r"cannot be read|names no format") as caught:
+        on_disk.read_dataset(tmp_path)
+    assert caught.value.hint
+
+
 def test_the_first_of_two_measurements_stands(tmp_path, dataset_task):
     on_disk.create(tmp_path)
     on_disk.write_part(tmp_path, [dataset_task(1.0, 2.0)], name="a")

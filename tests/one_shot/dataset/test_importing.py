@@ -123,6 +123,15 @@ def test_a_line_that_is_no_record_is_named(tmp_path, registry, line, problem):
         read_source(folder, registry=registry)
 
 
+@pytest.mark.parametrize("line", ["{}", "[]", "null", "3", "[" * 100_000])
+def test_a_line_that_is_no_workload_is_named(tmp_path, registry, line):
+    folder = database(tmp_path / "db", [record([2, 4], 1, [1.0])])
+    (folder / "a_workload.json").write_text(line)
+    with pytest.raises(DatasetError, match=r"no workload|cannot be read") as caught:
+        read_source(folder, registry=registry)
+    assert caught.value.hint
+
+
 def test_a_run_is_imported_with_what_it_depends_on(tmp_path, registry):
     document = synthetic_document(tmp_path / "run", operators=[[9, 11]], failing=30)
     run_pipeline(from_dict(document, registry=registry))

@@ -15,6 +15,7 @@ from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.loop_tasks import SHARE, costly_functions, loop_tasks
 from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax
+from chameleon_tvm.quick_tvm import te, tvm
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.provider import template_of
@@ -97,3 +98,15 @@ def test_a_winner_is_what_is_compiled(network: Any, tasks: Any) -> None:
     made = compiled(*network, kernels, TARGET)
     assert f"tuned_{task.name}" in made.functions
     assert kernels.loops.plans
+
+
+def test_only_functions_of_the_network_are_built(
+    network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if a file had a function of the same digest as one of the network's.
+    monkeypatch.setattr("chameleon_tvm.graph.loop_tasks._identity", lambda _: 0)
+    place = te.placeholder((24, 48), "float32", name="a")
+    out = te.compute((24, 48), lambda i, j: te.exp(place[i, j]), name="b")
+    function = tvm.ir.save_json(te.create_prim_func([place, out]))
+    entry = {"name": "layer_norm", "function": function, "calls": 1, "seconds": 1.0}
+    assert not loop_tasks([entry], fused_functions(*network, TARGET), TARGET)

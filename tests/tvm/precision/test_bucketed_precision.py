@@ -401,7 +401,9 @@ def test_a_run_and_another_bound_from_the_command_line(
     assert "Types that there were to choose among" in (tmp_path / "run/report.html").read_text()
     capfd.readouterr()
     words = ["compile", str(tmp_path / "run"), "--max-error", "1e-9", "-o", str(tmp_path / "exact")]
-    assert command_line(words) == 0
+    assert command_line(words) == 2
+    assert f"{folder}/net.py:masked" in capfd.readouterr().err
+    assert command_line([*words, "--trust-source"]) == 0
     printed = capfd.readouterr().out
     assert "precision: bucket length=4: float32, since " in printed
     assert "; bucket length=12: float32, since " in printed

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
@@ -141,3 +142,12 @@ def test_a_function_tvm_cannot_schedule_is_a_sentence(tmp_path, target):
     with pytest.raises(ConfigError, match="schedule") as caught:
         made(str(path), target, "blockless")
     assert "blocks" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "{", "3", '{"root_index": 9, "nodes": []}'])
+def test_a_function_that_is_none_is_a_sentence(source, target, text):
+    task = made(source, target)
+    damaged = attrs.evolve(task, arguments={**task.arguments, "function": text})
+    with pytest.raises(ConfigError, match="the function of task 'mine' cannot be read") as caught:
+        operator_of(damaged).prim_func()
+    assert "another version of TVM" in caught.value.hint

@@ -43,6 +43,14 @@ def output_option(what: str) -> Option:
     )
 
 
+trust_option = click.option(
+    "--trust-source",
+    is_flag=True,
+    help="Run the code that the folder names or carries; only if it is yours or you read it.",
+)
+"""``--trust-source``: of what a folder says, code is run as well."""
+
+
 def given_again(
     command: str, file: Path, overrides: tuple[str, ...], output: Path | None
 ) -> tuple[str, tuple[str, ...]]:

@@ -216,8 +216,16 @@ def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
 
 @cache
 def tvm_target(target: str) -> Target:
-    """TVM's object for a canonical target."""
-    return Target(json.loads(target))
+    """TVM's object for a canonical target.
+
+    Raises:
+        TargetError: it is none.
+    """
+    try:
+        return Target(json.loads(target))
+    except (ValueError, TypeError, tvm.error.InternalError) as error:
+        problem = str(error).split("Target creation")[0].strip()
+        raise TargetError(f"{target!r} is no target: {problem}", hint=_HINT) from error
 
 
 __all__ = ["TVMTargets", "TargetInfo", "target_info", "tvm_target"]

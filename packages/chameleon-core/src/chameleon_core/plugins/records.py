@@ -62,6 +62,8 @@ class OperatorRecord:
             names it; that of the arguments. Records of measurements hold it too: it stays what it
             is.
         api_version: the contract version it was written for.
+        carries_code: whether arguments of its tasks are code, a program or the text of a function.
+            Such tasks are read from files of strangers only if the user trusts these.
     """
 
     summary: str
@@ -69,6 +71,7 @@ class OperatorRecord:
     arguments: type | None = None
     name: str = attrs.field()
     api_version: int = API_VERSION
+    carries_code: bool = False
 
     @name.default
     def _kind(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from chameleon_core.errors import ChameleonError, RunFolderError
 from chameleon_core.measurement import FailureKind, Measurement
@@ -12,6 +13,8 @@ from chameleon_core.stages import Contender, StageRef
 from chameleon_core.store.sqlite_file import SQLiteFile
 
 SCHEMA_VERSION = 1
+
+T = TypeVar("T")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (
@@ -87,6 +90,27 @@ class Database(SQLiteFile):
                 # Versions that do not know the column may write beside it, so theirs is ours.
                 connection.execute(f"ALTER TABLE measurements ADD COLUMN {name} {kind}")
 
+    def made(
+        self, make: Callable[[tuple[Any, ...]], T], sql: str, values: Sequence[Any] = ()
+    ) -> list[T]:
+        """What the rows of a query hold.
+
+        Args:
+            make: what a row becomes.
+            sql: the query.
+            values: its parameters.
+
+        Raises:
+            RunFolderError: the file cannot be read, or holds what no run writes.
+        """
+        rows = self.read(sql, values)
+        try:
+            return [make(row) for row in rows]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise RunFolderError(
+                f"cannot read {self.path}: it holds what no run writes ({error})", hint=_DAMAGED
+            ) from error
+
     @property
     def columns(self) -> set[str]:
         """The columns of ``measurements``; an earlier version's file, only read, lacks some."""
@@ -101,6 +125,12 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
 def dumped(value: Any) -> str:
     """JSON as rows hold it."""
     return json.dumps(value, separators=(",", ":"))
+
+
+def json_of(row: tuple[Any, ...]) -> Any:
+    """The JSON value that is a row's only column."""
+    (text,) = row
+    return json.loads(text)
 
 
 def measurement_of(row: tuple[Any, ...]) -> Measurement:

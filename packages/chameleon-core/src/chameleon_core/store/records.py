@@ -19,6 +19,7 @@ from chameleon_core.store.database import (
     compared_of,
     contender_of,
     dumped,
+    json_of,
     measurement_of,
 )
 from chameleon_core.store.spending import Spending
@@ -64,8 +65,8 @@ class RecordStore:
 
     def fact(self, name: str) -> Any:
         """A JSON value kept under a name, or None."""
-        rows = self._database.read("SELECT value FROM facts WHERE name = ?", (name,))
-        return json.loads(rows[0][0]) if rows else None
+        found = self._database.made(json_of, "SELECT value FROM facts WHERE name = ?", (name,))
+        return found[0] if found else None
 
     def set_fact(self, name: str, value: Any) -> None:
         """Keep a JSON value under a name."""
@@ -104,19 +105,9 @@ class RecordStore:
 
     def tasks(self) -> list[StoredTask]:
         """All tasks, in the order they were added."""
-        rows = self._database.read(
-            "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
+        return self._database.made(
+            _stored_task, "SELECT id, task, space, fingerprint, spending FROM tasks ORDER BY id"
         )
-        return [
-            StoredTask(
-                id=row,
-                task=Task(**json.loads(task)),
-                space=space,
-                fingerprint=fingerprint,
-                spending=Spending(**json.loads(spending)),
-            )
-            for row, task, space, fingerprint, spending in rows
-        ]
 
     def present_tasks(self) -> list[StoredTask]:
         """The tasks that are tuned, or were at last: each in the space that it was added with last.
@@ -210,11 +201,11 @@ class RecordStore:
 
     def measurements(self, task_id: int) -> list[Measurement]:
         """A task's measurements in order of arrival."""
-        rows = self._database.read(
+        return self._database.made(
+            measurement_of,
             f"SELECT {_COLUMNS} FROM measurements WHERE task_id = ? ORDER BY id",  # noqa: S608 - a constant
             (task_id,),
         )
-        return [measurement_of(row) for row in rows]
 
     @property
     def last_measured_at(self) -> float | None:
@@ -262,18 +253,18 @@ class RecordStore:
 
     def decoded(self, task_id: int) -> list[dict[str, Any]]:
         """A task's measured configurations decoded, in the order of ``measurements``."""
-        rows = self._database.read(
-            "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
+        return self._database.made(
+            json_of, "SELECT knobs FROM measurements WHERE task_id = ? ORDER BY id", (task_id,)
         )
-        return [json.loads(knobs) for (knobs,) in rows]
 
     def knobs(self, task_id: int, config: Sequence[int]) -> dict[str, Any] | None:
         """A measured configuration decoded, or None where it was not measured."""
-        rows = self._database.read(
+        found = self._database.made(
+            json_of,
             "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?",
             (task_id, dumped([int(index) for index in config])),
         )
-        return json.loads(rows[0][0]) if rows else None
+        return found[0] if found else None
 
     # -- the final comparison -----------------------------------------------------------------
 
@@ -290,13 +281,28 @@ class RecordStore:
 
     def comparison(self, task_id: int) -> StoredComparison | None:
         """A task's final comparison, or None where there was none yet."""
-        rows = self._database.read(
-            "SELECT contenders, measurements FROM comparisons WHERE task_id = ?", (task_id,)
+        found = self._database.made(
+            _stored_comparison,
+            "SELECT contenders, measurements FROM comparisons WHERE task_id = ?",
+            (task_id,),
         )
-        if not rows:
-            return None
-        contenders, measurements = (json.loads(text) for text in rows[0])
-        return StoredComparison(
-            contenders=tuple(contender_of(value) for value in contenders),
-            measurements=tuple(compared_of(value) for value in measurements),
-        )
+        return found[0] if found else None
+
+
+def _stored_task(row: tuple[Any, ...]) -> StoredTask:
+    number, task, space, fingerprint, spending = row
+    return StoredTask(
+        id=number,
+        task=Task(**json.loads(task)),
+        space=space,
+        fingerprint=fingerprint,
+        spending=Spending(**json.loads(spending)),
+    )
+
+
+def _stored_comparison(row: tuple[Any, ...]) -> StoredComparison:
+    contenders, measurements = (json.loads(text) for text in row)
+    return StoredComparison(
+        contenders=tuple(contender_of(value) for value in contenders),
+        measurements=tuple(compared_of(value) for value in measurements),
+    )

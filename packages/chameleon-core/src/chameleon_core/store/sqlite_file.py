@@ -94,6 +94,14 @@ class SQLiteFile:
             raise self.error(
                 f"{self.path} was written by a newer version of chameleon", hint=self.newer
             )
+        connection.execute("PRAGMA trusted_schema=OFF")
+        programs = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
+        if connection.execute(programs).fetchone() != (0,):
+            raise self.error(
+                f"{self.path} has triggers or views, which are programs: records are data and "
+                "nothing else",
+                hint=self.damaged,
+            )
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query."""
@@ -153,19 +161,22 @@ class SQLiteFile:
         """Turn SQLite's errors into ones a user can act on."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self.error(
                 f"cannot {doing} {self.path}: {_reason(error, self.path)}",
                 hint=self.damaged if _damaged(error) else self.later,
             ) from error
 
 
-def _damaged(error: sqlite3.Error) -> bool:
+def _damaged(error: Exception) -> bool:
     name = getattr(error, "sqlite_errorname", None) or ""
-    return name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
+    # SQLite quotes names of a damaged schema, which are no text then.
+    return isinstance(error, UnicodeDecodeError) or name.startswith(
+        ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+    )
 
 
-def _reason(error: sqlite3.Error, path: Path) -> str:
+def _reason(error: Exception, path: Path) -> str:
     name = getattr(error, "sqlite_errorname", None) or ""
     if name.startswith("SQLITE_NOTADB"):
         return "it is not a SQLite file"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import click
-from chameleon_cli.options import given_again, output_option, set_option
+from chameleon_cli.options import given_again, output_option, set_option, trust_option
 from chameleon_cli.streams import results_alone
 
 if TYPE_CHECKING:
@@ -26,13 +26,22 @@ def command() -> None:
 @command.command("collect")
 @click.argument("plan", type=click.Path(path_type=Path))
 @set_option("tasks=20")
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @output_option("The data set's folder")
-def collect(plan: Path, overrides: tuple[str, ...], as_json: bool, output: Path | None) -> None:
+def collect(
+    plan: Path,
+    *,
+    overrides: tuple[str, ...],
+    trust_source: bool,
+    as_json: bool,
+    output: Path | None,
+) -> None:
     """Measure tasks like those of the networks that PLAN names.
 
     The same command again continues an interrupted collection: nothing is measured twice. Ctrl-C
-    stops in order, a second one at once.
+    stops in order, a second one at once. --trust-source is needed if a network of the plan has
+    TensorIR functions of yours.
     """
     from chameleon_core.errors import ExitCode  # noqa: PLC0415 - --help is quick
 
@@ -40,7 +49,7 @@ def collect(plan: Path, overrides: tuple[str, ...], as_json: bool, output: Path 
 
     again, overrides = given_again("dataset collect", plan, overrides, output)
     with results_alone():
-        found = _collect(read_plan(plan, overrides), again)
+        found = _collect(read_plan(plan, overrides), again, trust_source=trust_source)
     if as_json:
         told = {
             "dataset": str(found.folder),
@@ -56,7 +65,7 @@ def collect(plan: Path, overrides: tuple[str, ...], as_json: bool, output: Path 
     sys.exit(ExitCode.NO_VALID_RESULT if found.failed_runs else ExitCode.OK)
 
 
-def _collect(plan: Plan, again: str) -> Collected:
+def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
     from chameleon_cli.progress import progress_for  # noqa: PLC0415
     from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
     from chameleon_core.plugins.registry import default_registry  # noqa: PLC0415
@@ -70,12 +79,14 @@ def _collect(plan: Plan, again: str) -> Collected:
         interruption=interruption,
         say=lambda line: click.echo(line, err=True),
         display=lambda: contextlib.closing(progress_for(sys.stderr)),
+        trust_source=trust_source,
     )
     try:
         with interruption.signals():
             return collector.collect()
     except RunInterrupted as error:
-        raise RunInterrupted(str(error), hint=f"continue with: {again}") from error
+        trusted = " --trust-source" if trust_source else ""
+        raise RunInterrupted(str(error), hint=f"continue with: {again}{trusted}") from error
 
 
 _SOURCES = click.argument(

@@ -66,6 +66,7 @@ class Collector:
         interruption: the request to stop.
         say: tells what is done, in a line.
         display: opens what shows a run's events, for each run anew.
+        trust_source: whether code that the folder's tasks carry may be run.
     """
 
     plan: Plan
@@ -73,6 +74,7 @@ class Collector:
     interruption: Interruption
     say: Callable[[str], None]
     display: Callable[[], AbstractContextManager[object]]
+    trust_source: bool = False
 
     def collect(self) -> Collected:
         """Read the networks, draw tasks, and have them measured; every step is taken once.
@@ -180,7 +182,8 @@ class Collector:
         name = f"run-{number:04d}"
         folder = self._folder / "runs" / name
         search = self.plan.searches[number % len(self.plan.searches)]
-        model = {"tasks": {"file": str(self._file), "start": start, "count": count}}
+        taken = {"start": start, "count": count, "trust_source": self.trust_source}
+        model = {"tasks": {"file": str(self._file), **taken}}
         document = {**search.document, "model": model, "output": str(folder)}
         pipeline = from_dict(document, registry=self.registry)
         try:

@@ -91,7 +91,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder} is no data set: there is no {MANIFEST} in it",
             hint="Name a folder that `chameleon dataset collect` or `import` wrote.",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DatasetError(f"{file} cannot be read: {error}", hint="Restore it.") from error
     if not isinstance(value, dict) or not isinstance(value.get("format"), int):
         raise DatasetError(f"{file} names no format", hint="Restore it from a copy.")
@@ -193,7 +193,7 @@ def read_part(file: Path) -> list[DatasetTask]:
         ) from error
     try:
         return [_task(table, first, last) for first, last in _runs(table)]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DatasetError(
             f"{file} holds what no data set does: {error}", hint="Take it out of the folder."
         ) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from chameleon_core.errors import ConfigError
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
+from chameleon_core.trust import check_tasks
 from chameleon_system.files import write_whole
 
 from chameleon_one_shot.dataset.task_options import TasksOptions
@@ -43,6 +44,7 @@ class TasksFrontend(Frontend):
 
     def __init__(self, options: TasksOptions) -> None:
         self._file = Path(options.file)
+        self._trusted = options.trust_source
         end = None if options.count is None else options.start + options.count
         self._taken = slice(options.start, end)
 
@@ -54,6 +56,7 @@ class TasksFrontend(Frontend):
                 f"{self._file} holds tasks for target {others[0]}, not for {target}",
                 hint="Collect on the machine that they are for, or draw tasks anew elsewhere.",
             )
+        check_tasks(self._file, found, trust_source=self._trusted)
         return found
 
 

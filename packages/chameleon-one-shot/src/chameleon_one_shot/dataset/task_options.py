@@ -27,3 +27,11 @@ class TasksOptions:
         validator=attrs.validators.optional(attrs.validators.ge(1)),
         metadata={**NOT_BINDING, "help": "tasks after those at most; null for all"},
     )
+    trust_source: bool = attrs.field(
+        default=False,
+        metadata={
+            **NOT_BINDING,
+            "help": "take tasks that carry code, TensorIR functions and their references, and run "
+            "it; only if you wrote or read the file",
+        },
+    )

@@ -74,13 +74,6 @@ class RecordsFile(SQLiteFile):
                 "measurements over.",
             )
         super()._check_version(connection)
-        connection.execute("PRAGMA trusted_schema=OFF")
-        programs = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
-        if connection.execute(programs).fetchone() != (0,):
-            raise RecordsError(
-                f"{self.path} has triggers or views: a record database is data and nothing else",
-                hint="Take records from strangers as a file that `chameleon records export` wrote.",
-            )
 
     def _complete(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA application_id={APPLICATION}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from chameleon_cli.options import trust_option
 
 from chameleon_tvm.frameworks.reduced import AS_IT_COMES, PRECISIONS
 
@@ -47,6 +48,7 @@ _FAILED = "it does not run here; the log above says why"
     metavar="FILE:FUNCTION",
     help="What yields inputs to calibrate with; the run's own, or random ones, if none.",
 )
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
     folder: Path,
@@ -55,6 +57,7 @@ def command(
     rivals: str | None,
     precisions: tuple[str, ...],
     calibrate: str | None,
+    trust_source: bool,
     as_json: bool,
 ) -> None:
     """Time the delivered network of folder RUN against torch, onnxruntime and others.
@@ -66,6 +69,9 @@ def command(
     With --precision others run it in int8, bfloat16 or float16, too, each quantised by its own
     means and calibrated with the same inputs, or as they come. Every error is the largest
     difference to the framework's answers in float32, over the largest of those, on other inputs.
+
+    The delivered network is a program and is run. If the model or `calibrate` of the run is Python
+    of yours, --trust-source is needed.
     """
     from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
     from chameleon_core.errors import ConfigError, RunFolderError  # noqa: PLC0415
@@ -82,7 +88,7 @@ def command(
         )
     with results_alone():
         with read_store(folder) as store:
-            frontend = network_of(pipeline_of(store, folder), store)
+            frontend = network_of(pipeline_of(store, folder, trust_source=trust_source), store)
             threads = threads_of(store)
         delivered = folder / NETWORK
         if not delivered.is_dir():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from chameleon_cli.options import trust_option
 
 if TYPE_CHECKING:
     from chameleon_core.loop.end.result import NetworkResult
@@ -27,11 +28,20 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.0, min_open=True),
     help="Of a run with a precision: largest error, instead of the pipeline's.",
 )
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def command(folder: Path, output: Path | None, max_error: float | None, as_json: bool) -> None:
+def command(
+    folder: Path,
+    *,
+    output: Path | None,
+    max_error: float | None,
+    trust_source: bool,
+    as_json: bool,
+) -> None:
     """Compile, verify and time the network of folder RUN with the best it has measured.
 
-    Nothing is tuned. Operators that were never measured get their first guess.
+    Nothing is tuned. Operators that were never measured get their first guess. If the model,
+    `calibrate` or `metric` of the run is Python of yours, --trust-source is needed.
     """
     from chameleon_cli.results_table import print_network  # noqa: PLC0415 - --help is quick
     from chameleon_cli.streams import results_alone  # noqa: PLC0415
@@ -43,7 +53,7 @@ def command(folder: Path, output: Path | None, max_error: float | None, as_json:
 
     with results_alone(), read_store(folder) as store:
         output = (output or folder / NETWORK).absolute()
-        pipeline = pipeline_of(store, folder)
+        pipeline = pipeline_of(store, folder, trust_source=trust_source)
         if max_error is not None:
             pipeline = with_max_error(pipeline, max_error)
         result = _compiled(store, pipeline, folder, output)

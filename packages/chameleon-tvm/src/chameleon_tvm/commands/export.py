@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from chameleon_cli.options import trust_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +36,17 @@ METASCHEDULE, TVMSCRIPT, LIBRARY, C = "metaschedule", "tvmscript", "library", "c
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
 @click.option("--name", help="What a network's bundle for C is called; else as its folder.")
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
-    folder: Path, form: str, output: Path, *, only: tuple[str, ...], name: str | None, as_json: bool
+    folder: Path,
+    form: str,
+    output: Path,
+    *,
+    only: tuple[str, ...],
+    name: str | None,
+    trust_source: bool,
+    as_json: bool,
 ) -> None:
     """Write the best configurations of folder RUN for use without Chameleon.
 
@@ -45,11 +54,15 @@ def command(
     space can be written as TVMScript, or compiled: `library` writes a folder for each operator,
     which Python loads with apache-tvm alone, and `c` a bundle of the network, or of each operator,
     which needs no Python.
+
+    --trust-source is needed for a MetaSchedule database if the model of the run is Python of yours,
+    and for libraries of operators that are TensorIR functions.
     """
     from chameleon_cli.streams import results_alone  # noqa: PLC0415 - --help is quick
     from chameleon_core.loop.start.frontend import recalled  # noqa: PLC0415
     from chameleon_core.loop.start.tasks import frontend_of  # noqa: PLC0415
     from chameleon_core.run_folder import NETWORK, read_store  # noqa: PLC0415
+    from chameleon_core.trust import check_tasks  # noqa: PLC0415
 
     from chameleon_tvm.commands.runs import pipeline_of, threads_of, winners_of  # noqa: PLC0415
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
@@ -57,7 +70,9 @@ def command(
 
     with results_alone():
         with read_store(folder) as store:
-            pipeline = pipeline_of(store, folder)
+            # A MetaSchedule database alone needs the model beside the records.
+            trusted = trust_source or form != METASCHEDULE
+            pipeline = pipeline_of(store, folder, trust_source=trusted)
             winners = _chosen(winners_of(store), only, folder)
             frontend = frontend_of(pipeline)
             recalled(pipeline, frontend, store)
@@ -82,6 +97,7 @@ def command(
         else:
             from chameleon_tvm.bundle.export import to_c, to_libraries  # noqa: PLC0415
 
+            check_tasks(folder, [one.task for one in winners], trust_source=trust_source)
             made = (to_c if form == C else to_libraries)(winners, space.create(), output, threads)
     if as_json:
         files = [str(file.absolute()) for file in made.files]

@@ -14,16 +14,23 @@ if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
 
 
-def pipeline_of(store: RecordStore, folder: Path) -> Subject:
+def pipeline_of(store: RecordStore, folder: Path, *, trust_source: bool) -> Subject:
     """Model and space of the pipeline that a run folder belongs to.
 
     The stages that searched need not be installed where nothing is searched for.
 
+    Args:
+        store: the run's records.
+        folder: the run's.
+        trust_source: whether code that the pipeline names may be imported.
+
     Raises:
         RunFolderError: it says none.
+        ConfigError: the pipeline names code, and the user does not trust it.
     """
     from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
     from chameleon_core.pipeline.load import subject_from_dict  # noqa: PLC0415
+    from chameleon_core.trust import check_sources  # noqa: PLC0415
 
     owner: dict[str, Any] | None = store.fact("pipeline")
     if owner is None:
@@ -31,7 +38,10 @@ def pipeline_of(store: RecordStore, folder: Path) -> Subject:
             f"{folder} does not say which pipeline it belongs to",
             hint="Run `chameleon run` on the pipeline first.",
         )
-    return subject_from_dict(owner["document"])
+    pipeline = subject_from_dict(owner["document"])
+    named = (pipeline.model.options, pipeline.space.options, pipeline.precision)
+    check_sources(folder, *named, trust_source=trust_source)
+    return pipeline
 
 
 def with_max_error(pipeline: Subject, max_error: float) -> Subject:

@@ -17,11 +17,12 @@ from chameleon_core.stages import Winner
 from chameleon_core.task import Task
 
 from chameleon_tvm.graph.defaults import OURS
+from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.prim_functions import function_arguments, function_flop
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.loops.schedule import LoopPlan
 from chameleon_tvm.spaces.loops.template import KIND, plan_of
-from chameleon_tvm.spaces.loops.trees import structural_hash
+from chameleon_tvm.spaces.loops.trees import structural_equal, structural_hash
 
 log = structlog.get_logger()
 
@@ -46,7 +47,7 @@ class TunedLoops:
         plans = {}
         for winner in winners:
             if winner.task.operator == KIND:
-                function = tvm.ir.load_json(winner.task.arguments["function"])
+                function = operator_of(winner.task).prim_func()
                 plans[_identity(function)] = winner.task.name, plan_of(winner.task, winner.config)
         return cls(plans=plans)
 
@@ -106,13 +107,14 @@ def loop_tasks(
             those kernels products and what is fused with them were functions as well.
         target: the resolved target.
     """
-    occurrences = {_identity(function): calls for function, calls in functions}
+    occurrences = {_identity(function): (function, calls) for function, calls in functions}
     tasks = []
     for entry in costly:
         name = f"{KIND}_{entry['name']}"
         function = tvm.ir.load_json(entry["function"])
-        calls = occurrences.get(_identity(function), 0)
-        if not calls:
+        own, calls = occurrences.get(_identity(function), (None, 0))
+        # An entry may come out of a file: only what the network itself computes is ever built.
+        if not calls or not structural_equal(_bare(own), function):
             continue
         try:
             arguments = function_arguments(function, name)

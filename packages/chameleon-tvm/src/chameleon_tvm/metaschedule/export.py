@@ -172,4 +172,5 @@ def _header(winner: Winner, program: Program, constants: Collection[int]) -> lis
         if place in constants:
             role = "constant input, packed as the function reads it"
         lines.append(f"# Parameter {parameter.name}: {role}.")
-    return lines
+    # Texts of a run folder never end a comment and go on as Python.
+    return [" ".join(line.split()) for line in lines]

@@ -29,7 +29,14 @@ class PrimFuncOperator(Operator):
     def _function(self) -> tvm.tirx.PrimFunc:
         from chameleon_tvm.quick_tvm import tvm  # noqa: PLC0415 - see ``Operator``
 
-        return tvm.ir.load_json(self.task.arguments["function"])
+        try:
+            return tvm.ir.load_json(self.task.arguments["function"])
+        except Exception as error:
+            problem = " ".join(str(error).split())[-300:]
+            raise ConfigError(
+                f"the function of task {self.task.name!r} cannot be read: {problem}",
+                hint="It is damaged, or of another version of TVM: make the task anew.",
+            ) from error
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         return self._function

@@ -41,11 +41,13 @@ OPERATORS = (
         summary="A TensorIR function of one's own, from a file or a module",
         arguments=PrimFuncSpec,
         factory=f"{_HERE}.primfunc:PrimFuncOperator",
+        carries_code=True,
     ),
     OperatorRecord(
         name="loops",
         summary="A function of loops in a network that is none of the other operators",
         factory=f"{_HERE}.primfunc:PrimFuncOperator",
+        carries_code=True,
     ),
 )
 """What ``model: {operators: [{KIND: {...}}]}`` may name, and what networks contain besides."""

@@ -9,6 +9,7 @@ the blocks of its module, which is a graph of nodes as ``tvm.ir.save_json`` writ
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import json
@@ -76,19 +77,28 @@ def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[Da
     Raises:
         DatasetError: a file cannot be read, or a line is no record.
     """
-    modules = [(str(value[0]), _blocks(value[1])) for value in _lines(workloads)]
+    modules = []
+    for number, value in enumerate(_lines(workloads), 1):
+        with _sentences(workloads, number, "workload"):
+            modules.append((str(value[0]), _blocks(value[1])))
     groups: dict[tuple[int, str], list[_Record]] = {}
     for number, value in enumerate(_lines(records), 1):
-        try:
+        with _sentences(records, number, "record"):
             record = _record(value)
             modules[record.workload]
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise DatasetError(
-                f"line {number} of {records} is no record of MetaSchedule: {error}",
-                hint="Name the folder of a database that MetaSchedule wrote.",
-            ) from error
         groups.setdefault((record.workload, record.target), []).append(record)
     return [_task(*modules[at], group, source) for (at, _), group in sorted(groups.items())]
+
+
+@contextlib.contextmanager
+def _sentences(file: Path, number: int, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise DatasetError(
+            f"line {number} of {file} is no {what} of MetaSchedule: {error}",
+            hint="Name the folder of a database that MetaSchedule wrote.",
+        ) from error
 
 
 def _lines(file: Path) -> Iterator[Any]:
@@ -98,7 +108,7 @@ def _lines(file: Path) -> Iterator[Any]:
         for line in text.splitlines():
             if line.strip():
                 yield json.loads(line)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise DatasetError(
             f"{file} cannot be read: {error}", hint="Fetch or record the file anew."
         ) from error
