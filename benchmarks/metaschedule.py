@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.task import Task
+from chameleon_system.cores import usable_cores
 from chameleon_tvm.rivals.launch import time_kernels, tune_with_metaschedule
 
 # What was measured before must not make a run seem quick.
@@ -222,7 +223,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=40.0, help="wall-clock per operator")
     parser.add_argument("--template-seconds", type=float, default=10.0, help="as --seconds")
     parser.add_argument("--spaces", nargs="+", choices=SPACES, default=list(SPACES))
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, default=len(usable_cores()))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--as-shipped", action="store_true")
     options = parser.parse_args()

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.run_folder import NETWORK, read_store
+from chameleon_system.cores import usable_cores
 from chameleon_tvm.commands.runs import network_of, pipeline_of
 from chameleon_tvm.graph.latency import turn_seconds
 from chameleon_tvm.graph.processes import delivered_process, framework_process
@@ -137,7 +138,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="MetaSchedule's wall-clock; ours by default")
     parser.add_argument("--layout", choices=("NCHW", "NHWC"), default="NCHW")
     parser.add_argument("--batch", type=int, default=16, help="MetaSchedule's trials per batch")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, default=len(usable_cores()))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--as-shipped", action="store_true")
     parser.add_argument("--json", type=Path, help="where the result goes; stdout by default")

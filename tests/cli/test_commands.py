@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from types import ModuleType
 import click
 import pytest
 import structlog
+from chameleon_cli import env
 from chameleon_cli.main import main
 from chameleon_core.errors import (
     ChameleonError,
@@ -256,7 +258,7 @@ def test_what_init_writes_is_right_up_to_the_operators_of_a_frontend(chameleon, 
 def test_env_names_versions_and_processor(chameleon):
     found = json.loads(chameleon("env", "--json").out)
     assert found["packages"]["chameleon-tuner-core"]
-    assert found["cpu"]["usable"] >= 1
+    assert 1 <= found["cpu"]["usable"] <= found["cpu"]["affinity"] <= found["cpu"]["logical"]
     processor = this_processor()
     if processor is not None:
         assert set(found["cpu"]["instructions"]) <= processor.flags
@@ -264,6 +266,12 @@ def test_env_names_versions_and_processor(chameleon):
         assert "smep" not in found["cpu"]["instructions"]
     assert found["python"].startswith("3.")
     assert "numpy" in chameleon("env").out
+
+
+def test_env_shows_the_quota_that_limits_threads(chameleon, monkeypatch):
+    monkeypatch.setattr(env, "cpu_quota", lambda: 1.5)
+    assert json.loads(chameleon("env", "--json").out)["cpu"]["quota"] == 1.5
+    assert re.search(r"^quota +1\.5 cores$", chameleon("env").out, flags=re.MULTILINE)
 
 
 def test_version(chameleon):

@@ -7,7 +7,7 @@ import math
 
 import pytest
 from chameleon_core.stages import Arrays, Kernel
-from chameleon_runners.timing import TimingPolicy, settled, time_kernel, undisturbed
+from chameleon_runners.timing import Repeats, TimingPolicy, settled, time_kernel, undisturbed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,6 +133,66 @@ def test_undisturbed_keeps_the_fastest_in_order(repeats: list[float]):
     left = [r for r in repeats if r not in kept]
     assert all(r > max(kept) for r in left)
     assert list(kept) == [r for r in repeats if r <= max(kept)]
+
+
+SECONDS = st.lists(st.floats(1e-6, 1.0), max_size=20)
+
+
+@given(SECONDS, SECONDS)
+def test_disturbed_repeats_count_only_if_there_are_too_few_others(calm, disturbed):
+    if len(calm) >= 3:
+        assert undisturbed(calm, disturbed) == undisturbed(calm)
+    elif calm or disturbed:
+        assert undisturbed(calm, disturbed) == undisturbed([*calm, *disturbed])
+
+
+class Switches:
+    """Counts a switch during each run of a kernel that takes longer than it should."""
+
+    def __init__(self, kernel: ScriptedKernel, during: set[int]) -> None:
+        self._kernel = kernel
+        self._during = during
+
+    def __call__(self) -> int:
+        return sum(run < len(self._kernel.numbers) for run in self._during)
+
+
+@given(st.lists(st.floats(1.0, 3.0), min_size=1, max_size=30), st.floats(1e-4, 1.0))
+def test_without_switches_timing_is_what_it_was(factors: list[float], best: float):
+    kernels = [ScriptedKernel(0.002, factors) for _ in range(2)]
+    quiet = time_kernel(kernels[0], POLICY, best, lambda: 7)
+    assert quiet == time_kernel(kernels[1], POLICY, best)
+    assert kernels[0].numbers == kernels[1].numbers
+
+
+def test_repeats_taken_with_a_switch_are_kept_apart():
+    kernel = ScriptedKernel(1.0, [1.0, 2.0, 3.0, 4.0])
+    repeats = Repeats(kernel, 1, 0, switches=Switches(kernel, {2}))
+    for count in (2, 1, 1):
+        repeats.take(count)
+    assert (repeats.calm, repeats.disturbed, len(repeats)) == ([1.0, 2.0, 4.0], [3.0], 4)
+
+
+def test_equal_repeats_are_not_believed_if_all_were_disturbed():
+    # All of them share a core with somebody, so that three agree on twice the time.
+    factors = [1.0] * 3 + [2.0] * 6 + [1.0] * 30
+    kernel = ScriptedKernel(0.002, factors)
+    assert time_kernel(kernel, POLICY, math.inf).seconds == (0.004,) * 5
+    kernel = ScriptedKernel(0.002, factors)
+    timing = time_kernel(kernel, POLICY, math.inf, Switches(kernel, set(range(3, 9))))
+    assert timing.seconds == (0.002,) * 3
+    assert len(kernel.numbers) == 3 + 9
+
+
+def test_after_a_switch_each_repeat_is_told_from_the_others():
+    kernel = ScriptedKernel(0.002, [1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0])
+    counts: list[int] = []
+    taken = kernel.repeats
+    kernel.repeats = lambda number, count, **more: (  # type: ignore[method-assign]
+        counts.append(count) or taken(number, count, **more)
+    )
+    time_kernel(kernel, POLICY, math.inf, Switches(kernel, {3}))
+    assert counts == [3, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

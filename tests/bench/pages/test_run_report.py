@@ -19,9 +19,10 @@ from chameleon_core.loop.end.listings import listing_folder
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.plugins import hookimpl
 from chameleon_core.run_folder import LISTINGS, RECORDS, read_store
+from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
-from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend, SyntheticRunner
 
 VOID = {"meta", "link", "br"}
 
@@ -163,6 +164,12 @@ def test_the_network_is_shown_kernel_by_kernel(pipeline, plugin):
     assert "8 ms in all, 75.0% of it in tuned kernels" in text
     assert f"op0 tuned 3 6 ms 75.0% 500 {3e3 * tuned:.4g} ms" in text
     assert "pool<1> not tuned 1 2 ms 25.0% - - -" in text
+
+
+def test_what_disturbed_timing_is_said_with_what_was_won(pipeline, monkeypatch):
+    shared = Disturbance(core_seconds=10.0, others_seconds=3.0, pairs=8, kept=5)
+    monkeypatch.setattr(SyntheticRunner, "disturbance", lambda _: shared)
+    assert shared.summary in _page(run_pipeline(pipeline()).folder).text
 
 
 def test_what_winners_became_can_be_unfolded(pipeline):

@@ -11,7 +11,7 @@ from chameleon_core.store import RecordStore
 
 @pytest.mark.parametrize("runner", ["synthetic", "synthetic-replay"])
 @pytest.mark.parametrize(
-    ("start", "most"), [(run_pipeline, 48), (TaskTuner.ask, 24)], ids=["run", "batch"]
+    ("start", "most"), [(run_pipeline, 49), (TaskTuner.ask, 24)], ids=["run", "batch"]
 )
 def test_a_record_goes_through_few_files(pipeline, runner, start, most):
     """``most`` is how many files of the core there are; stages and what processes need are not."""

@@ -6,8 +6,12 @@ import math
 
 from chameleon_core.measurement import FailureKind
 from chameleon_runners.engine.candidate_run import CandidateRun
+from chameleon_runners.local.disturbance import LocalDisturbance, kept_order
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.rounds import Rounds
+from chameleon_system.disturbance import CoreMeter
+from hypothesis import given
+from hypothesis import strategies as st
 
 OPTIONS = LocalOptions(leaders=4, leader_margin=0.05, leader_rounds=20, slow_factor=2.0)
 
@@ -130,3 +134,51 @@ def test_nothing_is_timed_after_a_stop():
     asked: list[CandidateRun] = []
     assert len(list(rounds.play(asked.append, lambda: True))) == 2
     assert asked == []
+
+
+def test_repeats_of_a_turn_that_was_disturbed_do_not_count_beside_calm_ones():
+    candidate = timed(0, 9.0)
+    candidate.take_turn([], [0.5, 0.5, 0.5])
+    assert candidate.succeeded().cost == 0.5, "they are all there is"
+    candidate.take_turn([1.0, 1.0, 1.0])
+    assert candidate.succeeded().seconds == (1.0, 1.0, 1.0)
+    candidate.pool()
+    assert candidate.repeats == (1.0, 1.0, 1.0)
+    assert not candidate.disturbed
+
+
+def test_rounds_go_on_while_all_repeats_are_disturbed():
+    calm, shared = timed(0, 1.0), timed(1, 1.0)
+    rounds, _ = admitted(calm, shared)
+
+    def time_again(candidate: CandidateRun) -> None:
+        candidate.take_turn(*([[], [1.0]] if candidate is shared else [[1.0]]))
+
+    list(rounds.play(time_again, lambda: False))
+    assert len(calm.again) < len(shared.disturbed) == OPTIONS.leader_rounds
+
+
+def test_leaders_are_ranked_as_they_leave():
+    slow, swapped, best = timed(0, 1.4), timed(1, 1.01), timed(2, 1.02)
+    rounds, _ = admitted(slow, swapped, best)
+    truth = {0: 1.5, 1: 1.04, 2: 1.0}
+    list(rounds.play(lambda c: c.take_turn([truth[c.slot]] * 3), lambda: False))
+    assert sorted(rounds.looks) == [(1.01, 1.04), (1.02, 1.0), (1.4, 1.5)]
+    disturbance = LocalDisturbance(CoreMeter([]))
+    disturbance.ranked(rounds.looks)
+    assert (disturbance.total.pairs, disturbance.total.kept) == (3, 2)
+
+
+COSTS = st.lists(st.floats(1e-6, 1.0), unique=True, max_size=12)
+
+
+@given(COSTS)
+def test_the_same_times_keep_their_order_and_opposite_ones_do_not(costs: list[float]):
+    pairs, kept = kept_order([(cost, cost) for cost in costs])
+    assert pairs == kept <= len(costs) * (len(costs) - 1) // 2
+    assert kept_order([(-cost, cost) for cost in costs]) == (pairs, 0)
+
+
+@given(st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(0.99, 1.0)), max_size=8))
+def test_times_that_cannot_be_told_apart_have_no_order(candidates):
+    assert kept_order(candidates) == (0, 0)

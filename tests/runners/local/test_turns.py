@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import Any
 
 import attrs
 import pytest
-from chameleon_core.stages import Contender, MeasureJob
+from chameleon_core.stages import Contender, Disturbance, MeasureJob
 from chameleon_runners.engine.process_pool import ProcessPool
 from chameleon_runners.local.runner import LocalRunner
 from chameleon_runners.testing.faults import Fault, config
@@ -63,3 +64,14 @@ def test_in_a_comparison(runner: LocalRunner, asked: Counter[str]):
     assert all(m.ok for m in runner.compare(TASK, contenders))
     assert asked["measure"] == len(contenders)
     assert asked["repeat"] >= len(contenders)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what others used")
+def test_what_disturbs_timing_is_read_around_each_of_them(runner: LocalRunner):
+    assert runner.disturbance() == Disturbance()
+    configs = [config(Fault.NONE, number) for number in range(6)]
+    assert all(m.ok for m in runner.measure(job(configs)))
+    found = runner.disturbance()
+    assert found.core_seconds > 0.0
+    assert found.stolen_seconds + found.others_seconds >= 0.0
+    assert 0 <= found.kept <= found.pairs <= 15

@@ -15,6 +15,7 @@ from chameleon_core.plugins.registry import default_registry
 from chameleon_core.versions import installed, versions
 from chameleon_system.cores import usable_cores
 from chameleon_system.processor import Processor, processor_name, this_processor
+from chameleon_system.thread_limit import allowed_cores, cpu_quota
 
 PACKAGES = (
     "apache-tvm",
@@ -50,12 +51,15 @@ def command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
+    quota = found["cpu"]["quota"]
     rows = [
         ("python", found["python"]),
         ("platform", found["platform"]),
         ("cpu", found["cpu"]["model"] or "unknown"),
         ("instructions", " ".join(found["cpu"]["instructions"]) or "unknown"),
         ("cores", f"{found['cpu']['usable']} usable of {found['cpu']['logical']} logical"),
+        ("affinity", f"{found['cpu']['affinity']} cores"),
+        ("quota", f"{quota:.3g} cores" if quota is not None else "none"),
         *((f"cache {one['name']}", _size(one["bytes"])) for one in found["cpu"]["caches"]),
         ("memory", _size(found["memory_bytes"])),
         *((name, version or "not installed") for name, version in found["packages"].items()),
@@ -81,6 +85,8 @@ def describe() -> dict[str, Any]:
             "instructions": _instructions(processor),
             "logical": os.cpu_count(),
             "usable": len(usable_cores()),
+            "affinity": len(allowed_cores()),
+            "quota": cpu_quota(),
             "caches": _caches(),
         },
         "memory_bytes": _memory(),

@@ -54,6 +54,9 @@ def command(  # noqa: PLR0917 - click passes them by name
         click.echo(json.dumps(result.to_json()))
     else:
         _print(result)
+    disturbance = result.disturbance
+    if disturbance.disturbed or (disturbance.summary and not as_json):
+        click.echo(disturbance.summary, err=disturbance.disturbed)
     for sentence in result.missed:
         click.echo(sentence, err=True)
     sys.exit(result.exit_code)

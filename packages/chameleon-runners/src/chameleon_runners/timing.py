@@ -3,14 +3,16 @@
 Noise on a shared machine is one-sided: another process, a neighbour on the same host, an
 interrupt. A disturbed repeat is slower, never faster, and the shorter a repeat, the likelier it
 falls between two disturbances. So repeats are short, single runs wherever a run takes a
-millisecond; there are many, at several moments; and what counts is the few fastest that agree.
+millisecond; there are many, at several moments; and what counts is the few fastest that agree. A
+repeat during which one of our threads lost its core is known to be disturbed: it counts only if
+fewer than three are not, and agrees with none.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import attrs
@@ -93,8 +95,53 @@ class Timing:
     number: int
 
 
-def undisturbed(repeats: Sequence[float]) -> tuple[float, ...]:
-    """The three fastest repeats (and those as fast) in the order they were taken."""
+def no_switches() -> int:
+    """Count switches of threads that nothing is known of."""
+    return 0
+
+
+class Repeats:
+    """Repeats of one kernel, those that were disturbed apart from the others.
+
+    Args:
+        kernel: has run once already.
+        number: runs in each repeat.
+        cold_bytes: as for ``Kernel.repeats``.
+        switches: counts how often a thread of the kernel lost its core.
+
+    Attributes:
+        calm: mean seconds of each repeat during which that never happened.
+        disturbed: those of the others, and of what was taken at once with one of them.
+    """
+
+    def __init__(
+        self, kernel: Kernel, number: int, cold_bytes: int, *, switches: Callable[[], int]
+    ) -> None:
+        self._kernel = kernel
+        self._number = number
+        self._cold_bytes = cold_bytes
+        self._switches = switches
+        self.calm: list[float] = []
+        self.disturbed: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self.calm) + len(self.disturbed)
+
+    def take(self, count: int) -> None:
+        """Take some more at once."""
+        before = self._switches()
+        seconds = self._kernel.repeats(self._number, count, cold_bytes=self._cold_bytes)
+        (self.disturbed if self._switches() > before else self.calm).extend(seconds)
+
+
+def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple[float, ...]:
+    """The three fastest repeats (and those as fast) in the order they were taken.
+
+    Args:
+        calm: repeats that nothing is known to have disturbed.
+        disturbed: others, which count if there are too few calm ones.
+    """
+    repeats = calm if len(calm) >= _AGREEING else (*calm, *disturbed)
     limit = sorted(repeats)[:_AGREEING][-1]
     return tuple(seconds for seconds in repeats if seconds <= limit)
 
@@ -116,13 +163,19 @@ def probe_runs(kernel: Kernel, policy: TimingPolicy) -> int:
     return policy.runs_per_repeat(seconds)
 
 
-def time_kernel(kernel: Kernel, policy: TimingPolicy, best_seconds: float) -> Timing:
+def time_kernel(
+    kernel: Kernel,
+    policy: TimingPolicy,
+    best_seconds: float,
+    switches: Callable[[], int] = no_switches,
+) -> Timing:
     """Time a kernel that has run once already.
 
     Args:
         kernel: the kernel.
         policy: the clock policy.
         best_seconds: the best cost so far; a kernel clearly slower is given little time.
+        switches: as for ``Repeats``.
 
     Returns:
         The repeats that count; a single short one for a kernel slower than the best by
@@ -141,12 +194,13 @@ def time_kernel(kernel: Kernel, policy: TimingPolicy, best_seconds: float) -> Ti
             seconds = _looked_at_again(kernel, policy, seconds, short, best_seconds)
         if min(probe, seconds) > policy.slow_factor * best_seconds:
             return Timing(seconds=(seconds,), number=short)
-    repeats: list[float] = []
+    repeats = Repeats(kernel, number, cold, switches=switches)
     while len(repeats) < policy.max_repeats and not _enough(repeats, policy, best_seconds):
         missing = [policy.min_repeats - len(repeats), policy.max_repeats - len(repeats)]
         count = min(_AGREEING, *(some for some in missing if some > 0))
-        repeats += kernel.repeats(number, count, cold_bytes=cold)
-    return Timing(seconds=undisturbed(repeats), number=number)
+        # Taken at once, calm repeats would not be told from a disturbed one among them.
+        repeats.take(1 if repeats.disturbed else count)
+    return Timing(seconds=undisturbed(repeats.calm, repeats.disturbed), number=number)
 
 
 def _looked_at_again(
@@ -161,11 +215,11 @@ def _looked_at_again(
     return seconds
 
 
-def _enough(repeats: list[float], policy: TimingPolicy, best_seconds: float) -> bool:
-    if not repeats:
+def _enough(repeats: Repeats, policy: TimingPolicy, best_seconds: float) -> bool:
+    if not len(repeats):
         return False
-    fastest = min(repeats)
+    fastest = min((*repeats.calm, *repeats.disturbed))
     hurried = fastest > _FAR * best_seconds or fastest > _LONG_RUN
     if hurried and len(repeats) >= min(_AGREEING, policy.min_repeats):
         return True
-    return len(repeats) >= policy.min_repeats and settled(repeats, policy.spread)
+    return len(repeats) >= policy.min_repeats and settled(repeats.calm, policy.spread)

@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
+from chameleon_system.thread_limit import allowed_cores, usable_threads
+
 _LIMIT = 1.35
 """Cores whose probes take more than this many times as long together share a physical core. Two
 threads of one core were measured to take 1.6 to 2 times as long, those of two cores 1.0 to 1.2."""
@@ -38,10 +40,8 @@ timing in so many is preceded by a probe."""
 
 
 def usable_cores() -> list[int]:
-    """Ids of the cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    """Ids of the cores that this process computes on: no more than the time it is allowed fills."""
+    return allowed_cores()[: usable_threads()]
 
 
 class Probe(Protocol):

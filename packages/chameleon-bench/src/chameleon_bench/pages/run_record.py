@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 from chameleon_core.loop.end.operator_result import interim_result
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
+from chameleon_core.loop.totals import disturbance_of
 from chameleon_core.run_folder import EVENTS, PIPELINE, read_store
+from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 
@@ -62,6 +64,7 @@ class RunRecord:
         rounds: in the order in which they were measured.
         starts: when each of its processes began, in seconds since 1970, as far as the log says.
         network: what became of the network; empty where there is none.
+        disturbance: what disturbed timing, as far as it is known.
     """
 
     folder: Path
@@ -76,6 +79,7 @@ class RunRecord:
     rounds: Sequence[Round]
     starts: Sequence[float]
     network: NetworkResult
+    disturbance: Disturbance
 
 
 def run_record(folder: Path) -> RunRecord:
@@ -93,6 +97,7 @@ def run_record(folder: Path) -> RunRecord:
         tasks = _tasks(store, operators, events)
         seconds = float(store.fact("seconds") or 0.0)
         target, runner = store.fact("target"), store.fact("runner")
+        disturbance = disturbance_of(store)
         settled, versions = store.fact("model"), store.fact("versions")
     pipeline = folder / PIPELINE
     return RunRecord(
@@ -108,6 +113,7 @@ def run_record(folder: Path) -> RunRecord:
         rounds=events.rounds,
         starts=events.starts,
         network=NetworkResult.from_json(result["network"]) if result else NetworkResult(),
+        disturbance=disturbance,
     )
 
 

@@ -38,6 +38,7 @@ from chameleon_core.loop.start.tasks import (
     tasks_of,
 )
 from chameleon_core.loop.start.warm_start import WarmStart
+from chameleon_core.loop.totals import RunTotals
 from chameleon_core.loop.tuning import Tuning
 from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
@@ -113,8 +114,7 @@ class _Run:
         self._interruption = interruption
         self._runner = runner
         self._batch_size = pipeline.budget.batch_size or runner.batch_size
-        self._started = runner.now()
-        self._seconds_before = float(self._store.fact("seconds") or 0.0)
+        self._totals = RunTotals(folder.store, runner)
 
     def execute(self) -> RunResult:
         """All steps in their order; each may take minutes."""
@@ -136,16 +136,8 @@ class _Run:
             operators = self._compare(frontend, runs, baselines)
             network = self._deliver(frontend, target, operators)
         finally:
-            self._keep_seconds()
+            self._totals.keep()
         return self._finish(operators, network)
-
-    @property
-    def _seconds(self) -> float:
-        """Wall-clock of the run in seconds, earlier processes included."""
-        return self._seconds_before + self._runner.now() - self._started
-
-    def _keep_seconds(self) -> None:
-        self._store.set_fact("seconds", self._seconds)
 
     # -- before the first batch ---------------------------------------------------------------
 
@@ -235,7 +227,7 @@ class _Run:
             pipeline,
             batch_size=self._batch_size,
             interruption=self._interruption,
-            after_batch=self._keep_seconds,
+            after_batch=self._totals.keep,
             seconds_before=choice_seconds(self._store),
             live=runner.live,
         )
@@ -272,7 +264,7 @@ class _Run:
             interruption=self._interruption,
             publish=self._publish,
             delivers=delivers(frontend),
-            seconds=lambda: self._seconds,
+            seconds=lambda: self._totals.seconds,
         )
 
     def _deliver(
@@ -291,7 +283,7 @@ class _Run:
                 folder=self._folder.path / NETWORK,
                 threads=self._runner.threads,
                 publish=self._publish,
-                seconds_before=self._seconds,
+                seconds_before=self._totals.seconds,
             )
 
     def _finish(self, operators: Sequence[OperatorResult], network: NetworkResult) -> RunResult:
@@ -299,11 +291,12 @@ class _Run:
         pipeline = self._pipeline
         result = RunResult(
             folder=self._folder.path,
-            seconds=self._seconds,
+            seconds=self._totals.seconds,
             operators=tuple(operators),
             require=pipeline.require,
             network=network,
             versions=self._folder.keep_versions(pipeline, self._runner.describe(), at_end=True),
+            disturbance=self._totals.disturbance,
         )
         value = result.to_json()
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")

@@ -8,6 +8,7 @@ the build, the run or the device of one candidate raises is a failed measurement
 from chameleon_core.stages.archive import Archive, TaskHistory
 from chameleon_core.stages.code import Arrays, Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core.stages.device import Device
+from chameleon_core.stages.disturbance import Disturbance
 from chameleon_core.stages.frontend import Delivery, Frontend, TargetResolver, Winner
 from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core.stages.observations import Observations
@@ -40,6 +41,7 @@ __all__ = [
     "CostModel",
     "Delivery",
     "Device",
+    "Disturbance",
     "Explorer",
     "Frontend",
     "Kernel",

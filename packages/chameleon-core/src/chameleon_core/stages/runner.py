@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from chameleon_core.measurement import Measurement
+from chameleon_core.stages.disturbance import Disturbance
 from chameleon_core.stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
 from chameleon_core.stages.streams import JobAfterJob, MeasureStream
 from chameleon_core.task import Task
@@ -107,6 +108,10 @@ class Runner(ABC):
         that tells one machine from another like it belongs here. Asked when the runner was entered.
         """
         return None
+
+    def disturbance(self) -> Disturbance:
+        """Tell how much its timing was disturbed since it was made; nothing unless it can."""
+        return Disturbance()
 
     def now(self) -> float:
         """Seconds on the clock that budgets and wall-clocks are read from; only differences count.

@@ -32,6 +32,7 @@ class CandidateRun:
         error: largest relative error of its outputs.
         repeats: mean seconds of its repeats.
         again: repeats taken with the other leaders, in turn.
+        disturbed: further ones, during which a thread lost its core (``timing.Repeats``).
         turns: how many turns gave them.
         failure: its measurement, where it failed after it had been timed.
     """
@@ -46,13 +47,14 @@ class CandidateRun:
     error: float | None = None
     repeats: tuple[float, ...] = ()
     again: list[float] = attrs.field(factory=list)
+    disturbed: list[float] = attrs.field(factory=list)
     turns: int = 0
     failure: Measurement | None = None
 
     @property
     def fastest(self) -> float:
         """Its fastest repeat in seconds."""
-        return min((*self.repeats, *self.again), default=math.inf)
+        return min((*self.repeats, *self.again, *self.disturbed), default=math.inf)
 
     @property
     def repeat_seconds(self) -> float:
@@ -81,16 +83,22 @@ class CandidateRun:
         self.losses += again
         return again
 
-    def take_turn(self, seconds: Iterable[float]) -> None:
-        """Add the repeats of one turn."""
-        self.again.extend(seconds)
+    def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
+        """Add the repeats of one turn, those during which a thread lost its core by themselves."""
+        self.again.extend(calm)
+        self.disturbed.extend(disturbed)
         self.turns += 1
+
+    def forget_turns(self) -> None:
+        """Be as one that had no turn."""
+        self.again.clear()
+        self.disturbed.clear()
+        self.turns = 0
 
     def pool(self) -> None:
         """Count the repeats taken in turn among the others, where they compare with nobody's."""
-        self.repeats = undisturbed((*self.repeats, *self.again))
-        self.again.clear()
-        self.turns = 0
+        self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
+        self.forget_turns()
 
     def succeeded(self) -> Measurement:
         """The measurement of a candidate that was timed.
@@ -99,7 +107,7 @@ class CandidateRun:
         """
         return Measurement(
             config=self.config,
-            seconds=undisturbed(self.again) if self.again else self.repeats,
+            seconds=undisturbed(self.again, self.disturbed) if self.turns else self.repeats,
             max_relative_error=self.error,
             build_seconds=self.build_seconds,
             run_seconds=self.run_seconds,

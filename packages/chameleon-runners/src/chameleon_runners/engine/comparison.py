@@ -176,13 +176,13 @@ class Comparison(ABC, Generic[C]):
             if entry.result is None:
                 reply = self._answer(entry, context.turn_command(entry.candidate), timed=True)
                 if reply is not None:
-                    entry.candidate.take_turn(reply["seconds"])
+                    entry.candidate.take_turn(reply["seconds"], reply.get("disturbed", ()))
         self._tell("timed", self._rounds, self._rounds)
 
     def _check(self, entry: ContenderState[C]) -> None:
         """See that a contender's outputs are right, and how many runs make one repeat of it."""
         candidate = entry.candidate
-        candidate.again.clear()
+        candidate.forget_turns()
         if not self._load(entry):
             return
         reply = self._answer(entry, self._context.measure_command(candidate, best=None))

@@ -54,7 +54,7 @@ class ContenderState(Generic[C]):
         """What the comparison says of it."""
         if self.result is not None:
             return self.result
-        if self.candidate.again:
+        if self.candidate.turns:
             return self.candidate.succeeded()
         return self.candidate.failed(FailureKind.RUN_ERROR, "the comparison was interrupted")
 

@@ -95,5 +95,7 @@ class MeasureContext:
             "cores": list(self.clock_cores),
             "number": candidate.number,
             "count": self.policy.repeats_per_turn(candidate.repeat_seconds),
+            # A single switch of threads spoils all repeats that are taken together.
+            "singly": bool(candidate.disturbed),
             "cold_bytes": self.policy.cold_bytes,
         }

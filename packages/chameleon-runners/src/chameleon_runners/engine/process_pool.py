@@ -135,6 +135,10 @@ class ProcessPool(WorkerPool):
                 if not worker.paused:
                     self._look_at(worker)
 
+    def pid_of(self, worker: Worker) -> int | None:
+        """The process id of a worker; None if it has ended."""
+        return self._workers[worker][0].pid if worker in self._workers else None
+
     def lives(self, worker: Worker) -> bool:
         if worker in self._workers:
             self._look_at(self._workers[worker][0])

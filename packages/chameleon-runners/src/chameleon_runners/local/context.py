@@ -8,6 +8,7 @@ from chameleon_system.cores import CoreWatch
 from chameleon_runners.engine.context import MeasureContext
 from chameleon_runners.engine.process_pool import ProcessPool
 from chameleon_runners.engine.workers import Worker, WorkerEvent
+from chameleon_runners.local.disturbance import LocalDisturbance
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.worker.protocol import Message
 
@@ -20,17 +21,20 @@ class LocalContext(MeasureContext):
         pool: the workers.
         options: the runner's options.
         watch: knows whether the cores may be timed on.
+        disturbance: what disturbs timing.
     """
 
     pool: ProcessPool
     options: LocalOptions
     watch: CoreWatch
+    disturbance: LocalDisturbance
 
     def clock(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
         """``ask``, once the cores that kernels run on do not hinder each other."""
         self.pool.quiet()
         self.watch.wait()
-        return self.ask(worker, message, timeout)
+        with self.disturbance.meter.interval(self.pool.pid_of(worker)):
+            return self.ask(worker, message, timeout)
 
     def ask(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
         """Have one worker do something while the others are still.

@@ -8,12 +8,14 @@ short repeats for each in every round, so that a drift of the machine meets all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from chameleon_runners.engine.candidate_run import CandidateRun
 from chameleon_runners.engine.workers import Worker
+from chameleon_runners.local.disturbance import Looks
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.timing import settled
 
@@ -32,12 +34,17 @@ class Rounds:
     Args:
         options: the runner's options.
         best_seconds: the best cost before this batch; infinity where there is none.
+
+    Attributes:
+        held: the candidates, the fastest first.
+        looks: the costs of those that had turns and left.
     """
 
     def __init__(self, options: LocalOptions, best_seconds: float) -> None:
         self._options = options
         self._best = best_seconds
         self.held: list[CandidateRun] = []
+        self.looks: list[Looks] = []
 
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
         """Add a candidate that was timed; returns those that need not be timed again.
@@ -85,6 +92,7 @@ class Rounds:
             yield from self._keep([held for held in self.held if held.failure is None])
             lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
             yield from self._retire(lenience * self._options.leader_margin)
+        self._note(self.held)
         for candidate in self.held:
             # With fewer turns than the others it would not compare with them.
             if candidate.turns < min(least, done):
@@ -101,9 +109,17 @@ class Rounds:
         self._best = min([self._best, *(held.fastest for held in self.held)])
         limit = (1.0 + margin) * self._best
         retired = self._keep([held for held in self.held if held.fastest <= limit])
+        self._note(retired)
         for candidate in retired:
             candidate.pool()
         yield from retired
+
+    def _note(self, candidates: Iterable[CandidateRun]) -> None:
+        self.looks += [
+            (statistics.median(candidate.repeats), candidate.succeeded().cost)
+            for candidate in candidates
+            if candidate.turns
+        ]
 
     def _keep(self, stay: list[CandidateRun]) -> list[CandidateRun]:
         """Hold on to some candidates only; returns the others."""

@@ -10,10 +10,11 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import TargetError
-from chameleon_core.stages import Arrival, Contender, MeasureJob, MeasureStream
+from chameleon_core.stages import Arrival, Contender, Disturbance, MeasureJob, MeasureStream
 from chameleon_core.task import Task
 from chameleon_core.versions import installed
 from chameleon_system.cores import CoreWatch, usable_cores
+from chameleon_system.disturbance import CoreMeter
 from chameleon_system.processor import processor_name
 
 from chameleon_runners.engine.builder_pool import BuilderPool
@@ -22,6 +23,7 @@ from chameleon_runners.engine.process_pool import ProcessPool
 from chameleon_runners.engine.references import Reference, stage_key
 from chameleon_runners.engine.runner import MeasuringRunner, Resources
 from chameleon_runners.local.context import LocalContext
+from chameleon_runners.local.disturbance import LocalDisturbance
 from chameleon_runners.local.job_run import LocalJobRun, LocalJobRuns
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.local.process_comparison import ProcessComparison
@@ -49,6 +51,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
                 hint=f"set the runner's threads to at most {usable}",
             )
         self._watch = CoreWatch(self._cores[: self._threads])
+        self._disturbance = LocalDisturbance(CoreMeter(self._cores[: self._threads]))
         self._comparing: ProcessPool | None = None
 
     @property
@@ -74,6 +77,7 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
             retries=self._options.retries,
             clock_cores=tuple(self._cores[:1]),
             watch=self._watch,
+            disturbance=self._disturbance,
         )
 
     def _first_ones_first(self, job: MeasureJob) -> Generator[Arrival, None, None]:
@@ -151,6 +155,9 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
             "cold_bytes": self._policy.cold_bytes,
             "versions": installed(("apache-tvm",)),
         }
+
+    def disturbance(self) -> Disturbance:
+        return self._disturbance.total
 
     def _leave(self, *, polite: bool) -> None:
         del polite

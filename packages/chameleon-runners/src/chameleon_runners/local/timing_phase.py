@@ -82,6 +82,7 @@ class TimingPhase:
     def rounds(self) -> Iterator[Measurement]:
         """Time the promising candidates again, in turn."""
         yield from self._hand_out(self._rounds.play(self._time_again, self._stopped))
+        self._context.disturbance.ranked(self._rounds.looks)
 
     def _first_timed(self, candidate: CandidateRun, event: WorkerEvent) -> list[CandidateRun]:
         """Take in how the first timing went; returns those that are done with."""
@@ -150,7 +151,7 @@ class TimingPhase:
             if not event.end.from_outside:
                 candidate.failure = candidate.ended(event.end, building=False)
         elif event.reply is not None and event.reply["status"] == "ok":
-            candidate.take_turn(event.reply["seconds"])
+            candidate.take_turn(event.reply["seconds"], event.reply["disturbed"])
             candidate.run_seconds += event.reply["elapsed"]
         elif event.reply is not None:
             candidate.failure = candidate.failed_reply(event.reply, worker.log)

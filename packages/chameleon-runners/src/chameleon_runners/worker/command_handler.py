@@ -16,6 +16,7 @@ from chameleon_core.errors import (
     TargetError,
 )
 from chameleon_core.measurement import FailureKind
+from chameleon_system.disturbance import involuntary_switches
 
 from chameleon_runners.worker.devices import DeviceHolder
 from chameleon_runners.worker.isolation import limit_memory, pin
@@ -208,7 +209,7 @@ class CommandHandler:
         if message["probe"]:
             number = probe_runs(kernel, policy)
             return {"status": "ok", "error": error, "seconds": [], "number": number}
-        timing = time_kernel(kernel, policy, message["best"])
+        timing = time_kernel(kernel, policy, message["best"], _switches(message))
         return {
             "status": "ok",
             "error": error,
@@ -235,10 +236,22 @@ class CommandHandler:
 
     def _repeat(self, message: Message) -> Message:
         """The repeats of one turn of a kernel that was checked before."""
+        from chameleon_runners.timing import Repeats  # noqa: PLC0415
+
         kernel = self._kernels[message["slot"]]
         # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
         # the run that ``Kernel.repeats`` does before the clock starts is for.
-        seconds = kernel.repeats(
-            message["number"], message["count"], cold_bytes=message["cold_bytes"]
+        repeats = Repeats(
+            kernel, message["number"], message["cold_bytes"], switches=_switches(message)
         )
-        return {"status": "ok", "seconds": list(seconds)}
+        each = 1 if message["singly"] else message["count"]
+        while len(repeats) < message["count"]:
+            repeats.take(each)
+        return {"status": "ok", "seconds": repeats.calm, "disturbed": repeats.disturbed}
+
+
+def _switches(message: Message) -> Callable[[], int]:
+    """The count of switches of threads that a kernel runs on; those of a device are not known."""
+    from chameleon_runners.timing import no_switches  # noqa: PLC0415
+
+    return involuntary_switches if message["cores"] else no_switches

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from chameleon_core.errors import ConfigError
+from chameleon_system.cores import usable_cores
 from torch import Tensor, fx, nn
 
 from chameleon_transforms.contract import Judged, NetworkScore
@@ -87,8 +88,9 @@ class Judge:
             return {name: self.score(candidate, score) for name, score in scores.items()}
 
         threads = torch.get_num_threads()
+        workers = min(threads, len(usable_cores()))  # torch knows of no quota
         try:
-            with ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1)) as pool:
+            with ThreadPoolExecutor(workers, initializer=partial(torch.set_num_threads, 1)) as pool:
                 return list(pool.map(all_of, candidates))
         finally:
             torch.set_num_threads(threads)

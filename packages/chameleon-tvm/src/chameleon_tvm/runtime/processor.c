@@ -141,7 +141,7 @@ static double quota(int version) {
     const char *below = group;
     size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
     below = strncmp(group, root, length) == 0 ? group + length : "";
-    if (strstr(below, "..") != NULL || strcmp(below, "/") == 0) below = "";
+    if (below[0] != '/' || strstr(below, "..") != NULL || below[1] == '\0') below = "";
     char folder[2 * LONGEST];
     snprintf(folder, sizeof(folder), "%s%s", mount, below);
     double cores = quota_of(folder, strlen(mount));

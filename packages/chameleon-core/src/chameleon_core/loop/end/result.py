@@ -13,6 +13,7 @@ from chameleon_core.loop.end.rivals import FLOAT32, like_rivals
 from chameleon_core.loop.end.shortfalls import missed, slower
 from chameleon_core.loop.end.variants import TUNED, VariantResult
 from chameleon_core.pipeline.schema import Requirement
+from chameleon_core.stages import Disturbance
 from chameleon_core.store import Spending
 
 
@@ -250,6 +251,7 @@ class RunResult:
         require: what the pipeline asks for, or None.
         network: what the frontend made of the winners; empty where the model is no network.
         versions: of the distributions that took part, None of those that are not installed.
+        disturbance: what disturbed timing, as far as the runner knows.
     """
 
     folder: Path
@@ -258,6 +260,7 @@ class RunResult:
     require: Requirement | None = None
     network: NetworkResult = attrs.field(factory=NetworkResult)
     versions: Mapping[str, str | None] = attrs.field(factory=dict)
+    disturbance: Disturbance = attrs.field(factory=Disturbance)
 
     @property
     def missed(self) -> list[str]:
@@ -287,6 +290,7 @@ class RunResult:
             "operators": [operator.to_json() for operator in self.operators],
             "network": self.network.to_json(),
             "versions": dict(self.versions),
+            **({"disturbance": self.disturbance.to_json()} if self.disturbance.summary else {}),
         }
 
     @classmethod
@@ -301,6 +305,7 @@ class RunResult:
             require=require,
             network=NetworkResult.from_json(value["network"]),
             versions=value.get("versions", {}),
+            disturbance=Disturbance.from_json(value.get("disturbance", {})),
         )
 
 

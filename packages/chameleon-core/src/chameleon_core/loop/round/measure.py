@@ -30,6 +30,7 @@ class CheckedRunner:
     Attributes:
         live: ``Runner.live``.
         now: ``Runner.now``.
+        disturbance: ``Runner.disturbance``.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class CheckedRunner:
     ) -> None:
         self.live = runner.live
         self.now = runner.now
+        self.disturbance = runner.disturbance
         self._runner = runner
         self._contract = contract
         self._interruption = interruption

@@ -1,0 +1,106 @@
+"""How many threads this process may use: its cores, and the CPU time that its cgroups allow.
+
+A container may be allowed less than the cores that it sees. A thread more than its quota has room
+for does not make it slower by a little: the kernel stops all of its threads for the rest of a
+period, usually a tenth of a second (docs/measuring.md has times).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+ROOT = Path("/")
+
+_QUOTA = re.compile(r"\s*([1-9]\d{0,14})\s+([1-9]\d{0,14})\s*", re.ASCII)
+"""Quota and period in microseconds. ``max`` and -1 are no quota, nor is anything else."""
+
+
+def allowed_cores() -> list[int]:
+    """Ids of the cores that this process may run on, whatever time its cgroups allow there."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def usable_threads(root: Path = ROOT) -> int:
+    """Threads that may compute at once in this process, at least one.
+
+    A library in another language gives the same number by this rule:
+
+    1. Count the cores of the process's affinity.
+    2. Find each mount of ``cgroup2``, and of ``cgroup`` with the option ``cpu``, in
+       ``/proc/self/mountinfo``, and the process's path in that hierarchy in ``/proc/self/cgroup``.
+       Below the mount's root that path is a folder; if it lies elsewhere or has ``..`` in it, the
+       mount point is the folder.
+    3. Read quota and period of that folder and of each above it up to the mount point: ``cpu.max``,
+       or ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``.
+    4. Two positive integers of at most 15 digits allow ``quota / period`` threads, rounded down but
+       at least one; anything else allows any number.
+    5. The smallest number counts.
+
+    Args:
+        root: the folder that ``proc`` and ``sys`` are in.
+    """
+    quota = cpu_quota(root)
+    cores = len(allowed_cores())
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """Cores' worth of time that the cgroups of this process allow; None if they set no limit.
+
+    Args:
+        root: the folder that ``proc`` and ``sys`` are in.
+    """
+    matches = (_QUOTA.fullmatch(text) for folder in _folders(root) for text in _texts(folder))
+    return min((int(match[1]) / int(match[2]) for match in matches if match), default=None)
+
+
+def _texts(folder: Path) -> tuple[str, str]:
+    """Quota and period of a cgroup as version 2 and as version 1 write them."""
+    v1 = (_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+    return _read(folder / "cpu.max"), " ".join(v1)
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """The folders of this process's cgroups and of all that they are in, as far as visible."""
+    paths = {}
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, controllers_and_path = line.partition(":")
+        controllers, _, path = controllers_and_path.partition(":")
+        for name in controllers.split(","):
+            paths[name] = path
+    for line in _read(root / "proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        place, kind = before.split(), after.split()
+        if len(place) <= 4 or len(kind) <= 2:  # noqa: PLR2004 - a line that is cut off
+            continue
+        v1 = kind[0] == "cgroup" and "cpu" in kind[2].split(",")
+        if not v1 and kind[0] != "cgroup2":
+            continue
+        mount = root / _unescaped(place[4]).lstrip("/")
+        below = _below(_unescaped(place[3]), paths.get("cpu" if v1 else "", "/"))
+        for depth in range(len(below) + 1):
+            yield mount.joinpath(*below[:depth])
+
+
+def _below(root: str, path: str) -> tuple[str, ...]:
+    """The parts of a cgroup's path below the root of a mount; none if it lies elsewhere."""
+    whole, start = PurePosixPath(path), PurePosixPath(root)
+    parts = whole.relative_to(start).parts if whole.is_relative_to(start) else ()
+    return () if ".." in parts else parts
+
+
+def _unescaped(text: str) -> str:
+    """A path of ``mountinfo``, which has spaces and the like as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except (OSError, ValueError):  # a path with a null byte is a ValueError
+        return ""
