@@ -53,7 +53,7 @@ class ForkedChild(ChildProcess):
         module: str,
         arguments: Sequence[str] = (),
         *,
-        environment: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
         stdin: int,
         stdout: int,
     ) -> None:
@@ -65,7 +65,7 @@ class ForkedChild(ChildProcess):
         request = {
             "module": module,
             "arguments": list(arguments),
-            "environment": {**environment, TOKEN: self.token},
+            "environment": {**(environment or os.environ), TOKEN: self.token},
         }
         theirs = (read_stdin, write_stdout, write_log)
         pid = server.forked(request, theirs)

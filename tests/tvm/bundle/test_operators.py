@@ -14,9 +14,9 @@ from chameleon_core.errors import ConfigError, TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_tvm.bundle.operators import deliver_operator
-from chameleon_tvm.bundle.pack import pack_weights
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm.runtime.pack import pack_weights
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.options import SketchOptions

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_tvm.bundle.pack import replayed
 from chameleon_tvm.bundle.recording import NotRecordedError, Recording
+from chameleon_tvm.runtime.pack import replayed
 from hypothesis import given
 from hypothesis import strategies as st
 

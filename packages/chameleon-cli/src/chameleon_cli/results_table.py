@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import click
 from chameleon_core.loop.end.result import NetworkResult, OperatorResult
 from chameleon_core.loop.end.rivals import FLOAT32, RivalRow, fastest_like, rival_rows
-from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
+from chameleon_core.loop.end.shortfalls import footprint_lines, left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 
 from chameleon_cli.colours import in_colours
@@ -84,6 +84,7 @@ def network_lines(network: NetworkResult) -> list[str]:
     return [
         *before,
         f"{what}: {duration(network.latency_seconds)} ({times})",
+        *footprint_lines(network),
         *left_out_lines(network),
         f"{error}, in {network.folder}",
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_tvm.bundle.pack import ALIGNMENT, aligned
 from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Storage, Tensor
 from chameleon_tvm.graph.sequence.plan import Interval, placed, planned
 from chameleon_tvm.graph.sequence.strides import dense_strides
+from chameleon_tvm.runtime.pack import ALIGNMENT, aligned
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from chameleon_core.loop.end.result import NetworkResult
 from chameleon_core.loop.end.rivals import RivalRow, fastest_like, rival_rows
-from chameleon_core.loop.end.shortfalls import left_out_lines, unmeasured_lines
+from chameleon_core.loop.end.shortfalls import footprint_lines, left_out_lines, unmeasured_lines
 from chameleon_core.words import in_seconds
 
 from chameleon_bench.pages.figures import bar
@@ -35,7 +35,11 @@ def network_part(record: RunRecord) -> dict[str, Any]:
         "layout": network.layout,
         "precision": network.precision_summary,
         "front": _front(network) if network.front else None,
-        "remarks": [*unmeasured_lines(network), *left_out_lines(network)],
+        "remarks": [
+            *unmeasured_lines(network),
+            *footprint_lines(network),
+            *left_out_lines(network),
+        ],
         "buckets": _buckets(record) if network.buckets else None,
         "against": None if latency is None else _against(record, latency),
         "total": total,

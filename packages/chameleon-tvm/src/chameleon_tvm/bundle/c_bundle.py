@@ -9,11 +9,11 @@ from typing import Any
 
 from chameleon_core.errors import ConfigError, TargetError
 
-from chameleon_tvm.bundle.pack import ARRAYS, PACKING
 from chameleon_tvm.exporting import unoccupied
 from chameleon_tvm.graph.package import MANIFEST, check_compiler, read_manifest
 from chameleon_tvm.graph.sequence.weights import WEIGHTS
 from chameleon_tvm.runtime.linking import OBJECTS, filled, link_library
+from chameleon_tvm.runtime.pack import ARRAYS, PACKING
 from chameleon_tvm.words import identifier
 
 _PACKING = (PACKING, ARRAYS, "pack.py")

@@ -21,7 +21,6 @@ from chameleon_core.versions import installed
 from numpy.typing import NDArray
 
 from chameleon_tvm.builder import TVMBuilder
-from chameleon_tvm.bundle.pack import ARRAYS, PACKING, replayed
 from chameleon_tvm.bundle.recording import NotRecordedError, Recording
 from chameleon_tvm.exporting import tvm_builder
 from chameleon_tvm.graph.package import check_compiler, cpu_of, write_package
@@ -34,6 +33,8 @@ from chameleon_tvm.instructions.emission import permissions_of
 from chameleon_tvm.kernel import Program
 from chameleon_tvm.linking import architecture, host_triple, own_triple
 from chameleon_tvm.lowering import lower_function
+from chameleon_tvm.runtime.linking import SOURCES
+from chameleon_tvm.runtime.pack import ARRAYS, PACKING, replayed
 from chameleon_tvm.targets import tvm_target
 
 MAIN = "main"
@@ -112,7 +113,7 @@ class Packing:
         """Put it into a folder, and what reads it."""
         (folder / PACKING).write_text(json.dumps(self.told) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.kept)
-        shutil.copyfile(Path(__file__).with_name("pack.py"), folder / "pack.py")
+        shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")
 
 
 def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.stages import Arrays
+from chameleon_system.thread_limit import usable_threads
 
 Network = Callable[[Arrays], Arrays]
 """Outputs of a network for its inputs."""
@@ -51,6 +52,14 @@ def _lacking(name: str) -> list[str]:
     return [one for one in _NEEDS.get(name, ()) if importlib.util.find_spec(one) is None]
 
 
+def asked_threads(threads: int) -> int | None:
+    """A number of threads to ask a framework for; None if it is all that there are.
+
+    Users leave that to the framework, which may know better.
+    """
+    return threads if threads < usable_threads() else None
+
+
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     """An exported program run by torch; where it is in half precision, it gets and gives float32.
 
@@ -59,10 +68,16 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
         compiled: by torch.compile with frozen weights, rather than operator by operator.
         threads: it computes with.
     """
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(threads)
+    limit_torch(threads)
     network = program.module()
     return torch_inference(compiled_by_torch(network) if compiled else network, program)
+
+
+def limit_torch(threads: int) -> None:
+    """Let torch compute with fewer threads than there are."""
+    asked = asked_threads(threads)
+    if asked is not None:
+        importlib.import_module("torch").set_num_threads(asked)
 
 
 def compiled_by_torch(network: Any) -> Any:
@@ -127,7 +142,7 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
     """
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = asked_threads(threads) or 0
     if not fused:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
@@ -173,7 +188,10 @@ def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
         hint: the precision to compute in, by OpenVINO's name, or None.
     """
     openvino = importlib.import_module("openvino")
-    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    asked = asked_threads(threads)
+    if asked is not None:
+        settings["INFERENCE_NUM_THREADS"] = asked
     if hint is not None:
         settings["INFERENCE_PRECISION_HINT"] = hint
     return openvino.Core().compile_model(model, "CPU", settings)

@@ -10,7 +10,12 @@ from chameleon_core.stages import Arrays
 
 from chameleon_tvm.frameworks.precision import in_half as half_program
 from chameleon_tvm.frameworks.reduced import INT8, NetworkForms, ReducedNetwork
-from chameleon_tvm.frameworks.running import compiled_by_torch, torch_inference, torch_network
+from chameleon_tvm.frameworks.running import (
+    compiled_by_torch,
+    limit_torch,
+    torch_inference,
+    torch_network,
+)
 from chameleon_tvm.frameworks.saturation import sums_saturate
 
 _PT2E = "torchao.quantization.pt2e"
@@ -45,10 +50,9 @@ def quantized(
     Raises:
         Exception: torch cannot quantise or compile it.
     """
-    torch: Any = importlib.import_module("torch")
     pt2e: Any = importlib.import_module(f"{_PT2E}.quantize_pt2e")
     x86: Any = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")
-    torch.set_num_threads(threads)
+    limit_torch(threads)
     program = _program(forms)
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(

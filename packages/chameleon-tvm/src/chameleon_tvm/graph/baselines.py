@@ -154,6 +154,11 @@ class Baselines:
                 self.left_out[name] = "it failed while it was timed"
         others = {name: seconds[name] for name in self._frontend.frameworks if seconds.get(name)}
         found: dict[str, Any] = {
+            "rivals_footprint": {
+                process.name: {"memory_bytes": process.about()["memory_bytes"]}
+                for process in processes
+                if process.name in others
+            },
             "latency_seconds": seconds[ours.name],
             "untuned_seconds": seconds.get(UNTUNED),
             "rivals": others,

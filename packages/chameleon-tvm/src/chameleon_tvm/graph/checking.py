@@ -73,7 +73,7 @@ def _asked(
         "threads": threads,
         "started": time.monotonic(),
     }
-    with network_child(_MODULE, threads) as child:
+    with network_child(_MODULE) as child:
         conversation = Conversation(child)
         answer: dict[str, Any] = {}
         try:

@@ -12,6 +12,7 @@ import structlog
 from chameleon_core.stages import Delivery
 
 from chameleon_tvm.graph.delivery_steps import DeliverySteps
+from chameleon_tvm.graph.first_answer import first_answer
 from chameleon_tvm.graph.guesses import mended
 from chameleon_tvm.graph.package import (
     check_compiler,
@@ -58,6 +59,9 @@ def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
         log.info("network_delivered", folder=str(delivery.folder))
         ours = stack.enter_context(steps.running(staged))
         result.update(steps.latencies(ours))
+        rivals = result.pop("rivals_footprint", None)
+        if rivals is not None:
+            result["footprint"] = {"network": first_answer(delivery.folder), **rivals}
         result["kernels"] = steps.kernel_seconds(ours, staged)
         write_manifest(delivery.folder, {**read_manifest(staged), "latency": result})
     return {**result, "folder": str(delivery.folder)}

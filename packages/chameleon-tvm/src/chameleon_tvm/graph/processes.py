@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import tempfile
@@ -66,7 +65,7 @@ class AskedProcess:
         self.precision: str | None = None
         self._start_seconds = start_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
-        self._child = network_child(module, threads)
+        self._child = network_child(module)
         self._conversation = Conversation(self._child)
         try:
             given = {} if warm_up is None else {"inputs": self._written(warm_up)}
@@ -209,6 +208,14 @@ class NetworkProcess(AskedProcess):
         times: list[float] = self._ask(request)["seconds"]
         return times
 
+    def about(self) -> dict[str, Any]:
+        """What the process is like: ``memory_bytes``, ``variables`` and ``cores``.
+
+        Raises:
+            ChameleonError: it died or hung.
+        """
+        return self._ask({"do": "about"})
+
     def profile(
         self, folder: str, inputs: Arrays, *, quantile: float = 0.5
     ) -> list[dict[str, Any]]:
@@ -223,21 +230,15 @@ class NetworkProcess(AskedProcess):
         return kernels
 
 
-def network_child(module: str, threads: int) -> ChildProcess:
+def network_child(module: str) -> ChildProcess:
     """A child that a network is asked of, in lines of JSON.
+
+    Its variables are those of whoever called Chameleon: figures are what users get.
 
     Args:
         module: that it runs.
-        threads: that it computes with; libraries read their number when they are loaded.
     """
-    count = str(threads)
-    threading = {"TVM_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
-    return ChildProcess(
-        module,
-        environment={**os.environ, **threading},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    return ChildProcess(module, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:

@@ -6,6 +6,9 @@ Requests and replies are lines of JSON on standard input and output; arrays trav
 from __future__ import annotations
 
 import importlib
+import os
+import re
+import runpy
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +18,11 @@ import numpy as np
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, requests
+from chameleon_system.processes.stamps import TOKEN
+from chameleon_system.thread_limit import allowed_cores
 
 from chameleon_tvm.frameworks.reduced import ReducedNetwork, reduced_named
+from chameleon_tvm.graph.load import checked_manifest
 from chameleon_tvm.shapes import converter
 
 Network = Callable[[Arrays], Arrays]
@@ -25,12 +31,12 @@ _SLOW = 5.0
 
 
 def delivered_network(request: dict[str, Any]) -> Network:
-    """The compiled network of a folder."""
-    # Without torch, which TVM imports otherwise: that takes longer than all the rest.
-    importlib.import_module("chameleon_tvm.quick_tvm")
-    network = importlib.import_module("chameleon_tvm.graph.load").load(request["folder"])
-    # Afterwards: setting up TVM's threads gives the calling one all cores back.
-    importlib.import_module("chameleon_tvm.rivals.timing").pin_to_first_core()
+    """The compiled network of a folder, loaded as users load it."""
+    folder = Path(request["folder"])
+    if "apache-tvm" in checked_manifest(folder).get("needs", ()):
+        # Without torch, which TVM imports otherwise: that takes longer than all the rest.
+        importlib.import_module("chameleon_tvm.quick_tvm")
+    network = runpy.run_path(str(folder / "load.py"))["load"](folder)
 
     def run(inputs: Arrays) -> Arrays:
         found = network(*inputs)
@@ -74,6 +80,7 @@ ROLES: dict[str, Callable[[dict[str, Any]], Network]] = {
 
 def main() -> None:
     """Serve until standard input ends."""
+    os.environ.pop(TOKEN, None)
     answers = Answers()
     network: Network | None = None
     ran = False
@@ -89,6 +96,8 @@ def main() -> None:
                 answer: dict[str, Any] = _opened(network)
             elif request["do"] == "profile":
                 answer = _profiled(request)
+            elif request["do"] == "about":
+                answer = _about_this_process()
             elif network is None:
                 answer = {"error": "no network is open"}
             elif request["do"] == "outputs":
@@ -101,6 +110,17 @@ def main() -> None:
             words = str(error).strip().splitlines()
             answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
         answers.send(answer)
+
+
+def _about_this_process() -> dict[str, Any]:
+    """Its memory (its share of what it has in common with others), variables and cores."""
+    file = Path("/proc/self/smaps_rollup")
+    pss = re.search(r"^Pss:\s+(\d+) kB", file.read_text() if file.exists() else "", re.MULTILINE)
+    return {
+        "memory_bytes": 1024 * int(pss[1]) if pss else 0,
+        "variables": dict(os.environ),
+        "cores": allowed_cores(),
+    }
 
 
 def _opened(network: Network) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class NetworkResult:
         rivals_precision: what those of them compute in that do not in float32, by name; known
             where there are ``rivals_reduced``.
         precision: what it computes in, in words.
-        precision_summary: why in that, as a sentence; empty where there was nothing to choose.
+        precision_summary: why in that; empty where there was nothing to choose.
         front: the types that there were to choose among, a row each, by falling ``seconds`` (of
             the operators as measured alone): ``types``, how many operators are in each,
             ``error`` of the outputs as simulated, and whether that is ``delivered``; where there
@@ -164,15 +164,15 @@ class NetworkResult:
         max_relative_error: of its outputs, or None where nothing was compiled.
         delivered_seconds: wall-clock from the start of the run until the verified network was in
             its folder, before anything was compared with it; None where none was delivered.
-        delivery_seconds: wall-clock of each step of that after the operators were compared, by its
-            name; empty where nobody says.
+        delivery_seconds: wall-clock of each step of that after the operators were compared.
         kernels: where its time goes, the slowest first, each with ``name``, ``tuned``, ``calls``
             in one inference and ``seconds`` of all of them; empty where that is not known.
         unmeasured: operators whose kernel in it was never timed, each with ``name``, ``kernel``
             (``first guess``, ``configuration predicted to be best``, ``another guess`` or
             ``default schedule``) and ``because``.
-        left_out: why it was not compared with something else that may run it, as half a sentence
-            by name.
+        left_out: why it was not compared with what else may run it, half a sentence by name.
+        footprint: ``memory_bytes`` of its process (``network``) and of its rivals', by name; its
+            own has ``first_answer_seconds`` of a new process and ``disk_bytes``, too.
         layout: of the images in it, and its ``summary`` why; empty where the frontend says none.
         buckets: of a network that was compiled for several shapes a row for each, with ``name``,
             ``shapes`` of inputs by name, ``latency_seconds``, ``untuned_seconds``, ``rivals``,
@@ -198,6 +198,7 @@ class NetworkResult:
     kernels: Sequence[Mapping[str, Any]] = ()
     unmeasured: Sequence[Mapping[str, str]] = ()
     left_out: Mapping[str, str] = attrs.field(factory=dict)
+    footprint: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     layout: Mapping[str, Any] = attrs.field(factory=dict)
     buckets: Sequence[Mapping[str, Any]] = ()
     folder: str | None = None
@@ -230,7 +231,13 @@ class NetworkResult:
             del values["precision"]
         optional = {"folder", "failure", "kernels", "layout", "delivered_seconds"}
         optional |= {"unmeasured", "left_out", "ratio", "buckets", "rivals_reduced"}
-        optional |= {"rivals_precision", "precision_summary", "front", "delivery_seconds"}
+        optional |= {
+            "rivals_precision",
+            "precision_summary",
+            "front",
+            "delivery_seconds",
+            "footprint",
+        }
         return {k: v for k, v in values.items() if k not in optional or v}
 
     @classmethod

@@ -140,4 +140,24 @@ def left_out_lines(network: NetworkResult) -> list[str]:
     return [f"{name} left out: {why}" for name, why in network.left_out.items()]
 
 
-__all__ = ["left_out_lines", "missed", "slower", "unmeasured_lines"]
+def footprint_lines(network: NetworkResult) -> list[str]:
+    """How soon a network answers and what it takes beside time; no line if that is not known."""
+    own = network.footprint.get("network")
+    if not own:
+        return []
+    others = ", ".join(
+        f"{name} {_megabytes(one['memory_bytes'])}"
+        for name, one in network.footprint.items()
+        if one is not own
+    )
+    beside = f" (processes with {others})" if others else ""
+    seconds, memory = own["first_answer_seconds"], _megabytes(own["memory_bytes"])
+    first = f"first answer {seconds:.2f} s after its process starts, in {memory} of memory{beside}"
+    return [f"{first}; {_megabytes(own['disk_bytes'])} on disk"]
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:.0f} MB"
+
+
+__all__ = ["footprint_lines", "left_out_lines", "missed", "slower", "unmeasured_lines"]

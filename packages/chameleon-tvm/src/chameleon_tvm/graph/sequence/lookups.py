@@ -22,7 +22,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from chameleon_tvm.bundle.pack import ALIGNMENT
 from chameleon_tvm.graph.sequence.accesses import table_axis, takes_strides
 from chameleon_tvm.graph.sequence.calls import Call, CallSequence, Lookup, Storage, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.changes import Changes, part_of
@@ -30,6 +29,7 @@ from chameleon_tvm.graph.sequence.marks import SHUFFLE, mark_of
 from chameleon_tvm.graph.sequence.regions import Region, Selection, next_region
 from chameleon_tvm.graph.sequence.strides import dense_strides, reshaped_strides
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.runtime.pack import ALIGNMENT
 from chameleon_tvm.spaces.template import emit
 
 Function = Any

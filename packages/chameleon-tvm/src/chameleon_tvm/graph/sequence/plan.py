@@ -15,8 +15,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.bundle.pack import aligned
 from chameleon_tvm.graph.sequence.calls import CallSequence, Storage, Tensor
+from chameleon_tvm.runtime.pack import aligned
 
 _FEW = 4096
 """Bytes of a constant that are looked at before all of them are."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from chameleon_tvm.bundle.pack import ALIGNMENT
 from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.plan import Plan
 from chameleon_tvm.graph.sequence.strides import Shape
+from chameleon_tvm.runtime.pack import ALIGNMENT
 
 
 def tables(

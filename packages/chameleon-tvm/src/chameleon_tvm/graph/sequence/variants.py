@@ -14,11 +14,11 @@ from typing import Any
 import attrs
 from tvm_ffi.structural import structural_map, structural_walk
 
-from chameleon_tvm.bundle.pack import ALIGNMENT
 from chameleon_tvm.graph.relaxed import tvm
 from chameleon_tvm.graph.sequence.calls import CallSequence, Tensor, bytes_of
 from chameleon_tvm.graph.sequence.strides import Shape, axis_in, reshaped_strides
 from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.runtime.pack import ALIGNMENT
 
 Function = Any
 Buffer = Any

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.bundle.pack import aligned, checksum, weights_table
+from chameleon_tvm.runtime.pack import aligned, checksum, weights_table
 
 WEIGHTS = "weights.bin"
 """Name of the file of weights beside a library, unless the manifest names another one."""
