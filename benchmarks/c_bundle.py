@@ -43,11 +43,11 @@ def main() -> None:
         inputs = inputs_of(manifest, folder)
         runs = str(arguments.runs)
         ours = ["./example", "weights.bin", *inputs, "--runs", runs, "--threads", str(threads)]
-        theirs = loading(network, folder, arguments.runs, inputs)
+        theirs = loading(network, folder, arguments.runs, threads, inputs)
         pairs = []
         for turn in range(arguments.turns):
             order = (ours, theirs) if turn % 2 else (theirs, ours)
-            found = {id(command): latency(command, folder, threads) for command in order}
+            found = {id(command): latency(command, folder) for command in order}
             pairs.append((found[id(ours)], found[id(theirs)]))
         same = all(
             (folder / f"output{place}.npy").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,12 +12,11 @@ import numpy as np
 
 _LOADER = """
 import sys, time
-sys.modules["torch"] = None  # TVM starts faster without it
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from load import load
-run = load(sys.argv[1])
-inputs = [np.load(name) for name in sys.argv[4:]]
+run = load(sys.argv[1], threads=int(sys.argv[4]))
+inputs = [np.load(name) for name in sys.argv[5:]]
 seconds = []
 outputs = run(*inputs)
 for _ in range(int(sys.argv[3])):
@@ -32,24 +30,33 @@ print(f"latency {seconds[len(seconds) // 2]} s (the shortest {seconds[0]} s)")
 """
 
 
-def loading(network: Path, outputs: Path, runs: int, inputs: Sequence[str]) -> list[str]:
+def loading(
+    network: Path, outputs: Path, runs: int, threads: int, inputs: Sequence[str]
+) -> list[str]:
     """The command of that process.
 
     Args:
         network: the delivered folder.
         outputs: a folder for the last inference's, ``python0.npy`` and so on.
         runs: inferences that are timed.
+        threads: that compute; 0 for the loader's own choice.
         inputs: files with the arrays, in order.
     """
-    return [sys.executable, "-c", _LOADER, str(network), str(outputs), str(runs), *inputs]
+    return [
+        sys.executable,
+        "-c",
+        _LOADER,
+        str(network),
+        str(outputs),
+        str(runs),
+        str(threads),
+        *inputs,
+    ]
 
 
-def latency(command: list[str], folder: Path, threads: int) -> tuple[float, float]:
+def latency(command: list[str], folder: Path) -> tuple[float, float]:
     """Median and least seconds that a process prints."""
-    environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
-    found = subprocess.run(
-        command, cwd=folder, env=environment, check=True, capture_output=True, text=True
-    )
+    found = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     told = re.search(r"latency (\S+) s \(.* shortest (\S+) s\)", found.stdout)
     if told is None:
         raise SystemExit(f"{command[0]} printed no latency: {found.stdout}")

@@ -65,10 +65,10 @@ def in_turns(original: Path, point: Path, turns: int) -> Whole:
     with tempfile.TemporaryDirectory() as made:
         outputs = Path(made)
         inputs = inputs_of(manifest, outputs)
-        commands = [loading(one.absolute(), outputs, _RUNS, inputs) for one in (original, point)]
+        commands = [loading(one.absolute(), outputs, _RUNS, 0, inputs) for one in (original, point)]
         for turn in range(turns):
             order = (0, 1) if turn % 2 else (1, 0)
-            seconds = {one: latency(commands[one], outputs, manifest["threads"]) for one in order}
+            seconds = {one: latency(commands[one], outputs) for one in order}
             pairs.append((seconds[0][0], seconds[1][0]))
     before, after = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = tuple(sorted(one / other for one, other in pairs))

@@ -21,6 +21,7 @@ from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend
 from chameleon_tvm.graph import delivery_steps, package, processes
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.verify import TOLERANCE
+from chameleon_tvm.runtime.linking import OBJECTS, link_library
 from chameleon_tvm.targets import TVMTargets
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
@@ -133,7 +134,7 @@ from load import load
 network = load()
 shape = [1, 3, 8, 8]
 print(network(np.zeros(shape, "float32")).shape)
-print([name for name in sys.modules if name.startswith("chameleon")])
+print([name for name in sys.modules if name.partition(".")[0] in {"chameleon_tvm", "tvm", "torch"}])
 try:
     network(np.zeros([1, 3, 6, 8]))
 except ValueError as error:
@@ -145,7 +146,7 @@ except ValueError as error:
 """
 
 
-def test_a_fresh_process_needs_tvm_alone(tiny: Any, delivery_of: Any, tmp_path: Path):
+def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path: Path):
     delivery = delivery_of(tiny)
     # With no winner at all everything is compiled by default.
     delivery = attrs.evolve(delivery, winners=())
@@ -160,12 +161,12 @@ def test_a_fresh_process_needs_tvm_alone(tiny: Any, delivery_of: Any, tmp_path: 
         "image must have shape [1, 3, 8, 8]",
         "the network takes image, not 0 arrays",
     ]
-    manifest = json.loads((moved / "manifest.json").read_text())
-    manifest["cpu_features"].append("amx-tile")
-    (moved / "manifest.json").write_text(json.dumps(manifest))
-    if "amx_tile" not in Path("/proc/cpuinfo").read_text():
-        with pytest.raises(RuntimeError, match="lacks amx-tile"):
-            chameleon_tvm.load(moved)
+    manifest = package.read_manifest(moved)
+    manifest["cpu_features"].append("flight")
+    link_library(moved / OBJECTS, manifest, moved / manifest["module"], "network")
+    package.write_manifest(moved, manifest)
+    with pytest.raises(RuntimeError, match="this CPU lacks flight"):
+        chameleon_tvm.load(moved)
 
 
 def test_a_wrong_kernel_is_named_and_nothing_delivered(
@@ -203,7 +204,7 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
     delivery = attrs.evolve(delivery_of(tiny), winners=())
     result, refused = tiny.deliver(delivery), refusal(AMX)
     if refused:
-        sentence = f"the network needs AMX, and the system refuses arch_prctl: {refused}"
+        sentence = f"the kernels need AMX, and the system refuses arch_prctl: {refused}"
         assert sentence in result["failure"]
         assert not delivery.folder.exists()
     else:
