@@ -52,7 +52,7 @@ def command(
 
     A MetaSchedule database holds what was tuned in the `sketch` space. The functions of any
     space can be written as TVMScript, or compiled: `library` writes a folder for each operator,
-    which Python loads with apache-tvm alone, and `c` a bundle of the network, or of each operator,
+    which Python loads with NumPy alone, and `c` a bundle of the network, or of each operator,
     which needs no Python.
 
     --trust-source is needed for a MetaSchedule database if the model of the run is Python of yours,
