@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler
 
 
 def compiled(target: Path, *flags: str) -> Path:
-    """The pool and the driver, for which the linker replaces ``pthread_create``."""
+    """The pool and the driver, which replaces two functions of the system."""
     assert COMPILER is not None
     headers = [f"-I{folder}" for folder in (SOURCES, *include_paths())]
     words = ("-std=gnu11", "-O1", "-g", *headers, *flags, str(DRIVER), str(SOURCES / "pool.c"))
-    links = ("-Wl,--wrap=pthread_create", "-lpthread", "-o", str(target))
+    links = ("-Wl,--wrap=pthread_create,--wrap=syscall", "-lpthread", "-o", str(target))
     subprocess.run([COMPILER, *words, *links], check=True, capture_output=True)
     return target
 
