@@ -11,7 +11,6 @@
 
 #define PAGE 4096u /* granularity of workspaces in bytes, and their alignment: those of TVM */
 #define ALIGNMENT 64u
-#define MOST_PIECES 0xffff
 
 static _Thread_local char error[512];
 

@@ -37,6 +37,7 @@
 #define TURN 1000000      /* that a worker computes before it lets others have its core */
 #define PIECES_EACH 4     /* pieces of a loop for each thread, at most */
 #define CACHE_LINE 64
+#define EVERYBODY FUTEX_BITSET_MATCH_ANY
 
 struct job {
   _Alignas(CACHE_LINE) _Atomic uint64_t word; /* 32 bits of loop, 16 of pieces, 16 of the next one */
@@ -58,6 +59,7 @@ struct pool {
   int threads;
   int job_count;
   _Atomic int started; /* workers */
+  _Atomic int refused; /* whether the system refused one to this inference */
   pthread_mutex_t starting;
   _Atomic int callers;
   _Atomic int ending;
@@ -81,15 +83,16 @@ static int64_t nanoseconds(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
-  syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+/* Sleep on a word, or wake `value` of those that sleep on it and share a bit of `mask`. */
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value, uint32_t mask) {
+  syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, mask);
 }
 
 static uint64_t word_of(uint32_t loop, uint32_t pieces, uint32_t next) {
   return (uint64_t)loop << 32 | pieces << 16 | next;
 }
 
-static int has_piece(uint64_t word) { return (word & 0xffff) < (word >> 16 & 0xffff); }
+static int has_piece(uint64_t word) { return (word & MOST_PIECES) < (word >> 16 & MOST_PIECES); }
 
 /* How long a thread's last piece took, since when it has had its core, and how often it was taken
  * off one. */
@@ -122,17 +125,17 @@ static int help(struct job *job, struct clock *clock, int worker) {
                                                memory_order_acquire)) {
       continue;
     }
-    uint32_t pieces = (uint32_t)(word >> 16 & 0xffff);
+    uint32_t pieces = (uint32_t)(word >> 16 & MOST_PIECES);
     TVMParallelGroupEnv environment = {.num_task = (int32_t)pieces};
     int64_t begun = nanoseconds();
-    if (lambda((int)(word & 0xffff), &environment, data) != 0 &&
+    if (lambda((int)(word & MOST_PIECES), &environment, data) != 0 &&
         !atomic_exchange(&job->failed, 1)) {
       strncpy(job->error, last_error(), sizeof(job->error) - 1);
     }
     helped = 1;
     /* Sequentially consistent, as the caller's: one of the two sees the other's. */
     if (atomic_fetch_add(&job->finished, 1) + 1 == pieces && atomic_load(&job->waiting)) {
-      futex(&job->finished, FUTEX_WAKE, 1);
+      futex(&job->finished, FUTEX_WAKE_BITSET, 1, EVERYBODY);
     }
     int64_t now = nanoseconds();
     clock->piece = now - begun;
@@ -170,6 +173,7 @@ static void *work(void *argument) {
   struct pool *pool = self->pool;
   struct workspaces workspaces = {0};
   struct clock clock = {0};
+  uint32_t bit = UINT32_C(1) << (self->number < 32 ? self->number - 1 : 31);
   use_workspaces(&workspaces);
   while (!atomic_load(&pool->ending)) {
     if (help_anybody(pool, self->number, &clock)) continue;
@@ -182,7 +186,7 @@ static void *work(void *argument) {
       if (now < end) continue;
       uint32_t heard = atomic_load(&pool->bell);
       atomic_fetch_add(&pool->sleeping, 1);
-      if (!anything(pool, self->number)) futex(&pool->bell, FUTEX_WAIT, heard);
+      if (!anything(pool, self->number)) futex(&pool->bell, FUTEX_WAIT_BITSET, heard, bit);
       atomic_fetch_sub(&pool->sleeping, 1);
       clock.since = nanoseconds();
       end = 0;
@@ -192,12 +196,15 @@ static void *work(void *argument) {
   return NULL;
 }
 
-static void ring(struct pool *pool, int workers) {
+/* Wake some of the workers whose numbers are up to `last`. */
+static void ring(struct pool *pool, int last, int workers) {
+  uint32_t mask = last < 32 ? (UINT32_C(1) << last) - 1 : EVERYBODY;
   atomic_fetch_add(&pool->bell, 1);
-  futex(&pool->bell, FUTEX_WAKE, (uint32_t)workers);
+  futex(&pool->bell, FUTEX_WAKE_BITSET, (uint32_t)workers, mask);
 }
 
-/* Start the workers that are missing; a loop goes on without those that cannot be started. */
+/* Start the workers that are missing. An inference goes on without those that the system refuses,
+ * and the next one asks for them again. */
 static void start_workers(struct pool *pool) {
   sigset_t all, before;
   sigfillset(&all);
@@ -207,7 +214,10 @@ static void start_workers(struct pool *pool) {
   while (pool->started < pool->threads - 1) {
     struct worker *worker = &pool->workers[pool->started];
     *worker = (struct worker){.pool = pool, .number = pool->started + 1};
-    if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
+    if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
+      pool->refused = 1;
+      break;
+    }
     ++pool->started;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -234,7 +244,7 @@ struct pool *pool_create(int threads, int jobs) {
 void pool_destroy(struct pool *pool) {
   if (pool == NULL) return;
   atomic_store(&pool->ending, 1);
-  ring(pool, INT_MAX);
+  ring(pool, INT_MAX, INT_MAX);
   for (int place = 0; place < pool->started; ++place) {
     pthread_join(pool->workers[place].thread, NULL);
   }
@@ -248,12 +258,18 @@ void pool_forked(struct pool *pool) {
   pthread_mutex_init(&pool->starting, NULL);
   atomic_store(&pool->callers, 0);
   atomic_store(&pool->sleeping, 0);
-  for (int job = 0; job < pool->job_count; ++job) atomic_store(&pool->jobs[job].word, 0);
+  for (int job = 0; job < pool->job_count; ++job) {
+    atomic_store(&pool->jobs[job].word, 0);
+    atomic_store(&pool->jobs[job].waiting, 0);
+  }
 }
 
 int pool_threads(const struct pool *pool) { return pool->threads; }
 
-void pool_enter(struct pool *pool) { atomic_fetch_add(&pool->callers, 1); }
+void pool_enter(struct pool *pool) {
+  atomic_fetch_add(&pool->callers, 1);
+  atomic_store_explicit(&pool->refused, 0, memory_order_relaxed);
+}
 
 void pool_leave(struct pool *pool) { atomic_fetch_sub(&pool->callers, 1); }
 
@@ -280,7 +296,7 @@ static int run_alone(FTVMParallelLambda lambda, void *data, int pieces) {
 int pool_run(struct pool *pool, int number, FTVMParallelLambda lambda, void *data, int pieces) {
   int helpers = pool->threads - atomic_load_explicit(&pool->callers, memory_order_relaxed);
   if (pieces == 1 || helpers < 1) return run_alone(lambda, data, pieces);
-  if (pool->started < pool->threads - 1) start_workers(pool);
+  if (pool->started < pool->threads - 1 && !pool->refused) start_workers(pool);
   struct job *job = &pool->jobs[number];
   uint32_t loop = (uint32_t)(atomic_load_explicit(&job->word, memory_order_relaxed) >> 32) + 1;
   atomic_store_explicit(&job->lambda, lambda, memory_order_relaxed);
@@ -289,7 +305,7 @@ int pool_run(struct pool *pool, int number, FTVMParallelLambda lambda, void *dat
   atomic_store_explicit(&job->failed, 0, memory_order_relaxed);
   atomic_store(&job->word, word_of(loop, (uint32_t)pieces, 0));
   uint32_t sleeping = atomic_load(&pool->sleeping);
-  if (sleeping > 0) ring(pool, helpers < pieces - 1 ? helpers : pieces - 1);
+  if (sleeping > 0) ring(pool, helpers, pieces - 1);
   struct clock clock = {0};
   help(job, &clock, 0);
   int64_t end = 0;
@@ -303,7 +319,9 @@ int pool_run(struct pool *pool, int number, FTVMParallelLambda lambda, void *dat
     if (now < end) continue;
     atomic_store(&job->waiting, 1);
     finished = atomic_load(&job->finished);
-    if (finished != (uint32_t)pieces) futex(&job->finished, FUTEX_WAIT, finished);
+    if (finished != (uint32_t)pieces) {
+      futex(&job->finished, FUTEX_WAIT_BITSET, finished, EVERYBODY);
+    }
     atomic_store(&job->waiting, 0);
   }
   if (!atomic_load(&job->failed)) return 0;

@@ -31,7 +31,9 @@ int pool_threads(const struct pool *pool);
 void pool_enter(struct pool *pool);
 void pool_leave(struct pool *pool);
 
-/* Run all pieces of a loop; the status of one that failed, else 0. */
+#define MOST_PIECES 0xffff
+
+/* Run all pieces of a loop, at most MOST_PIECES; the status of one that failed, else 0. */
 int pool_run(struct pool *pool, int job, FTVMParallelLambda lambda, void *data, int pieces);
 
 /* The number of pieces that a loop of `extent` iterations is cut into for `threads` threads. */
