@@ -12,7 +12,7 @@ from chameleon_core.errors import ConfigError, TargetError
 from chameleon_tvm.bundle.pack import ARRAYS, PACKING
 from chameleon_tvm.exporting import unoccupied
 from chameleon_tvm.graph.package import MANIFEST, check_compiler, read_manifest
-from chameleon_tvm.graph.sequence.weights import WEIGHTS
+from chameleon_tvm.graph.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_tvm.runtime.linking import OBJECTS, filled, link_library
 from chameleon_tvm.words import identifier
 
@@ -67,7 +67,9 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
             (folder / text).write_text(filled(template, manifest, name), encoding="utf-8")
         for one in copied:
             shutil.copyfile(delivered / one, folder / one)
-        shutil.copyfile(delivered / WEIGHTS, folder / WEIGHTS)
+        # Whoever packs weights writes over the file, which must be the bundle's own then.
+        place_weights = copy_weights if PACKING in copied else link_weights
+        place_weights(delivered / WEIGHTS, folder / WEIGHTS)
         link_library(delivered / OBJECTS, manifest, folder / f"lib{name}.so", name)
     except BaseException:
         # Half a bundle would only be in the way of the next try.
