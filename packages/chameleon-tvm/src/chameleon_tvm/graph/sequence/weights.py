@@ -74,7 +74,7 @@ def _write(parts: Iterable[memoryview | bytes], file: Path) -> None:
     """Write bytes into a file, ``_CHUNK`` of them at a time."""
     chunk, filled = memoryview(bytearray(_CHUNK)), 0
     with file.open("wb", buffering=0) as stream:
-        for part in map(memoryview, parts):
+        for part in parts:
             start = 0
             while start < len(part):
                 count = min(len(part) - start, _CHUNK - filled)
