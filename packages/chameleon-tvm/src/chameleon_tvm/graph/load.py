@@ -103,7 +103,7 @@ NETWORK = {
 BUCKETS = {
     "inputs": [{"name": str, "dtype": str}],
     "dimensions": [{"name": str, "axes": [list], "outputs": [list]}],
-    "buckets": [{"name": str, "folder": str, "inputs": [[int]]}],
+    "buckets": [{"name": str, "folder": str, "inputs": [[int]], "outputs": [[int]]}],
 }
 OPTIONAL = {"shared_weights": str, "constants": [int], "permissions": [str]}
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
@@ -219,6 +219,8 @@ def load(
     if "buckets" not in manifest:
         return _opened(folder, manifest, threads, instances, folder)
     _check_form(folder, manifest, BUCKETS)
+    if not all(_has_axes(bucket, manifest["dimensions"]) for bucket in manifest["buckets"]):
+        raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")
     chosen = runpy.run_path(str(_code(folder, manifest, "buckets.py")))["Buckets"]
 
     def opened(bucket: str) -> Network:
@@ -242,6 +244,19 @@ def _opened(
     weights = inside(top, shared) if shared else inside(folder, "weights.bin")
     library = runpy.run_path(str(_code(folder, manifest, "library.py")))["Library"]
     return Network(manifest, library(file, weights, manifest, threads, instances))
+
+
+def _has_axes(bucket: dict[str, Any], dimensions: list[dict[str, Any]]) -> bool:
+    """Whether a bucket has the axes that dimensions name: of each, number, axis and one more."""
+    return all(
+        has_form(row[:2], [int])
+        and len(row) == len(("number", "axis", "more"))
+        and 0 <= row[0] < len(bucket[key])
+        and 0 <= row[1] < len(bucket[key][row[0]])
+        for one in dimensions
+        for key, rows in (("inputs", one["axes"]), ("outputs", one["outputs"]))
+        for row in rows
+    )
 
 
 def _check_form(folder: pathlib.Path, manifest: dict[str, Any], form: dict[str, Any]) -> None:

@@ -21,6 +21,9 @@ class Machine:
         file: the library.
         manifest: of its folder.
         threads: that compute; 0 for those that the network was measured with.
+
+    Raises:
+        RuntimeError: the library cannot be loaded, or was built for another CPU.
     """
 
     def __init__(self, file: pathlib.Path, manifest: dict[str, Any], threads: int) -> None:
@@ -37,11 +40,14 @@ class Machine:
         self._computing = threading.RLock()
         self._process = os.getpid()
         self._unbound(self._start, 1, self._threads)
-        module = tvm.runtime.load_module(str(file))
-        self.machine: Any = relax.VirtualMachine(module, tvm.cpu())
-        # Filled anew by each call, which memory fresh from the system would slow down.
         kinds = [(wanted["shape"], wanted["dtype"]) for wanted in manifest["inputs"]]
-        self._tensors = [tvm.runtime.empty(shape, dtype) for shape, dtype in kinds]
+        try:
+            module = tvm.runtime.load_module(str(file))
+            self.machine: Any = relax.VirtualMachine(module, tvm.cpu())
+            # Filled anew by each call, which memory fresh from the system would slow down.
+            self._tensors = [tvm.runtime.empty(shape, dtype) for shape, dtype in kinds]
+        except Exception as error:
+            raise RuntimeError(f"TVM cannot load {file}: {error}") from error
 
     def run(self, inputs: Arrays, *_: Any) -> Arrays:
         """The outputs of an inference.
