@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +191,43 @@ def trying_tvm() -> Iterator[Trying]:
     process = Trying("tvm")
     yield process
     process.close()
+
+
+def in_child(action: Callable[[], object], seconds: float = 60) -> str:
+    """What an action says in a child process of a fork: ``str`` of its value, or its error.
+
+    Args:
+        action: what to do.
+        seconds: until the child counts as hanging.
+    """
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # there may be threads
+        child = os.fork()
+    if child == 0:
+        try:
+            said = str(action())
+        except BaseException as error:  # noqa: BLE001 - the answer
+            said = f"{type(error).__name__}: {error}"
+        os.write(write, said.encode(errors="replace")[:2000])
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as stream:  # noqa: PTH123 - a descriptor
+        ready, _, _ = select.select([stream], [], [], seconds)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+        said = stream.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    return f"status {status}" if status else said
+
+
+def alone(script: str | Path, *words: Any, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """A Python process of its own that runs a script: its text, or a file."""
+    code = [script] if isinstance(script, Path) else ["-c", script]
+    return subprocess.run(
+        [sys.executable, *map(str, (*code, *words))],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )

@@ -105,6 +105,8 @@ BUCKETS = {
     "dimensions": [{"name": str, "axes": [list], "outputs": [list]}],
     "buckets": [{"name": str, "folder": str, "inputs": [[int]], "outputs": [[int]]}],
 }
+ROW = 3
+"""Numbers of a row of a dimension: a tensor's, its axis's, and what is done with that."""
 OPTIONAL = {"shared_weights": str, "constants": [int], "permissions": [str]}
 DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -247,10 +249,10 @@ def _opened(
 
 
 def _has_axes(bucket: dict[str, Any], dimensions: list[dict[str, Any]]) -> bool:
-    """Whether a bucket has the axes that dimensions name: of each, number, axis and one more."""
+    """Whether a bucket has the axes that dimensions name: in rows of ``ROW``."""
     return all(
         has_form(row[:2], [int])
-        and len(row) == len(("number", "axis", "more"))
+        and len(row) == ROW
         and 0 <= row[0] < len(bucket[key])
         and 0 <= row[1] < len(bucket[key][row[0]])
         for one in dimensions

@@ -100,7 +100,7 @@ static const char *problem(struct weights *weights, int64_t layout, int threads)
   const int64_t *offsets = words + 3, *sums = offsets + count + 1;
   size_t length = 8 * (size_t)(4 + 2 * count);
   if (length + 8 > weights->size) return "is cut off";
-  if (crc32(0, weights->bytes, length) != (uint32_t)sums[count]) return "is damaged";
+  if ((int64_t)crc32(0, weights->bytes, length) != sums[count]) return "is damaged";
   if (offsets[count] != size) return "is cut off";
   for (int64_t number = 0; number < count; ++number) {
     int64_t start = offsets[number];
