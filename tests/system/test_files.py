@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from chameleon_system.files import replacing, unused, write_whole
+from chameleon_system import files
+from chameleon_system.files import replace_folder, replacing, unused, write_whole
 
 
 @pytest.mark.parametrize("content", ["a text: µs\n", b"\x00\xff bytes"])
@@ -42,3 +45,52 @@ def test_an_unused_name_is_the_first_that_nothing_has(tmp_path):
     (tmp_path / "earlier-1").touch()
     (tmp_path / "earlier-3").mkdir()
     assert unused(tmp_path, "earlier-{}") == tmp_path / "earlier-2"
+
+
+@pytest.fixture(params=[True, False], ids=["exchange", "two renames"])
+def folders(request, tmp_path, monkeypatch):
+    """A new folder and the one whose place it takes, on systems of both kinds."""
+    if not request.param:
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    for name in ("new", "kept"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "text").write_text(name)
+    return tmp_path / "new", tmp_path / "kept"
+
+
+def test_a_folder_takes_the_place_of_another_one(folders):
+    new, kept = folders
+    with (kept / "text").open() as reader:
+        replace_folder(new, kept)
+        assert reader.read() == "kept"
+    assert (kept / "text").read_text() == "new"
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("interrupted", [1, 2])
+def test_an_interrupted_replacement_leaves_the_old_folder(folders, monkeypatch, interrupted):
+    new, kept = folders
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    renames = []
+
+    def rename(self, target, rename=Path.rename):
+        renames.append(target)
+        if len(renames) == interrupted:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        replace_folder(new, kept)
+    assert (kept / "text").read_text() == "kept"
+    assert {one.name for one in kept.parent.iterdir()} == {"new", "kept"}
+
+
+def test_what_a_killed_process_left_aside_comes_back(folders):
+    new, kept = folders
+    kept.rename(kept.with_name(".kept.old"))
+    new.joinpath("text").unlink()
+    new.rmdir()
+    with pytest.raises(FileNotFoundError):
+        replace_folder(new, kept)
+    assert (kept / "text").read_text() == "kept"

@@ -73,9 +73,8 @@ def configuration(
     raise AssertionError("no such configuration")
 
 
-@pytest.fixture
-def deliver_one(tmp_path: Path) -> Callable[..., DeliveredOperator]:
-    """Delivers an operator in some configuration."""
+def operator_deliverer(base: Path) -> Callable[..., DeliveredOperator]:
+    """What delivers an operator in some configuration into a folder of a folder."""
 
     def made(
         spec: Any,
@@ -85,7 +84,7 @@ def deliver_one(tmp_path: Path) -> Callable[..., DeliveredOperator]:
         space = space or AutoSpace(AutoOptions())
         task = spec.task("one", TARGET)
         winner = Winner(task=task, config=configuration(space, task, wanted), seconds=1e-3)
-        folder = tmp_path / "one"
+        folder = base / "one"
         deliver_operator(winner, space, folder, THREADS)
         operator = operator_of(task)
         inputs = operator.inputs()
@@ -95,3 +94,9 @@ def deliver_one(tmp_path: Path) -> Callable[..., DeliveredOperator]:
         return DeliveredOperator(winner=winner, folder=folder, operator=operator, inputs=inputs)
 
     return made
+
+
+@pytest.fixture
+def deliver_one(tmp_path: Path) -> Callable[..., DeliveredOperator]:
+    """See ``operator_deliverer``."""
+    return operator_deliverer(tmp_path)

@@ -2,13 +2,13 @@
 
 import pytest
 from chameleon_tvm.cpus.features import LINUX_NAMES, flag_of
-from chameleon_tvm.graph import load
+from chameleon_tvm.graph import machine
 
 
 @pytest.mark.parametrize("architecture", sorted(LINUX_NAMES))
 def test_it_knows_the_flag_of_every_feature(architecture, tmp_path, monkeypatch):
     cpuinfo = tmp_path / "cpuinfo"
-    monkeypatch.setattr(load, "CPUINFO", cpuinfo)
+    monkeypatch.setattr(machine, "CPUINFO", cpuinfo)
     names = LINUX_NAMES[architecture]
     manifest = {"cpu_flags": {name: flag_of(name) for name in names}}
     key = "Features" if architecture == "aarch64" else "flags\t"
@@ -16,6 +16,6 @@ def test_it_knows_the_flag_of_every_feature(architecture, tmp_path, monkeypatch)
         flags = [flag for feature, flag in names.items() if feature != left_out]
         cpuinfo.write_text(f"processor\t: 0\n{key}\t: {' '.join(flags)}\n")
         with pytest.raises(RuntimeError, match=f"this CPU lacks {left_out},"):
-            load.check_processor(manifest)
+            machine.check_processor(manifest)
     cpuinfo.write_text("processor : 0\n")
-    load.check_processor(manifest)
+    machine.check_processor(manifest)

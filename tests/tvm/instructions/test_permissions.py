@@ -12,7 +12,7 @@ import structlog
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_system.permissions import AMX, AMX_CALL
-from chameleon_tvm.graph import load
+from chameleon_tvm.graph import machine
 from chameleon_tvm.instructions import choosing, emission
 from chameleon_tvm.instructions.amx import AmxBfloat16
 from chameleon_tvm.instructions.choosing import tile_products_of
@@ -96,14 +96,14 @@ def system(monkeypatch):
             ctypes.set_errno(self.error)
             return -1 if self.error else 0
 
-    monkeypatch.setattr(load.ctypes, "CDLL", Library)
+    monkeypatch.setattr(machine.ctypes, "CDLL", Library)
     return Library
 
 
 def test_a_delivered_network_asks_for_what_its_manifest_says(system):
-    load.check_processor({"cpu_flags": {}})
+    machine.check_processor({"cpu_flags": {}})
     assert not system.calls
-    load.check_processor({"cpu_flags": {}, "permissions": [AMX]})
+    machine.check_processor({"cpu_flags": {}, "permissions": [AMX]})
     assert system.calls == [AMX_CALL]
 
 
@@ -112,7 +112,7 @@ def test_a_delivered_network_is_refused_with_a_sentence(system):
     manifest = {"cpu_flags": {}, "permissions": [AMX]}
     sentence = "the network needs AMX, and the system refuses arch_prctl: Operation not permitted"
     with pytest.raises(RuntimeError, match=sentence):
-        load.check_processor(manifest)
+        machine.check_processor(manifest)
     manifest["cpu_flags"] = {"amx-tile": "amxtile", "avx1024": "avx1024"}
     with pytest.raises(RuntimeError, match=r"this CPU lacks .*avx1024, which the network"):
-        load.check_processor(manifest)
+        machine.check_processor(manifest)

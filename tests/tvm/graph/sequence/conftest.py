@@ -74,11 +74,11 @@ def expected(module: Any, *inputs: Any) -> list[Any]:
     return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
 
 
-@pytest.fixture
-def deliver(tmp_path: Path) -> Any:
-    """Compiles a module, with a random configuration or the first guess of every task if wanted.
+def deliverer(base: Path) -> Any:
+    """What compiles modules into folders in a folder.
 
-    One that is ``ready`` was prepared before.
+    A module may get a random configuration or the first guess of every task. One that is ``ready``
+    was prepared before.
     """
 
     def made(
@@ -103,9 +103,15 @@ def deliver(tmp_path: Path) -> Any:
                 winners[task.key] = Winner(task=task, config=indices, seconds=1e-3)
         kernels = Kernels(winners, space, TARGET)
         result = compiled(module, chains, kernels, TARGET)
-        folder = tmp_path / f"network{len(list(tmp_path.iterdir()))}"
+        folder = base / f"network{len(list(base.iterdir()))}"
         manifest = manifest_of(module, chains, kernels, TARGET, THREADS)
         write_package(folder, result.executable, manifest)
         return Delivered(run=load(folder), made=result, folder=folder)
 
     return made
+
+
+@pytest.fixture
+def deliver(tmp_path: Path) -> Any:
+    """See ``deliverer``."""
+    return deliverer(tmp_path)

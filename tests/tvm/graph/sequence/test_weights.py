@@ -12,7 +12,14 @@ import pytest
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.package import read_manifest, write_manifest
 from chameleon_tvm.graph.relaxed import relax
-from chameleon_tvm.graph.sequence.weights import WEIGHTS, read_weights, write_weights
+from chameleon_tvm.graph.sequence import weights
+from chameleon_tvm.graph.sequence.weights import (
+    WEIGHTS,
+    copy_weights,
+    link_weights,
+    read_weights,
+    write_weights,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm.relax import op
@@ -46,6 +53,39 @@ def test_every_constant_begins_on_a_unit_of_its_own(tmp_path_factory: Any, sizes
     assert zlib.crc32(data[: 8 * len(words) - 8]) == words[-1]
     for constant, same in zip(constants, read_weights(file), strict=True):
         np.testing.assert_array_equal(same[: len(constant)], constant)
+
+
+def test_weights_are_written_in_few_large_writes(tmp_path: Path, monkeypatch: Any):
+    constants = [RNG.integers(0, 255, size, dtype=np.uint8) for size in (70, 100, 1000, 0, 64)]
+    write_weights(constants, tmp_path / "at once")
+    monkeypatch.setattr(weights, "_CHUNK", 128)
+    lengths: list[int] = []
+
+    def counted(data: memoryview, stream: Any, write: Any = weights._write_all) -> None:
+        lengths.append(len(data))
+        write(data, stream)
+
+    monkeypatch.setattr(weights, "_write_all", counted)
+    write_weights(constants, tmp_path / "in parts")
+    copy_weights(tmp_path / "in parts", tmp_path / "copy")
+    whole = (tmp_path / "at once").read_bytes()
+    assert set(lengths[:-1]) <= {128, len(whole) % 128}
+    assert (tmp_path / "in parts").read_bytes() == whole
+    assert (tmp_path / "copy").read_bytes() == whole
+
+
+def test_weights_have_a_second_place_without_a_copy(tmp_path: Path, monkeypatch: Any):
+    write_weights([RNG.integers(0, 255, 100, dtype=np.uint8)], tmp_path / "first")
+    link_weights(tmp_path / "first", tmp_path / "same")
+    assert (tmp_path / "same").samefile(tmp_path / "first")
+
+    def refused(*_: Any) -> None:
+        raise OSError
+
+    monkeypatch.setattr(weights.os, "link", refused)
+    link_weights(tmp_path / "first", tmp_path / "copy")
+    assert not (tmp_path / "copy").samefile(tmp_path / "first")
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "first").read_bytes()
 
 
 def test_a_network_may_use_some_constants_of_a_larger_file(deliver: Any):

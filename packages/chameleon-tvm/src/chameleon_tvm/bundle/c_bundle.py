@@ -7,16 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.errors import ConfigError, RunFolderError, TargetError
 
 from chameleon_tvm.exporting import unoccupied
-from chameleon_tvm.graph.package import MANIFEST, check_compiler, read_manifest
-from chameleon_tvm.graph.sequence.weights import WEIGHTS
+from chameleon_tvm.graph.package import MANIFEST, check_compiler, digest_of_file, read_manifest
+from chameleon_tvm.graph.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_tvm.runtime.linking import OBJECTS, filled, link_library
-from chameleon_tvm.runtime.pack import ARRAYS, PACKING
+from chameleon_tvm.runtime.pack import PACKING, PACKING_FILES
 from chameleon_tvm.words import identifier
-
-_PACKING = (PACKING, ARRAYS, "pack.py")
 
 
 def name_for(folder: Path, given: str | None) -> str:
@@ -58,7 +56,7 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
     manifest = read_manifest(delivered)
     _refuse(delivered, manifest)
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
-    copied = [one for one in (MANIFEST, *_PACKING) if (delivered / one).exists()]
+    copied = [one for one in (MANIFEST, *PACKING_FILES) if (delivered / one).exists()]
     names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
     unoccupied(folder, names)
     files = tuple(folder / one for one in names)
@@ -67,7 +65,9 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
             (folder / text).write_text(filled(template, manifest, name), encoding="utf-8")
         for one in copied:
             shutil.copyfile(delivered / one, folder / one)
-        shutil.copyfile(delivered / WEIGHTS, folder / WEIGHTS)
+        # Whoever packs weights writes over the file, which must be the bundle's own then.
+        place_weights = copy_weights if PACKING in copied else link_weights
+        place_weights(delivered / WEIGHTS, folder / WEIGHTS)
         link_library(delivered / OBJECTS, manifest, folder / f"lib{name}.so", name)
     except BaseException:
         # Half a bundle would only be in the way of the next try.
@@ -104,4 +104,9 @@ def _refuse(delivered: Path, manifest: dict[str, Any]) -> None:
         raise ConfigError(
             f"{delivered} has no {OBJECTS}: an earlier version delivered it",
             hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
+        )
+    if manifest.get("objects") != digest_of_file(delivered / OBJECTS):
+        raise RunFolderError(
+            f"{delivered / OBJECTS} was changed since it was delivered",
+            hint="`chameleon compile` on the run folder delivers it anew.",
         )

@@ -75,9 +75,10 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
         layout=0 if packing is None else packing.told["layout"],
     )
     manifest = _manifest(winner, builder, program, threads)
-    write_package(folder, executable, manifest)
+    folder.mkdir(parents=True, exist_ok=True)
     if packing is not None:
         packing.write(folder)
+    write_package(folder, executable, manifest)
 
 
 def _check_target(target: str) -> None:

@@ -2,9 +2,10 @@
 
 import logging
 import math
+import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -45,8 +46,9 @@ class Buckets:
     ) -> None:
         self._manifest = manifest
         self._opened = opened
-        self._loaded: dict[str, Callable[..., Any]] = {}
-        self._loading = threading.Lock()
+        self._loaded: dict[str, Any] = {}
+        self._loading, self._process = threading.Lock(), os.getpid()
+        self._closed = False
         self._chosen: dict[str, dict[str, Any]] = {}
         self._pads: dict[tuple[int, int], Any] = {
             (place, axis): pad
@@ -57,25 +59,47 @@ class Buckets:
 
     def __call__(self, *inputs: Any) -> Any:
         """Its outputs for one array per input; ``ValueError`` where no bucket takes them."""
+        inputs = tuple(map(_array, inputs))
         shapes = self._shapes(inputs)
         bucket = self._chosen.get(str(shapes))
         if bucket is None:
             bucket = self._chosen[str(shapes)] = self._bucket(shapes)
             said = self._sentence(bucket, shapes)
             logging.getLogger("chameleon.network").info("%s: %s", self._said(shapes), said)
-        name = bucket["name"]
-        with self._loading:
-            if name not in self._loaded:
-                self._loaded[name] = self._opened(bucket["folder"])
+        network = self._network(bucket)
         if bucket["inputs"] == shapes:
-            return self._loaded[name](*inputs)
-        found = self._loaded[name](*self._filled(inputs, bucket["inputs"]))
+            return network(*inputs)
+        found = network(*self._filled(inputs, bucket["inputs"]))
         outputs = found if isinstance(found, list) else [found]
         for place, axis, extent in self._kept(shapes):
             outputs[place] = outputs[place][(slice(None),) * axis + (slice(extent),)]
         # Copies, since what is cut off would stay in memory with a part of it.
         cut = [np.array(output, order="C") for output in outputs]
         return cut if isinstance(found, list) else cut[0]
+
+    def _network(self, bucket: dict[str, Any]) -> Callable[..., Any]:
+        if self._process != os.getpid():
+            # A thread that was loading during the fork never gives this process its lock back.
+            self._loading, self._process = threading.Lock(), os.getpid()
+        with self._loading:
+            if self._closed:
+                raise RuntimeError("the network is closed")
+            if bucket["name"] not in self._loaded:
+                self._loaded[bucket["name"]] = self._opened(bucket["folder"])
+            network: Callable[..., Any] = self._loaded[bucket["name"]]
+            return network
+
+    def close(self) -> None:
+        """End the threads and give back the memory, after calls that run; safe to repeat."""
+        self._closed = True
+        for network in list(self._loaded.values()):
+            network.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def placed(self, *inputs: Any) -> Placed:
         """Where a call with these arrays goes; ``ValueError`` where no bucket takes them."""
@@ -157,6 +181,12 @@ class Buckets:
     def _said(self, shapes: Shapes) -> str:
         names = [wanted["name"] for wanted in self._manifest["inputs"]]
         return ", ".join(f"{name} {shape}" for name, shape in zip(names, shapes, strict=True))
+
+
+def _array(given: Any) -> Any:
+    """What an input is as an array of NumPy's."""
+    dlpack = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
+    return np.asarray(np.from_dlpack(given) if dlpack else given)
 
 
 def _extent(dimension: dict[str, Any], shapes: Shapes) -> int:

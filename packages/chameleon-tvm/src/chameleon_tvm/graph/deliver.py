@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from chameleon_core.stages import Delivery
+from chameleon_system.files import replace_folder
 
 from chameleon_tvm.graph.delivery_steps import DeliverySteps
 from chameleon_tvm.graph.first_answer import first_answer
@@ -20,6 +21,7 @@ from chameleon_tvm.graph.package import (
     read_manifest,
     write_manifest,
 )
+from chameleon_tvm.graph.sequence.weights import WEIGHTS, link_weights
 from chameleon_tvm.graph.verify import SAMPLES
 
 if TYPE_CHECKING:
@@ -118,9 +120,19 @@ def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | No
 
 
 def replace(staged: Path, folder: Path) -> None:
-    """Put a finished folder in its place; an earlier one is removed."""
+    """Put a finished folder in its place in one step; an earlier one is removed.
+
+    Whoever has loaded the earlier one keeps its files.
+    """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    shutil.copytree(staged, part)
-    shutil.rmtree(folder, ignore_errors=True)
-    part.rename(folder)
+    try:
+        shutil.copytree(staged, part, copy_function=_copied)
+        replace_folder(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _copied(source: str, target: str) -> None:
+    place = link_weights if Path(source).name == WEIGHTS else shutil.copy2
+    place(Path(source), Path(target))

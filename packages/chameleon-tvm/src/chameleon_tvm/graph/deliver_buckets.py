@@ -187,7 +187,7 @@ def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:
         "shared_bytes": saved,
         **dispatch_table(frontend, [one["dtype"] for one in first["inputs"]], shapes),
     }
-    write_loader(whole, buckets=True)
+    write_loader(whole, "buckets.py")
     write_manifest(whole, manifest)
     return manifest
 

@@ -15,6 +15,7 @@ from chameleon_core.errors import RunFolderError, TargetError
 from chameleon_core.versions import installed
 from chameleon_system.files import write_whole
 
+from chameleon_tvm.bundle.pack import PACKING_FILES
 from chameleon_tvm.cpus.features import flag_of, host_features, used_features
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.kernels import Kernels
@@ -30,6 +31,7 @@ MODULE = "network.so"
 LIBRARY, VIRTUAL_MACHINE = "library", "virtual machine"
 """What runs a network: functions of the library itself, or TVM's virtual machine."""
 
+_LOADERS = ("load.py", "library.py", "machine.py", "buckets.py")
 _FORMAT = 2
 
 
@@ -86,18 +88,21 @@ def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> No
         link_library(objects, manifest, library, library.stem)
     alone = run_time == LIBRARY and not needs_tvm(objects)
     needs = ["numpy"] if alone else ["numpy", "apache-tvm"]
-    write_loader(folder)
-    write_manifest(folder, {**manifest, "run_time": run_time, "needs": needs})
+    write_loader(folder, "library.py" if run_time == LIBRARY else "machine.py")
+    more: dict[str, Any] = {"run_time": run_time, "needs": needs}
+    if run_time == LIBRARY:
+        more["objects"] = digest_of_file(objects)
+    write_manifest(folder, {**manifest, **more})
 
 
-def write_loader(folder: Path, *, buckets: bool = False) -> None:
-    """Put the loader, which needs NumPy alone, into a folder.
+def write_loader(folder: Path, engine: str) -> None:
+    """Put the loader into a folder.
 
     Args:
         folder: of a network.
-        buckets: whether it is one of several shapes.
+        engine: the file that the loader runs it with.
     """
-    for name in ("load.py", "buckets.py") if buckets else ("load.py",):
+    for name in ("load.py", engine):
         shutil.copyfile(Path(__file__).with_name(name), folder / name)
 
 
@@ -124,7 +129,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     files = {
         file.name: _known(file)
         for file in sorted(folder.iterdir())
-        if file.name in {manifest.get("module"), WEIGHTS, "load.py", "buckets.py"}
+        if file.name in {manifest.get("module"), WEIGHTS, *_LOADERS, *PACKING_FILES}
     }
     whole = json.loads(json.dumps({**manifest, "files": files}))
     text = json.dumps({**whole, "digest": digest_of(whole)}, indent=1)
@@ -136,8 +141,13 @@ def _known(file: Path) -> dict[str, Any]:
     size = file.stat().st_size
     if file.name == WEIGHTS:
         return {"bytes": size}
+    return {"bytes": size, "sha256": digest_of_file(file)}
+
+
+def digest_of_file(file: Path) -> str:
+    """The SHA-256 of a file."""
     with file.open("rb") as stream:
-        return {"bytes": size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def manifest_of(

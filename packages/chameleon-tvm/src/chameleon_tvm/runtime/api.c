@@ -48,6 +48,8 @@ static void after_fork(void) { pthread_mutex_unlock(&handles_mutex); }
 
 static void in_child(void) {
   for (struct HANDLE *handle = handles; handle != NULL; handle = handle->next) {
+    /* A thread that is gone may have been changing them. What they hold is lost to the child. */
+    memset(handle->workspaces, 0, (size_t)handle->instances * sizeof(*handle->workspaces));
     free_all(handle);
     pool_forked(handle->pool);
   }
@@ -73,6 +75,8 @@ API(const TENSOR *, output)(int number) {
 API(const char *, error)(void) { return last_error(); }
 
 API(int, threads)(const struct HANDLE *handle) { return pool_threads(handle->pool); }
+
+API(int, constant_count)(void) { return sequence_constants; }
 
 API(int, call_count)(void) { return sequence_calls; }
 
@@ -186,6 +190,10 @@ API(int, profile)(struct HANDLE *handle, const void *const *inputs, void *const 
                   int64_t *nanoseconds) {
   void *given[GIVEN + 1];
   set_error("%s", "");
+  if (handle == NULL) {
+    set_error("the handle is NULL");
+    return -1;
+  }
   for (int number = 0; number < GIVEN; ++number) {
     given[number] = number < INPUTS ? (void *)inputs[number] : outputs[number - INPUTS];
     if (given[number] != NULL) continue;

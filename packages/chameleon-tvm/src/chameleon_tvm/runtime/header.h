@@ -32,8 +32,10 @@ typedef struct {
  * kernels were measured with; the last two are limited to what the process may use. */
 @name@_handle *@name@_create(const char *weights, int threads);
 
-/* The same for `instances` inferences at a time. `constants` is NULL. */
+/* The same for `instances` inferences at a time. `constants` is NULL, or has for each of
+ * `@name@_constant_count()` constants its number in a file that other libraries use as well. */
 @name@_handle *@name@_open(const char *weights, int threads, int instances, const int *constants);
+int @name@_constant_count(void);
 
 /* How many threads a handle has. */
 int @name@_threads(const @name@_handle *handle);

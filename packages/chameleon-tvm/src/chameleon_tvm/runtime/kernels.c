@@ -163,15 +163,18 @@ static int call_function(TVMFFIObjectHandle function, TVMFFIAny *arguments, int3
   return status;
 }
 
-void use_tvm(const struct tvm_functions *functions) {
-  tvm = *functions;
-  if (&__TVMFFIFunctionCall != NULL) __TVMFFIFunctionCall = call_function;
-  if (&__TVMFFIHandleInitOnce != NULL) __TVMFFIHandleInitOnce = tvm.once;
-  if (&__TVMFFIEnvModLookupFromImports != NULL) __TVMFFIEnvModLookupFromImports = look_up;
+/* A kernel keeps a function that it has looked up. Without TVM, there is none to keep. */
+static int once(void **handle, int (*make)(void **)) {
+  return tvm.once == NULL ? make(handle) : tvm.once(handle, make);
 }
+
+void use_tvm(const struct tvm_functions *functions) { tvm = *functions; }
 
 __attribute__((constructor)) static void connect_kernels(void) {
   if (&__TVMBackendParallelLaunch != NULL) __TVMBackendParallelLaunch = launch;
   if (&__TVMBackendAllocWorkspace != NULL) __TVMBackendAllocWorkspace = workspace;
   if (&__TVMBackendFreeWorkspace != NULL) __TVMBackendFreeWorkspace = free_workspace;
+  if (&__TVMFFIFunctionCall != NULL) __TVMFFIFunctionCall = call_function;
+  if (&__TVMFFIHandleInitOnce != NULL) __TVMFFIHandleInitOnce = once;
+  if (&__TVMFFIEnvModLookupFromImports != NULL) __TVMFFIEnvModLookupFromImports = look_up;
 }

@@ -4,6 +4,7 @@
 returns.
 """
 
+import hashlib
 import json
 import pathlib
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 PACKING, ARRAYS, PACKED = "packing.json", "packing.npz", "weights.bin"
+PACKING_FILES = ("pack.py", PACKING, ARRAYS)
 ALIGNMENT = 64
 MAGIC = int.from_bytes(b"CHLEWHT2", "little")
 
@@ -28,12 +30,28 @@ def pack_weights(*constants: Any, folder: Any = pathlib.Path(__file__).parent) -
 
     Returns:
         An array of uint8, for its ``tofile("weights.bin")``.
+
+    Raises:
+        ValueError: constants do not fit.
+        RuntimeError: a file is missing or was changed.
     """
+    _check_files(pathlib.Path(folder))
     told = json.loads(pathlib.Path(folder, PACKING).read_text())
     given = [_checked(one, wanted) for one, wanted in _pairs(constants, told["inputs"])]
     with np.load(pathlib.Path(folder, ARRAYS), allow_pickle=False) as kept:
         arrays = replayed(told, given, [kept[name] for name in told["constants"]])
         return joined(arrays, told["layout"])
+
+
+def _check_files(folder: Any) -> None:
+    try:
+        known = json.loads((folder / "manifest.json").read_bytes())["files"]
+        digests = [known[name]["sha256"] for name in PACKING_FILES]
+        files = [(folder / name).read_bytes() for name in PACKING_FILES]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise RuntimeError(f"{folder} is damaged; deliver the operator again: {error}") from error
+    if [hashlib.sha256(file).hexdigest() for file in files] != digests:
+        raise RuntimeError(f"{folder} was changed since it was delivered; deliver it again")
 
 
 def replayed(told: dict[str, Any], given: list[Any], kept: list[Any]) -> list[Any]:

@@ -18,6 +18,7 @@
 #include "runtime.h"
 
 #define MAGIC INT64_C(0x32544857454c4843) /* "CHLEWHT2" */
+#define ALIGNMENT 64 /* of each constant */
 #define SLICES 16
 #define HUGE_PAGE ((size_t)2 << 20)
 #define MOST_CHECKERS 8
@@ -99,11 +100,13 @@ static const char *problem(struct weights *weights, int64_t layout, int threads)
   const int64_t *offsets = words + 3, *sums = offsets + count + 1;
   size_t length = 8 * (size_t)(4 + 2 * count);
   if (length + 8 > weights->size) return "is cut off";
-  if (crc32(0, weights->bytes, length) != (uint32_t)sums[count]) return "is damaged";
+  if ((int64_t)crc32(0, weights->bytes, length) != sums[count]) return "is damaged";
   if (offsets[count] != size) return "is cut off";
   for (int64_t number = 0; number < count; ++number) {
     int64_t start = offsets[number];
-    if (start < (int64_t)length + 8 || start > offsets[number + 1]) return "is damaged";
+    if (start < (int64_t)length + 8 || start > offsets[number + 1] || start % ALIGNMENT != 0) {
+      return "is damaged";
+    }
   }
   weights->count = count;
   weights->offsets = offsets;

@@ -7,8 +7,10 @@ next one begins, and the CRC-32 of the table up to there. ``runtime/weights.c`` 
 
 from __future__ import annotations
 
+import io
 import itertools
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from chameleon_tvm.runtime.pack import aligned, checksum, weights_table
 WEIGHTS = "weights.bin"
 """Name of the file of weights beside a library, unless the manifest names another one."""
 
+_CHUNK = 16 << 20
+"""Bytes of a write; systems that keep files in huge pages do so for what large writes fill."""
+
 
 def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0) -> None:
     """Write constants into a file, each on a unit of ``plan.ALIGNMENT`` of its own.
@@ -30,12 +35,60 @@ def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0
         layout: of an operator's weights; 0 for those of networks.
     """
     offsets, table = weights_table(constants, layout)
-    with file.open("wb") as stream:
-        stream.write(table.data)
-        for offset, constant in zip(offsets, constants, strict=False):
-            stream.seek(offset)
-            stream.write(np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data)
-        stream.truncate(offsets[-1])
+    places = itertools.pairwise((0, *offsets))
+    parts = map(_filled, (table, *constants), places)
+    _write(itertools.chain.from_iterable(parts), file)
+
+
+def link_weights(source: Path, target: Path) -> None:
+    """Give a file of weights a second place: the same file if the system can, else a copy.
+
+    Args:
+        source: is never written again, only replaced.
+        target: is not there yet.
+    """
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        copy_weights(source, target)
+
+
+def copy_weights(source: Path, target: Path) -> None:
+    """Copy a file of weights.
+
+    Args:
+        source: the file.
+        target: is replaced.
+    """
+    with source.open("rb", buffering=0) as stream:
+        _write(iter(lambda: stream.read(_CHUNK), b""), target)
+
+
+def _filled(array: NDArray[Any], place: tuple[int, int]) -> Iterable[memoryview | bytes]:
+    """The bytes of an array, then zeros up to where the next one begins."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    return data, bytes(place[1] - place[0] - data.nbytes)
+
+
+def _write(parts: Iterable[memoryview | bytes], file: Path) -> None:
+    """Write bytes into a file, ``_CHUNK`` of them at a time."""
+    chunk, filled = memoryview(bytearray(_CHUNK)), 0
+    with file.open("wb", buffering=0) as stream:
+        for part in parts:
+            start = 0
+            while start < len(part):
+                count = min(len(part) - start, _CHUNK - filled)
+                chunk[filled : filled + count] = part[start : start + count]
+                start, filled = start + count, filled + count
+                if filled == _CHUNK:
+                    _write_all(chunk, stream)
+                    filled = 0
+        _write_all(chunk[:filled], stream)
+
+
+def _write_all(data: memoryview, stream: io.FileIO) -> None:
+    while data:
+        data = data[stream.write(data) :]
 
 
 def read_weights(file: Path) -> list[NDArray[Any]]:

@@ -1,0 +1,116 @@
+"""Folders that are cut off or changed: a sentence or the right answer, and never a crash."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .conftest import Folder, Trying
+
+KINDS = ("called", "operator", "packing", "bucketed", "interpreted")
+
+
+@pytest.fixture(params=KINDS)
+def whole(request: pytest.FixtureRequest) -> tuple[Folder, Trying]:
+    """A folder and what tries it."""
+    trying = "trying_tvm" if request.param == "interpreted" else "trying"
+    return request.getfixturevalue(request.param), request.getfixturevalue(trying)
+
+
+def _cut(content: bytes, rng: Any) -> Iterator[bytes]:
+    yield from (content[:size] for size in sorted({0, 1, *rng.integers(0, len(content), 8)}))
+
+
+def _flipped(content: bytes, rng: Any) -> Iterator[bytes]:
+    for place in rng.integers(0, len(content), 10):
+        yield _changed(content, int(place), 1 << int(rng.integers(8)))
+
+
+def _changed(content: bytes, place: int, bits: int) -> bytes:
+    return b"%b%c%b" % (content[:place], content[place] ^ bits, content[place + 1 :])
+
+
+def _is_answered(file: Path, said: str) -> bool:
+    """Whether that may come of damage to a file."""
+    if said == "right":
+        return True
+    if file.name in {"load.py", "pack.py"}:  # Python reads them first
+        return ": " in said
+    return said.startswith("RuntimeError: ") and len(said) > 30
+
+
+@pytest.mark.parametrize("damaged", [_cut, _flipped])
+def test_damage_is_told(
+    whole: tuple[Folder, Trying],
+    tmp_path: Path,
+    damaged: Callable[[bytes, Any], Iterator[bytes]],
+):
+    folder, trying = whole
+    copy = folder.copy(tmp_path / "copy")
+    assert trying(copy) == "right"
+    answers: dict[str, list[str]] = {}
+    for file in sorted(copy.path.rglob("*.*")):
+        content = file.read_bytes()
+        said = answers.setdefault(file.name, [])
+        for changed in damaged(content, np.random.default_rng(len(content))):
+            file.write_bytes(changed)
+            said.append(trying(copy))
+            assert _is_answered(file, said[-1]), (file, said[-1])
+        file.write_bytes(content)
+    assert trying(copy) == "right"
+    # Damage to what this loader does not read changes nothing.
+    refused = {name for name, said in answers.items() if set(said) != {"right"}}
+    assert refused >= {"packing.json"} if folder.pack else {"manifest.json"}
+
+
+def _as_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def _unreadable(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file)
+
+
+@pytest.mark.parametrize("replaced", [Path.unlink, _as_folder, _unreadable])
+def test_missing_files_are_told(
+    whole: tuple[Folder, Trying], tmp_path: Path, replaced: Callable[[Path], None]
+):
+    folder, trying = whole
+    for number, file in enumerate(sorted(folder.path.rglob("*.*"))):
+        copy = folder.copy(tmp_path / f"copy{number}")
+        own = copy.path / file.relative_to(folder.path)
+        replaced(own)
+        said = trying(copy)
+        assert _is_answered(own, said), (own, said)
+        shutil.rmtree(copy.path)
+
+
+@pytest.fixture(scope="module")
+def scratch(called: Folder, tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    return called.copy(tmp_path_factory.mktemp("scratch") / "copy")
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_damage_is_silent(scratch: Folder, trying: Trying, data: st.DataObject):
+    files = sorted(scratch.path.iterdir())
+    file = data.draw(st.sampled_from(files))
+    content = file.read_bytes()
+    place = data.draw(st.integers(0, len(content) - 1))
+    bits = data.draw(st.integers(1, 255))
+    end = data.draw(st.integers(place + 1, len(content)))
+    file.write_bytes(_changed(content, place, bits)[:end])
+    try:
+        said = trying(scratch)
+    finally:
+        file.write_bytes(content)
+    assert _is_answered(file, said), (file, said)
