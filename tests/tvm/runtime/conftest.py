@@ -17,7 +17,6 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from chameleon_tvm.bundle.pack import pack_weights
 from chameleon_tvm.graph.kernels import Kernels
 from chameleon_tvm.graph.load import load
 from chameleon_tvm.graph.package import manifest_of, write_loader, write_manifest, write_package
@@ -25,6 +24,7 @@ from chameleon_tvm.graph.prepare import prepared
 from chameleon_tvm.graph.relaxed import relax, tvm
 from chameleon_tvm.graph.shared_weights import share_weights
 from chameleon_tvm.operators.specs import DenseSpec
+from chameleon_tvm.runtime.pack import pack_weights
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 

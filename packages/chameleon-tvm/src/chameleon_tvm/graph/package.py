@@ -15,7 +15,6 @@ from chameleon_core.errors import RunFolderError, TargetError
 from chameleon_core.versions import installed
 from chameleon_system.files import write_whole
 
-from chameleon_tvm.bundle.pack import PACKING_FILES
 from chameleon_tvm.cpus.features import flag_of, host_features, used_features
 from chameleon_tvm.graph.chains import Chain
 from chameleon_tvm.graph.kernels import Kernels
@@ -23,6 +22,7 @@ from chameleon_tvm.graph.load import checked_manifest, digest_of
 from chameleon_tvm.graph.operators import left_over
 from chameleon_tvm.graph.sequence.weights import WEIGHTS
 from chameleon_tvm.runtime.linking import OBJECTS, link_library, needs_tvm
+from chameleon_tvm.runtime.pack import PACKING_FILES
 from chameleon_tvm.spaces.loops.template import KIND as LOOPS
 from chameleon_tvm.targets import tvm_target
 
