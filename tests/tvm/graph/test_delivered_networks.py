@@ -158,7 +158,7 @@ def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path
     assert found.stdout.splitlines() == [
         "(1, 10)",
         "[]",
-        "image must have shape [1, 3, 8, 8]",
+        "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
         "the network takes image, not 0 arrays",
     ]
     manifest = package.read_manifest(moved)

@@ -126,7 +126,9 @@ def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Com
     finished = chameleon("bench-network", run, *words, "--precision", "int8")
     first, *_ = lines = finished.stdout.splitlines()
     assert first.split()[-2:] == ["precision", "error"]
-    assert [line.split()[0] for line in lines[1:4]] == ["network", "onnxruntime", "onnxruntime"]
+    names = [line.split()[0] for line in lines[1:]]
+    assert names[0] == "network"
+    assert names.count("onnxruntime") == 2
     for precision in ("float32", "int8"):
         assert f"times as fast as the best of the others in {precision}" in finished.stdout
 
