@@ -119,9 +119,7 @@ def measure(pool: str, folder: Path, neighbours: int, arguments: argparse.Namesp
 
 def print_table(measured: list[Measured]) -> None:
     """Print the medians over the rounds."""
-    print(
-        "| pool | neighbours | rounds | median in ms | of the quiet one | 99th percentile in ms |"
-    )
+    print("| pool | neighbours | rounds | median, ms | of the quiet one | 99th percentile, ms |")
     print("|---|---|---|---|---|---|")
     quiet = 0.0
     for pool, neighbours in sorted({one[:2] for one in measured}):
