@@ -59,6 +59,11 @@ static void be_busy(int64_t duration) {
   for (int64_t end = nanoseconds() + duration; nanoseconds() < end;) continue;
 }
 
+void delay(void) {
+  static _Thread_local unsigned state;
+  if (drawn(&state, 64) == 0) be_busy(drawn(&state, 20000));
+}
+
 struct loop {
   int counts[MOST];
   int pieces, failing; /* the piece that fails, or -1 */
@@ -218,16 +223,7 @@ static void test_most_pieces(void) {
   for (int piece = 0; piece < MOST_PIECES; ++piece) CHECK(counts[piece] == 1);
 }
 
-/* What the linker has pool.c call instead of the system: there is time between a look at what there
- * is to do and going to sleep. */
-long __real_syscall(long, ...);
-long __wrap_syscall(long number, long word, long operation, long value, long timeout, long second,
-                    long mask) {
-  static _Atomic unsigned calls;
-  if (atomic_fetch_add(&calls, 1) % 4 == 0) be_busy(5000);
-  return __real_syscall(number, word, operation, value, timeout, second, mask);
-}
-
+/* What the linker has pool.c call instead of the system. */
 static int refusals, refused;
 int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
@@ -236,6 +232,13 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
   --refusals;
   ++refused;
   return EAGAIN;
+}
+
+long __real_syscall(long, ...);
+long __wrap_syscall(long number, long word, long operation, long value, long timeout, long second,
+                    long mask) {
+  delay();
+  return __real_syscall(number, word, operation, value, timeout, second, mask);
 }
 
 /* An inference goes on without threads, asks for them once, and the next one again. */
@@ -256,11 +259,27 @@ static void test_refused(void) {
   pool_destroy(pool);
 }
 
-/* A child starts threads of its own, whatever those of the parent are doing. */
+static _Atomic int slow_pieces, slow_ends;
+
+static int run_slowly(int piece, TVMParallelGroupEnv *environment, void *data) {
+  (void)piece, (void)environment, (void)data;
+  be_busy(100000);
+  atomic_fetch_add(&slow_pieces, 1);
+  return 0;
+}
+
+static void *call_slowly(void *pool) {
+  pool_enter(pool);
+  while (!atomic_load(&slow_ends)) pool_run(pool, 1, run_slowly, NULL, MOST);
+  pool_leave(pool);
+  return NULL;
+}
+
+/* A child starts threads of its own, and nobody runs pieces of a loop that the parent has begun. */
 static void test_fork(void) {
-  struct pool *pool = pool_create(3, 2);
-  struct caller other = {.pool = pool, .job = 1, .loops = 20000};
-  pthread_create(&other.thread, NULL, call, &other);
+  struct pool *pool = pool_create(4, 2);
+  pthread_t other;
+  pthread_create(&other, NULL, call_slowly, pool);
   unsigned state = 1;
   for (int number = 0; number < 30; ++number) {
     pool_enter(pool);
@@ -270,8 +289,11 @@ static void test_fork(void) {
     if (child == 0) {
       alarm(20);
       pool_forked(pool);
+      int before = atomic_load(&slow_pieces);
       pool_enter(pool);
-      run_meetings(pool, 0, 3, 3);
+      run_meetings(pool, 0, 4, 3);
+      be_busy(1000000);
+      CHECK(atomic_load(&slow_pieces) == before);
       run_loop(pool, 1, &state, 0);
       pool_leave(pool);
       pool_destroy(pool);
@@ -281,9 +303,10 @@ static void test_fork(void) {
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(status == 0);
   }
-  pthread_join(other.thread, NULL);
+  atomic_store(&slow_ends, 1);
+  pthread_join(other, NULL);
   pool_enter(pool);
-  run_meetings(pool, 0, 3, 3);
+  run_meetings(pool, 0, 4, 3);
   pool_leave(pool);
   pool_destroy(pool);
 }

@@ -20,12 +20,14 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler
 
 
 def compiled(target: Path, *flags: str) -> Path:
-    """The pool and the driver, which replaces two functions of the system."""
+    """The pool and the driver, which delays what they do now and then."""
     assert COMPILER is not None
     headers = [f"-I{folder}" for folder in (SOURCES, *include_paths())]
-    words = ("-std=gnu11", "-O1", "-g", *headers, *flags, str(DRIVER), str(SOURCES / "pool.c"))
+    delays = ("-include", str(DRIVER.with_name("pool_delays.h")))
+    words = ("-std=gnu11", "-O1", "-g", *headers, *flags, *delays)
+    sources = (str(DRIVER), str(SOURCES / "pool.c"))
     links = ("-Wl,--wrap=pthread_create,--wrap=syscall", "-lpthread", "-o", str(target))
-    subprocess.run([COMPILER, *words, *links], check=True, capture_output=True)
+    subprocess.run([COMPILER, *words, *sources, *links], check=True, capture_output=True)
     return target
 
 

@@ -40,7 +40,13 @@ def needs_tvm(objects: Path) -> bool:
     return _TVM_CALLS in objects.read_bytes()
 
 
-def link_library(objects: Path, manifest: Mapping[str, Any], library: Path, name: str) -> None:
+def link_library(
+    objects: Path,
+    manifest: Mapping[str, Any],
+    library: Path,
+    name: str,
+    pool: Sequence[str] = (),
+) -> None:
     """Link a library, of which only the functions of ``header.h`` are visible.
 
     Args:
@@ -48,10 +54,12 @@ def link_library(objects: Path, manifest: Mapping[str, Any], library: Path, name
         manifest: of the delivered folder.
         library: the file to write.
         name: that its functions begin with.
+        pool: words for the linker about another pool of threads, if it is not that of ``pool.c``.
 
     Raises:
         ChameleonError: the C compiler fails.
     """
+    shared = [file for file in _shared_objects() if not pool or file.stem != "pool"]
     with tempfile.TemporaryDirectory(prefix="chameleon-library-") as made:
         work = Path(made)
         (work / "names.h").write_text(_names(manifest, name), encoding="utf-8")
@@ -63,7 +71,8 @@ def link_library(objects: Path, manifest: Mapping[str, Any], library: Path, name
         kernels = sorted((work / "objects").iterdir(), key=lambda file: (len(file.stem), file.stem))
         run_compiler(
             *("-shared", "-o", str(library)),
-            *map(str, (work / "api.o", *_shared_objects(), *kernels)),
+            *map(str, (work / "api.o", *shared, *kernels)),
+            *pool,
             *("-Wl,--as-needed", "-lm", "-lpthread", "-Wl,--no-undefined"),
             f"-Wl,-soname,{library.name}",
             f"-Wl,--version-script={work / 'visible.map'}",

@@ -1,0 +1,167 @@
+"""How long inferences take if other processes keep the cores busy, with one thread pool or another.
+
+`python benchmarks/pools.py RUN` links the network of a run folder with the thread pool of
+`runtime/pool.c` and with those in `benchmarks/pools/`: a piece for each thread, OpenMP, oneTBB and
+pthreadpool. Each measurement is a process of its own, alone and beside one and two processes that
+compute without end; rounds go through all pools in turn. It prints the medians over the rounds of a
+process's median and 99th percentile, the ratios to its quiet median, and whether all outputs are
+the same bits. `--pools` names some of the pools; `pool:PIECES_EACH=8,TURN=500000` is `pool.c` with
+other constants.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.run_folder import NETWORK
+from chameleon_tvm.graph.package import read_manifest, write_manifest
+from chameleon_tvm.graph.sequence.weights import WEIGHTS
+from chameleon_tvm.runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
+from tvm_ffi.libinfo import include_paths
+
+POOLS = Path(__file__).with_name("pools")
+FLAGS = ("-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
+LIBRARIES = {"openmp": ["-fopenmp"], "tbb": ["-ltbb"], "pthreadpool": ["-lpthreadpool"]}
+ALL = ("pool", "static", "openmp", "tbb", "pthreadpool")
+
+_PROCESS = """
+import hashlib, json, subprocess, sys, time
+import numpy as np
+folder, neighbours, threads, seconds = sys.argv[1], *map(int, sys.argv[2:4]), float(sys.argv[4])
+sys.path.insert(0, folder)
+from load import load
+run = load(folder, threads=threads)
+inputs = json.load(open(folder + "/manifest.json"))["inputs"]
+rng = np.random.default_rng(0)
+arrays = [np.abs(rng.standard_normal(one["shape"])).astype(one["dtype"]) for one in inputs]
+busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(neighbours)]
+try:
+    time.sleep(0.2)
+    outputs = run(*arrays)
+    end, times = time.perf_counter() + seconds, []
+    while time.perf_counter() < end:
+        begun = time.perf_counter()
+        outputs = run(*arrays)
+        times.append(time.perf_counter() - begun)
+finally:
+    for process in busy:
+        process.kill()
+digest = hashlib.sha256()
+for output in outputs if isinstance(outputs, list) else [outputs]:
+    digest.update(output.tobytes())
+times.sort()
+print(json.dumps([times[len(times) // 2], times[len(times) * 99 // 100], digest.hexdigest()]))
+"""
+
+
+def link(pool: str, network: Path, manifest: dict[str, Any], folder: Path) -> None:
+    """Make a delivered folder whose library has a certain pool.
+
+    Args:
+        pool: a file's stem, and other constants after a colon.
+        network: the delivered folder, whose weights are linked to, not copied.
+        manifest: its manifest.
+        folder: made.
+    """
+    folder.mkdir()
+    name, _, constants = pool.partition(":")
+    own = (SOURCES / "pool.c").read_text(encoding="utf-8")
+    for constant in filter(None, constants.split(",")):
+        key, value = constant.split("=")
+        own, count = re.subn(rf"(#define {key}) \S+", rf"\1 {value}", own)
+        if count != 1:
+            raise SystemExit(f"pool.c has no constant {key}")
+    sources = [folder / "pool.c"]
+    libraries = LIBRARIES.get(name, [])
+    if name != "pool":
+        sources += POOLS.glob(f"{name}.c*")
+        if len(sources) == 1:
+            raise SystemExit(f"there is no pool {name}; there are {', '.join(ALL)}")
+        # What another pool does not have itself, it has of pool.c, the number of pieces above all.
+        given = sources[1].read_text(encoding="utf-8") + (POOLS / "loop.h").read_text("utf-8")
+        for function in set(re.findall(r"^\S.*\b(pool_\w+)\(.*\{", given, re.MULTILINE)):
+            own = own.replace(f"{function}(", f"unused_{function}(")
+    sources[0].write_text(own, encoding="utf-8")
+    objects = []
+    for source in sources:
+        objects.append(str(folder / f"{source.name}.o"))
+        language = ("-x", "c", "-std=gnu11") if source.suffix == ".c" else ("-x", "c++")
+        headers = [f"-I{place}" for place in (SOURCES, POOLS, *include_paths())]
+        words = [*headers, *FLAGS, *(flag for flag in libraries if flag == "-fopenmp")]
+        run_compiler(*language, *words, "-c", str(source), "-o", objects[-1])
+    module = folder / manifest["module"]
+    link_library(network / OBJECTS, manifest, module, module.stem, [*objects, *libraries])
+    for file in (WEIGHTS, "load.py"):
+        (folder / file).hardlink_to((network / file).resolve())
+    write_manifest(folder, manifest)
+
+
+Measured = tuple[str, int, float, float, str]
+"""Pool, neighbours, median and 99th percentile of a process in seconds, digest of its outputs."""
+
+
+def measure(pool: str, folder: Path, neighbours: int, arguments: argparse.Namespace) -> Measured:
+    """What a new process measures."""
+    words = map(str, (folder, neighbours, arguments.threads, arguments.seconds))
+    command = [sys.executable, "-c", _PROCESS, *words]
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
+    median, late, digest = json.loads(finished.stdout)
+    return pool, neighbours, median, late, digest
+
+
+def print_table(measured: list[Measured]) -> None:
+    """Print the medians over the rounds."""
+    print("| pool | neighbours | rounds | median, ms | of the quiet one | 99th percentile, ms |")
+    print("|---|---|---|---|---|---|")
+    quiet = 0.0
+    for pool, neighbours in sorted({one[:2] for one in measured}):
+        times = [one[2:4] for one in measured if one[:2] == (pool, neighbours)]
+        median, late = (statistics.median(side) * 1e3 for side in zip(*times, strict=True))
+        quiet = median if neighbours == 0 else quiet
+        ratio = f"{median / quiet:.2f}" if quiet else ""
+        print(f"| {pool} | {neighbours} | {len(times)} | {median:.2f} | {ratio} | {late:.2f} |")
+    digests = {one[4] for one in measured}
+    print(f"outputs {'the same bits' if len(digests) == 1 else 'DIFFER'}")
+
+
+def main() -> None:
+    """Parse the arguments, link, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--pools", nargs="+", default=ALL)
+    parser.add_argument("--neighbours", nargs="+", type=int, default=(0, 1, 2))
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--earlier", type=Path, help="a file of rounds, which gets these as well")
+    arguments = parser.parse_args()
+    network = (arguments.run / NETWORK).absolute()
+    manifest = read_manifest(network)
+    file = arguments.earlier
+    measured: list[Measured] = []
+    if file is not None and file.exists():
+        measured = [tuple(one) for one in json.loads(file.read_text(encoding="utf-8"))]
+    # Beside the network, since a link to a file stays in its file system.
+    with tempfile.TemporaryDirectory(prefix="pools-", dir=arguments.run) as made:
+        folders = {pool: Path(made) / str(place) for place, pool in enumerate(arguments.pools)}
+        for pool, folder in folders.items():
+            link(pool, network, manifest, folder)
+        for turn in range(arguments.rounds):
+            for pool, folder in list(folders.items())[:: -1 if turn % 2 else 1]:
+                for neighbours in arguments.neighbours:
+                    measured.append(measure(pool, folder, neighbours, arguments))
+    if file is not None:
+        file.write_text(json.dumps(measured), encoding="utf-8")
+    print_table(measured)
+
+
+if __name__ == "__main__":
+    main()
