@@ -157,15 +157,14 @@ def test_a_fresh_process_needs_tvm_alone(tiny: Any, delivery_of: Any, tmp_path: 
     assert found.stdout.splitlines() == [
         "(1, 10)",
         "[]",
-        "image must have shape [1, 3, 8, 8]",
+        "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
         "the network takes image, not 0 arrays",
     ]
     manifest = json.loads((moved / "manifest.json").read_text())
     manifest["cpu_features"].append("amx-tile")
     (moved / "manifest.json").write_text(json.dumps(manifest))
-    if "amx_tile" not in Path("/proc/cpuinfo").read_text():
-        with pytest.raises(RuntimeError, match="lacks amx-tile"):
-            chameleon_tvm.load(moved)
+    with pytest.raises(RuntimeError, match="was changed since it was delivered"):
+        chameleon_tvm.load(moved)
 
 
 def test_a_wrong_kernel_is_named_and_nothing_delivered(
