@@ -54,7 +54,7 @@ class Network:
             array = np.asarray(np.from_dlpack(given) if dlpack else given)
             if array.shape != shape:
                 raise ValueError(f"{name} must have shape {list(shape)}, not {list(array.shape)}")
-            if not _becomes(array.dtype, dtype):
+            if array.dtype != dtype and not _becomes(array.dtype, dtype):
                 raise ValueError(f"{name} must hold {dtype}, not {array.dtype}")
             array = np.asarray(array, dtype, order="C")
             arrays.append(array if array.flags.aligned else array.copy())
@@ -79,7 +79,7 @@ class Network:
 def _becomes(given: Any, wanted: Any) -> bool:
     """Whether numbers of a type may become another one's; fractions become no whole numbers."""
     kinds = ["f" if dtype.name == "bfloat16" else dtype.kind for dtype in (given, wanted)]
-    return bool(given == wanted or kinds[0] in "biu" or kinds == ["f", "f"])
+    return kinds[0] in "biu" or kinds == ["f", "f"]
 
 
 def _dtype(name: str) -> Any:
