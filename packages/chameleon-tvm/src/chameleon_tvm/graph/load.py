@@ -14,11 +14,6 @@ import numpy as np
 
 Arrays = list[np.ndarray[Any, Any]]
 
-NUMBERS = "biufV"
-"""Kinds of NumPy's that numbers have which may become others; bfloat16 is of kind V."""
-LOSSES = {(real, whole) for real in "fV" for whole in "biu"}
-"""Kinds of which the first does not become the second: fractions would be lost."""
-
 
 class Network:
     """A network as a function: one array per input in, a new array out, or a list of several.
@@ -59,8 +54,7 @@ class Network:
             array = np.asarray(np.from_dlpack(given) if dlpack else given)
             if array.shape != shape:
                 raise ValueError(f"{name} must have shape {list(shape)}, not {list(array.shape)}")
-            kinds = (array.dtype.kind, dtype.kind)
-            if array.dtype != dtype and (kinds[0] not in NUMBERS or kinds in LOSSES):
+            if array.dtype != dtype and not _becomes(array.dtype, dtype):
                 raise ValueError(f"{name} must hold {dtype}, not {array.dtype}")
             array = np.asarray(array, dtype, order="C")
             arrays.append(array if array.flags.aligned else array.copy())
@@ -80,6 +74,12 @@ class Network:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _becomes(given: Any, wanted: Any) -> bool:
+    """Whether numbers of a type may become another one's; fractions become no whole numbers."""
+    kinds = ["f" if dtype.name == "bfloat16" else dtype.kind for dtype in (given, wanted)]
+    return kinds[0] in "biu" or kinds == ["f", "f"]
 
 
 def _dtype(name: str) -> Any:

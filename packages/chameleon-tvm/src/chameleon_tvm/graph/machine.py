@@ -12,6 +12,10 @@ import numpy as np
 Arrays = list[np.ndarray[Any, Any]]
 
 MOST_THREADS = 1024
+FORKED = (
+    "TVM's virtual machine runs this network and does not survive a fork: start child processes by "
+    "'spawn', or load such networks in them alone"
+)
 
 
 class Machine:
@@ -23,7 +27,8 @@ class Machine:
         threads: that compute; 0 for those that the network was measured with.
 
     Raises:
-        RuntimeError: the library cannot be loaded, or was built for another CPU.
+        RuntimeError: the library cannot be loaded, or was built for another CPU, or TVM's threads
+            were started before this process was forked.
     """
 
     def __init__(self, file: pathlib.Path, manifest: dict[str, Any], threads: int) -> None:
@@ -34,6 +39,9 @@ class Machine:
         import tvm  # noqa: PLC0415 - most networks need no TVM
         from tvm import relax  # noqa: PLC0415
 
+        # What TVM holds as it starts its threads would be waited for in a child process for good.
+        if vars(tvm).setdefault("_process_of_threads", os.getpid()) != os.getpid():
+            raise RuntimeError(FORKED)
         check_processor(manifest)
         self._start = tvm.get_global_func("runtime.config_threadpool")
         self._threads = int(given) if given.isdecimal() else self.threads
@@ -57,10 +65,7 @@ class Machine:
                 gone then.
         """
         if os.getpid() != self._process:
-            raise RuntimeError(
-                "TVM's virtual machine runs this network and does not survive a fork: load it in "
-                "the child process, or start that by 'spawn'"
-            )
+            raise RuntimeError(FORKED)
         with self._computing:
             if self.machine is None:
                 raise RuntimeError("the network is closed")
