@@ -133,6 +133,31 @@ def test_others_in_reduced_precision_have_their_errors(run: Path, chameleon: Com
         assert f"times as fast as the best of the others in {precision}" in finished.stdout
 
 
+def test_clients_call_a_network_beside_a_busy_process(run: Path, chameleon: Command):
+    pytest.importorskip("openvino")
+    words = ("--streams", "1,2", "--neighbours", "1", "--rounds", "2", "--seconds", "0.05")
+    finished = chameleon("bench-network", run, *words, "--json")
+    assert finished.returncode == 0, finished.stderr
+    value: dict[str, Any] = json.loads(finished.stdout)
+    assert list(value["streams"]) == ["1", "2"]
+    assert value["neighbours"] == 1
+    for found in value["streams"].values():
+        assert list(found["contenders"]) == ["network", "onnxruntime", "openvino"]
+        for one in found["contenders"].values():
+            assert one["requests_per_second"] > 0
+            assert 0 < one["p50_seconds"] <= one["p90_seconds"] <= one["p99_seconds"]
+            assert one["turns"] == 2
+        assert list(found["ratios"]) == ["float32"]
+    words = ("--rivals", "onnxruntime", "--rounds", "2", "--seconds", "0.05")
+    finished = chameleon("bench-network", run, "--streams", "2", *words)
+    assert finished.returncode == 0, finished.stderr
+    first, header, ours, *_, ratio = finished.stdout.splitlines()
+    assert first == "2 clients"
+    assert header.split()[:3] == ["network", "precision", "requests/s"]
+    assert ours.split()[:2] == ["network", "float32"]
+    assert ratio.endswith("times as many requests a second as the best of the others in float32")
+
+
 def test_a_network_is_a_bundle_for_c(run: Path, chameleon: Command, tmp_path: Path):
     words = ("export", run, "--to", "c", "-o", tmp_path / "net", "--name", "tiny", "--json")
     finished = chameleon(*words)
@@ -184,6 +209,12 @@ def test_what_was_predicted_is_compiled_again(
         (lambda _: None, ("--rivals", "tensorflow"), "tensorflow cannot run this network"),
         (lambda run: shutil.rmtree(run / "network"), (), "no network was delivered"),
         (lambda _: None, ("--calibrate", "data.py:batches"), "--precision names none"),
+        (lambda _: None, ("--streams", "many"), "--streams takes whole numbers from 1 to 64"),
+        (
+            lambda _: None,
+            ("--streams", "2", "--rivals", "torch"),
+            "torch cannot be compared with --streams",
+        ),
         (
             lambda _: None,
             ("--rivals", "onnxruntime", "--precision", "int8", "--calibrate", "no.py:batches"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from chameleon_cli.options import trust_option
 
+from chameleon_tvm.commands.streams import MOST, rivals_of, show, stream_numbers, summary_of
 from chameleon_tvm.frameworks.reduced import AS_IT_COMES, PRECISIONS
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ _FAILED = "it does not run here; the log above says why"
 @click.option(
     "--rounds",
     type=click.IntRange(min=2),
-    default=15,
-    show_default=True,
-    help="Turns of each contender; a turn lasts 0.15 s at least.",
+    help="Turns of each contender: 15 of at least 0.15 s, or 5 of --seconds with --streams.",
 )
 @click.option(
     "--rivals", help="Those to compare with, with commas; all that are installed if none."
@@ -48,15 +47,37 @@ _FAILED = "it does not run here; the log above says why"
     metavar="FILE:FUNCTION",
     help="What yields inputs to calibrate with; the run's own, or random ones, if none.",
 )
+@click.option(
+    "--streams",
+    multiple=True,
+    metavar="N",
+    help="Have so many clients call it at once, and count requests; may be 1,2,4 or repeated.",
+)
+@click.option(
+    "--neighbours",
+    type=click.IntRange(min=0, max=MOST),
+    default=0,
+    help="Have so many busy processes run beside every contender, as with --streams 1.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="How long a turn is with --streams or --neighbours.",
+)
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
     folder: Path,
     *,
-    rounds: int,
+    rounds: int | None,
     rivals: str | None,
     precisions: tuple[str, ...],
     calibrate: str | None,
+    streams: tuple[str, ...],
+    neighbours: int,
+    seconds: float,
     trust_source: bool,
     as_json: bool,
 ) -> None:
@@ -70,6 +91,10 @@ def command(
     means and calibrated with the same inputs, or as they come. Every error is the largest
     difference to the framework's answers in float32, over the largest of those, on other inputs.
 
+    With --streams or --neighbours every turn is a fresh process, whose threads call one loaded
+    network at the same time. Shown are requests a second and quantiles of the latency, as medians
+    over the turns. OpenVINO and onnxruntime have the better of two ways to serve several clients.
+
     The delivered network is a program and is run. If the model or `calibrate` of the run is Python
     of yours, --trust-source is needed.
     """
@@ -80,12 +105,14 @@ def command(
     from chameleon_tvm.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_tvm.graph.side_by_side import Compared, side_by_side  # noqa: PLC0415
+    from chameleon_tvm.graph.streams import Served  # noqa: PLC0415
 
     if calibrate is not None and not precisions:
         raise ConfigError(
             "--calibrate is for networks in reduced precision, and --precision names none",
             hint="Add --precision int8.",
         )
+    clients = stream_numbers(streams) if streams or neighbours else ()
     with results_alone():
         with read_store(folder) as store:
             frontend = network_of(pipeline_of(store, folder, trust_source=trust_source), store)
@@ -103,6 +130,23 @@ def command(
         summaries = {}
         for bucket, network in networks.items():
             given = None if rivals is None else [one.strip() for one in rivals.split(",")]
+            if clients:
+                served = Served(
+                    frontend=network,
+                    ours=OURS,
+                    folder=delivered,
+                    bucket=bucket,
+                    names=rivals_of(network, given),
+                    precisions=precisions,
+                    calibrate=calibrate or network.calibrate,
+                    streams=clients,
+                    neighbours=neighbours,
+                    threads=threads,
+                    rounds=rounds or 5,
+                    seconds=seconds,
+                )
+                summaries[bucket] = summary_of(served, all_rivals=given is None)
+                continue
             names = network.frameworks if given is None else tuple(given)
             _check(names, network)
             asked = Compared(
@@ -112,7 +156,7 @@ def command(
                 names=names,
                 reduced=_reduced(network, precisions, calibrate) if precisions else None,
                 threads=threads,
-                rounds=rounds,
+                rounds=rounds or 15,
             )
             found = side_by_side(asked)
             absent = {} if rivals is not None else dict(network.left_out)
@@ -121,7 +165,7 @@ def command(
                 **_summary(found),
                 "left_out": absent | (dict(found.left_out) if precisions else failed),
             }
-    about = {"run": str(folder.absolute()), "threads": threads}
+    about = {"run": str(folder.absolute()), "threads": threads, "neighbours": neighbours}
     if as_json:
         alone = summaries.get("")
         click.echo(json.dumps(about | ({"buckets": summaries} if alone is None else alone)))
@@ -129,7 +173,10 @@ def command(
     for bucket, summary in summaries.items():
         if bucket:
             click.echo(f"bucket {bucket}")
-        _show(summary)
+        if clients:
+            show(summary, neighbours)
+        else:
+            _show(summary)
 
 
 def _check(names: tuple[str, ...], frontend: NetworkFrontend) -> None:

@@ -51,31 +51,46 @@ def quantized(
     Raises:
         Exception: ONNX Runtime cannot quantise or run it.
     """
+    with tempfile.TemporaryDirectory(prefix="chameleon-onnx-int8-") as folder:
+        file = quantized_file(forms, calibration, Path(folder))
+        return ReducedNetwork(run=onnx_session(file, threads=threads), precision=INT8)
+
+
+def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: Path) -> str:
+    """A file of the network in int8; see ``quantized``.
+
+    Args:
+        forms: the network.
+        calibration: inputs of as many inferences.
+        folder: for the file, and for those on the way to it.
+
+    Raises:
+        Exception: ONNX Runtime cannot quantise it.
+    """
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     preprocess: Any = importlib.import_module("onnxruntime.quantization.shape_inference")
     onnx: Any = importlib.import_module("onnx")
     kinds = quantization.QuantType
     unsigned = own_architecture() != "aarch64"
-    with tempfile.TemporaryDirectory(prefix="chameleon-onnx-int8-") as folder:
-        simple, made = str(Path(folder, "simple.onnx")), str(Path(folder, "quantized.onnx"))
-        source = forms.onnx()
-        if isinstance(source, bytes):
-            # Of a content ONNX Runtime loses the weights on the way.
-            file = Path(folder, "given.onnx")
-            file.write_bytes(source)
-            source = str(file)
-        preprocess.quant_pre_process(source, simple, skip_symbolic_shape=True)
-        graph = onnx.load(simple, load_external_data=False).graph
-        constants = {one.name for one in graph.initializer}
-        names = [one.name for one in graph.input if one.name not in constants]
-        quantization.quantize_static(
-            simple,
-            made,
-            _Inputs(names, calibration),
-            quant_format=quantization.QuantFormat.QDQ,
-            per_channel=True,
-            reduce_range=sums_saturate(),
-            activation_type=kinds.QUInt8 if unsigned else kinds.QInt8,
-            weight_type=kinds.QInt8,
-        )
-        return ReducedNetwork(run=onnx_session(made, threads=threads), precision=INT8)
+    simple, made = str(Path(folder, "simple.onnx")), str(Path(folder, "quantized.onnx"))
+    source = forms.onnx()
+    if isinstance(source, bytes):
+        # Of a content ONNX Runtime loses the weights on the way.
+        file = Path(folder, "given.onnx")
+        file.write_bytes(source)
+        source = str(file)
+    preprocess.quant_pre_process(source, simple, skip_symbolic_shape=True)
+    graph = onnx.load(simple, load_external_data=False).graph
+    constants = {one.name for one in graph.initializer}
+    names = [one.name for one in graph.input if one.name not in constants]
+    quantization.quantize_static(
+        simple,
+        made,
+        _Inputs(names, calibration),
+        quant_format=quantization.QuantFormat.QDQ,
+        per_channel=True,
+        reduce_range=sums_saturate(),
+        activation_type=kinds.QUInt8 if unsigned else kinds.QInt8,
+        weight_type=kinds.QInt8,
+    )
+    return made

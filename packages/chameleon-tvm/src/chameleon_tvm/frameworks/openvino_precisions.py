@@ -24,10 +24,11 @@ from chameleon_tvm.frameworks.running import (
 )
 from chameleon_tvm.frameworks.saturation import sums_saturate
 
-_NAMES = {"f32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16}
+NAMES = {"f32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16}
 """OpenVINO's names of types, and ours."""
 
-_HINTS = {ours: theirs for theirs, ours in _NAMES.items()}
+HINTS = {ours: theirs for theirs, ours in NAMES.items()}
+"""OpenVINO's names of types by ours."""
 
 
 def as_it_comes(
@@ -42,7 +43,7 @@ def as_it_comes(
     OpenVINO takes bfloat16 or float16 where the CPU has instructions for it (OpenVINO, CPU
     device, floating-point data types specifics).
     """
-    return _opened(_model(forms), threads=threads)
+    return _opened(model_of(forms), threads=threads)
 
 
 def in_half(
@@ -53,7 +54,7 @@ def in_half(
     Raises:
         ConfigError: it computes in another one all the same.
     """
-    made = _opened(_model(forms), threads=threads, hint=_HINTS[precision])
+    made = _opened(model_of(forms), threads=threads, hint=HINTS[precision])
     if made.precision != precision:
         raise ConfigError(
             f"asked for {precision} it computes in {made.precision} on this CPU",
@@ -79,25 +80,34 @@ def quantized(
     Raises:
         Exception: NNCF cannot quantise it.
     """
+    made = _opened(quantized_model(forms, calibration), threads=threads)
+    rest = made.precision
+    named = INT8 if rest == FLOAT32 else f"{INT8}, the rest {rest}"
+    return ReducedNetwork(run=made.run, precision=named)
+
+
+def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
+    """The network in int8 as OpenVINO's model; see ``quantized``.
+
+    Raises:
+        Exception: NNCF cannot quantise it.
+    """
     nncf = importlib.import_module("nncf")
-    model = _model(forms)
+    model = model_of(forms)
     names = [one.get_any_name() for one in model.inputs]
     given = nncf.Dataset(list(calibration), lambda inputs: dict(zip(names, inputs, strict=True)))
     fix = nncf.OverflowFix.FIRST_LAYER if sums_saturate() else nncf.OverflowFix.DISABLE
-    int8 = nncf.quantize(
+    return nncf.quantize(
         model,
         given,
         subset_size=len(calibration),
         model_type=nncf.ModelType.TRANSFORMER if _has_attention(model) else None,
         advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=fix),
     )
-    made = _opened(int8, threads=threads)
-    rest = made.precision
-    named = INT8 if rest == FLOAT32 else f"{INT8}, the rest {rest}"
-    return ReducedNetwork(run=made.run, precision=named)
 
 
-def _model(forms: NetworkForms) -> Any:
+def model_of(forms: NetworkForms) -> Any:
+    """The network in float32 as OpenVINO's model."""
     source = forms.program if forms.program is not None else forms.onnx
     return openvino_model(source(), forms.shapes)
 
@@ -105,7 +115,7 @@ def _model(forms: NetworkForms) -> Any:
 def _opened(model: Any, *, threads: int, hint: str | None = None) -> ReducedNetwork:
     compiled = openvino_compiled(model, threads=threads, hint=hint)
     taken = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
-    return ReducedNetwork(run=openvino_inference(compiled), precision=_NAMES.get(taken, taken))
+    return ReducedNetwork(run=openvino_inference(compiled), precision=NAMES.get(taken, taken))
 
 
 def _has_attention(model: Any) -> bool:

@@ -1,0 +1,189 @@
+"""Client threads that call one network at the same time: ``python clients.py REQUEST``.
+
+It is a program of its own that needs NumPy and whatever runs the network, nothing of Chameleon's:
+a process measures what a user's process would. The request and the answer are JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = list[np.ndarray[Any, Any]]
+Call = Callable[[Arrays], Arrays]
+Calls = tuple[list[Call], str | None]
+"""A function for each client, and the type that is computed in, as its framework says."""
+
+WARM_UP = 3
+"""Calls of each client that do not count."""
+
+
+def network_calls(request: dict[str, Any]) -> Calls:
+    """A delivered network, loaded once by the ``load.py`` of its folder."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, request["path"])
+    load = importlib.import_module("load").load
+    network = load(request["path"], threads=request["threads"], instances=request["instances"])
+
+    def call(inputs: Arrays) -> Arrays:
+        outputs = network(*inputs)
+        return outputs if isinstance(outputs, list) else [outputs]
+
+    return [call] * request["streams"], None
+
+
+def openvino_calls(request: dict[str, Any]) -> Calls:
+    """A model compiled once by OpenVINO, with an inference request for each client."""
+    openvino: Any = importlib.import_module("openvino")
+    settings: dict[str, Any] = {"PERFORMANCE_HINT": request["mode"]}
+    if request["mode"] == "THROUGHPUT":
+        settings["PERFORMANCE_HINT_NUM_REQUESTS"] = request["streams"]
+    if request["threads"]:
+        settings["INFERENCE_NUM_THREADS"] = request["threads"]
+    if request["hint"]:
+        settings["INFERENCE_PRECISION_HINT"] = request["hint"]
+    compiled = openvino.Core().compile_model(request["path"], "CPU", settings)
+
+    def call(inference: Any, inputs: Arrays) -> Arrays:
+        outputs = inference.infer(inputs, share_inputs=True)
+        return [np.asarray(outputs[output]) for output in compiled.outputs]
+
+    clients = range(request["streams"])
+    taken = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+    return [partial(call, compiled.create_infer_request()) for _ in clients], taken
+
+
+def onnxruntime_calls(request: dict[str, Any]) -> Calls:
+    """A file in one session of onnxruntime for all clients, or in one for each of them."""
+    runtime: Any = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = request["threads"]
+    sessions = [
+        runtime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
+        for _ in range(request["sessions"])
+    ]
+    names = [one.name for one in sessions[0].get_inputs()]
+
+    def call(session: Any, inputs: Arrays) -> Arrays:
+        outputs: Arrays = session.run(None, dict(zip(names, inputs, strict=True)))
+        return outputs
+
+    clients = range(request["streams"])
+    return [partial(call, sessions[client % len(sessions)]) for client in clients], None
+
+
+CALLS: dict[str, Callable[[dict[str, Any]], Calls]] = {
+    "network": network_calls,
+    "openvino": openvino_calls,
+    "onnxruntime": onnxruntime_calls,
+}
+"""What runs a network."""
+
+
+def torch_step() -> Callable[[], Any]:
+    """An operation of torch on all of its threads, as programs prepare images with."""
+    torch: Any = importlib.import_module("torch")
+    image = torch.rand(1, 3, 480, 640)
+    return partial(
+        torch.nn.functional.interpolate, image, size=(224, 224), mode="bilinear", antialias=True
+    )
+
+
+def answered(request: dict[str, Any]) -> dict[str, Any]:
+    """Call a network for some time.
+
+    Args:
+        request: ``by`` (a key of ``CALLS``), what that reads, ``inputs`` (a file of ``np.savez``),
+            ``streams`` and ``seconds``. ``torch`` says whether torch is imported, and ``before``
+            whether it computes something before each call. ``outputs`` is a file for what one
+            call returns.
+
+    Returns:
+        ``latencies`` of all calls, ``seconds`` that they took together, the ``precision``, the
+        ``memory`` of this process in bytes and the names of its ``variables``.
+    """
+    step = torch_step() if request.get("torch") else None
+    with np.load(request["inputs"]) as stored:
+        inputs = [stored[f"arr_{place}"] for place in range(len(stored.files))]
+    calls, precision = CALLS[request["by"]](request)
+    # OpenVINO's first inference sets up parts of its module, and two threads at once wait for ever.
+    outputs = calls[0](inputs)
+    if "outputs" in request:
+        np.savez(request["outputs"], *outputs)
+    start = threading.Barrier(len(calls))
+
+    def client(call: Call) -> tuple[float, float, list[float]]:
+        try:
+            for _ in range(WARM_UP):
+                call(inputs)
+        except BaseException:
+            start.abort()
+            raise
+        start.wait()
+        latencies: list[float] = []
+        begun = ended = time.perf_counter()
+        while not latencies or ended - begun < request["seconds"]:
+            if step is not None and request.get("before"):
+                step()
+            called = time.perf_counter()
+            call(inputs)
+            ended = time.perf_counter()
+            latencies.append(ended - called)
+        return begun, ended, latencies
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        clients = [pool.submit(client, call) for call in calls]
+        # A client that failed tells more than those that waited for it.
+        failed = [one.exception() for one in clients if one.exception() is not None]
+        for error in sorted(failed, key=lambda one: isinstance(one, threading.BrokenBarrierError)):
+            raise error  # type: ignore[misc] # none of them is None
+    times = [one.result() for one in clients]
+    return {
+        "latencies": [seconds for _, _, latencies in times for seconds in latencies],
+        "seconds": max(ended for _, ended, _ in times) - min(begun for begun, _, _ in times),
+        "precision": precision,
+        "memory": memory("self"),
+        "variables": sorted(os.environ),
+    }
+
+
+def memory(process: str) -> dict[str, int]:
+    """Resident memory of a process in bytes; ``pss`` counts shared pages in parts.
+
+    Args:
+        process: its number, or ``self``.
+    """
+    file = Path("/proc", process, "smaps_rollup")
+    if not file.exists():
+        return {}
+    lines = (line.split() for line in file.read_text().splitlines()[1:])
+    kilobytes = {words[0]: int(words[1]) for words in lines}
+    return {"rss": kilobytes["Rss:"] * 1024, "pss": kilobytes["Pss:"] * 1024}
+
+
+def main() -> None:
+    """Answer the request of the command line."""
+    # The answer has the standard output to itself: libraries print what they like.
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        answer = answered(json.loads(sys.argv[1]))
+    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        words = str(error).strip().splitlines()
+        answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
+    print(json.dumps(answer), file=stream, flush=True)
+
+
+if __name__ == "__main__":
+    main()
