@@ -30,9 +30,9 @@ from tvm_ffi.libinfo import include_paths
 POOLS = Path(__file__).with_name("pools")
 FLAGS = ("-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
 LIBRARIES = {
-    # OpenMP's threads outlive a library that is unloaded.
+    # Their threads outlive a library that is unloaded.
     "openmp": ["-fopenmp", "-Wl,-z,nodelete"],
-    "tbb": ["-ltbb"],
+    "tbb": ["-ltbb", "-Wl,-z,nodelete"],
     "pthreadpool": ["-lpthreadpool"],
 }
 ALL = ("pool", "static", "openmp", "tbb", "pthreadpool")
