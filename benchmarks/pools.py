@@ -29,7 +29,12 @@ from tvm_ffi.libinfo import include_paths
 
 POOLS = Path(__file__).with_name("pools")
 FLAGS = ("-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
-LIBRARIES = {"openmp": ["-fopenmp"], "tbb": ["-ltbb"], "pthreadpool": ["-lpthreadpool"]}
+LIBRARIES = {
+    # Their threads outlive a library that is unloaded.
+    "openmp": ["-fopenmp", "-Wl,-z,nodelete"],
+    "tbb": ["-ltbb", "-Wl,-z,nodelete"],
+    "pthreadpool": ["-lpthreadpool"],
+}
 ALL = ("pool", "static", "openmp", "tbb", "pthreadpool")
 
 _PROCESS = """

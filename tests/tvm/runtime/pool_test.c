@@ -88,7 +88,8 @@ static int count(int piece, TVMParallelGroupEnv *environment, void *data) {
 static void run_loop(struct pool *pool, int job, unsigned *state, unsigned number) {
   static struct loop loops[MOST_CALLERS][2];
   struct loop *loop = &loops[job][number % 2];
-  int pieces = 1 + (int)drawn(state, MOST);
+  /* Many loops in a row have the same number. */
+  int pieces = drawn(state, 2) == 0 ? 2 : 1 + (int)drawn(state, MOST);
   *loop = (struct loop){.pieces = pieces, .failing = -1, .number = number};
   if (drawn(state, 8) == 0) loop->failing = (int)drawn(state, (unsigned)pieces);
   if (drawn(state, 8) == 0) loop->busy = drawn(state, 100000);

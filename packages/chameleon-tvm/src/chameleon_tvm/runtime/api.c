@@ -36,8 +36,6 @@ static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
 static void free_all(struct HANDLE *handle) {
   for (int number = 0; number < handle->instances; ++number) handle->free[number] = number;
   handle->free_count = handle->instances;
-  /* Another thread may have been changing them; they are lost to the child. */
-  memset(handle->workspaces, 0, (size_t)handle->instances * sizeof(*handle->workspaces));
   pthread_mutex_init(&handle->mutex, NULL);
   pthread_cond_init(&handle->given_back, NULL);
 }
