@@ -99,7 +99,6 @@ class Figure:
         unit: ``ms``, ``MiB``, ``/s``, ``times`` and so on.
         bar: the most or the least it may be, and None where nothing is asked of it.
         least: whether the bar is the least.
-        note: a sentence.
     """
 
     name: str
@@ -107,7 +106,6 @@ class Figure:
     unit: str = ""
     bar: float | None = None
     least: bool = False
-    note: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -129,7 +127,10 @@ def fresh(subject: Subject) -> list[Figure]:
     for file, network in said.items():
         seconds = network.get("latency_seconds")
         if seconds is not None:
-            figures.append(Figure(f"over that of {file}", measured / seconds, "times", 1.03))
+            ratio = measured / seconds
+            figures.append(Figure(f"over that of {file}", ratio, "times"))
+            apart = max(ratio, 1 / ratio)
+            figures.append(Figure(f"the larger over the smaller, {file}", apart, "times", 1.03))
     return figures
 
 
