@@ -3,7 +3,8 @@
 //   @name@_example weights.bin input0.npy [input1.npy ...] [--runs N] [--threads N]
 //
 // Inputs are .npy files of the right shape and type, or raw bytes (any other ending); outputs are
-// output0.npy, output1.npy, ... It prints the median latency of N runs, and the shortest.
+// output0.npy, output1.npy, ... It prints the median latency of N runs, the shortest,
+// and what 99 % of them took at most.
 
 #include <algorithm>
 #include <chrono>
@@ -171,6 +172,7 @@ int run(int count, char **words) {
     std::sort(seconds.begin(), seconds.end());
     std::printf("latency %.9f s (median of %zu runs, the shortest %.9f s)\n",
                 seconds[seconds.size() / 2], seconds.size(), seconds.front());
+    std::printf("99 %% of the runs took %.9f s or less\n", seconds[seconds.size() * 99 / 100]);
   }
   return 0;
 }
