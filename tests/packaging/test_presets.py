@@ -10,7 +10,8 @@ from chameleon_core.plugins.registry import default_registry
 
 pytestmark = pytest.mark.usefixtures("everything")
 
-BUCKETS = 'model={"builtin": {"network": "resnet18", "shapes": {"image": [{"buckets": [1, 8]}, 3, 224, 224]}}}'
+SHAPES = "{image: [{buckets: [1, 8]}, 3, 224, 224]}"
+BUCKETS = f"model={{builtin: {{network: resnet18, shapes: {SHAPES}}}}}"
 VARIANTS = (
     (),
     ("budget.scope=network",),

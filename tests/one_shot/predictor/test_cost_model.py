@@ -103,10 +103,8 @@ def test_another_device_is_told_once_for_all_tasks(file, context, made):
     with structlog.testing.capture_logs() as logs:
         models = [OneShotModel(OneShotOptions(model=file), one) for one in (first, *others)]
     assert not any(model.trained for model in models)
-    assert [one["event"] for one in logs] == [
-        "the predictor was trained on other devices; all tasks are tuned by measurement instead, "
-        "as far as the budget lets them"
-    ]
+    (told,) = logs
+    assert told["event"].startswith("the predictor was trained on other devices")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ def test_if_no_model_is_for_the_target_operators_are_tuned_without_one(context, 
         models = [OneShotModel(OneShotOptions(), one) for one in (first, second)]
     assert not any(model.trained for model in models)
     (told,) = logs
-    assert "no model in the box is for this target (llvm cortex-a72)" in told["event"]
+    assert "no model in the box is for this target (llvm cortex-a72)" in told["because"]
     models[0].fit(_observed(made, first, 16))
     assert models[0].trained
 

@@ -143,8 +143,9 @@ def _told_file(wanted: str, context: StageContext) -> Path | None:
         if wanted != AUTO:
             raise
         log.warning(
-            f"{error}; operators get the first guesses of their space, and the budget decides "
-            "whether more is measured",
+            "no predictor serves this target; operators begin with the first guesses of their "
+            "space, and the budget decides whether more is measured",
+            because=str(error),
             hint=error.hint,
         )
         return None
