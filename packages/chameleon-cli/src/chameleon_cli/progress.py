@@ -80,9 +80,8 @@ class PlainProgress:
         self._shared = _shared(event)
         self._measured = {task.name: task.measured for task in event.tasks}
         stored = sum(self._measured.values())
-        already = f", {stored} measured before" if stored else ""
         tasks = counted(len(event.tasks), "task")
-        self._say(f"{tasks}, {_budget(event)}{already}: {event.folder}")
+        self._say(f"{tasks}, {_budget(event, stored)}: {event.folder}")
         if event.settled is not None:
             self._say(_chosen(event.settled))
 
@@ -251,13 +250,16 @@ def _shared(event: RunStarted) -> bool:
     return sum(task.target_measurements or 0 for task in event.tasks) > event.total_measurements
 
 
-def _budget(event: RunStarted) -> str:
-    """What ends the run, as ``400 measurements``."""
+def _budget(event: RunStarted, stored: int) -> str:
+    """What ends the run, as ``400 measurements``, and what it needs not measure."""
+    already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
-        return f"{event.total_measurements} measurements"
+        left = max(0, event.total_measurements - stored)
+        told = f"at most {counted(left, 'more measurement')}" if stored else f"{left} measurements"
+        return told + already
     if event.seconds_left is not None:
-        return f"{event.seconds_left:.0f} s"
-    return "as long as it gets better"
+        return f"{event.seconds_left:.0f} s{already}"
+    return f"as long as it gets better{already}"
 
 
 def _bar(limit: int | None, measured: int) -> int | None:
