@@ -38,11 +38,6 @@ class Spent:
     recorded_seconds: float = 0.0
 
     @property
-    def new(self) -> int:
-        """How many of the configurations this run has measured."""
-        return self.measured - self.recorded
-
-    @property
     def all_seconds(self) -> float:
         """Wall-clock in seconds, here and elsewhere."""
         return self.seconds + self.recorded_seconds
@@ -92,10 +87,11 @@ class Allowance:
             task: one of ``everything``.
             everything: what all tasks have spent, those with most of the work first.
         """
-        if self.budget.measurements is None:
+        most = self.most(task, everything)
+        if most is None:
             return None
-        spent, total = self._in(task, everything), self.budget.measurements
-        return max(0, total - _used_up(total, task, spent) - sum(one.new for one in spent))
+        new = sum(one.measured - one.recorded for one in self._in(task, everything))
+        return max(0, most - task.recorded - new)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
         """Whether the wall-clock is spent; records count for it if nothing else is limited."""
@@ -134,12 +130,29 @@ class Allowance:
 
     def total_measurements(self, everything: Sequence[Spent]) -> int | None:
         """Where the budget ends a run at the latest, records included; None where it does not."""
-        total = self.budget.measurements
+        if self.budget.measurements is None:
+            return None
+        left = [(self.most(one, everything) or 0) - one.recorded for one in everything]
+        together = max(left, default=self.budget.measurements) if self.shared else sum(left)
+        return together + sum(one.recorded for one in everything)
+
+    def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
+        """Where the budget ends one task at the latest, its records included.
+
+        Records take nothing from the share of a task that has none. A task that has as many as its
+        share gets no further ones. To one that has fewer, those of others tell that the budget was
+        spent on what was worth it, as far as one run with this budget could have made them.
+        """
+        total, spent, used = self.budget.measurements, self._in(task, everything), 0
         if total is None:
             return None
-        left = [total - _used_up(total, one, self._in(one, everything)) for one in everything]
-        together = max(left, default=total) if self.shared else sum(left)
-        return together + sum(one.recorded for one in everything)
+        for place, one in enumerate(spent):
+            share = total // len(spent) + (place < total % len(spent))
+            if one is task and task.recorded and task.recorded >= share:
+                return task.recorded
+            whole = task.recorded and one.recorded <= total
+            used += one.recorded if whole else min(one.recorded, share)
+        return max(0, total - used) + task.recorded
 
     def seconds_left(self, everything: Sequence[Spent]) -> float | None:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
@@ -222,19 +235,18 @@ class Allowances:
 
     def most(self, run: TaskRun) -> int | None:
         """Where the budget ends a task at the latest; None where it limits the time alone."""
-        return self._group(run)[0].budget.measurements
+        allowance, task, everything = self._spent_beside(run)
+        return allowance.most(task, everything)
 
     def left(self, run: TaskRun) -> int | None:
         """Configurations a task may still measure; None for any number."""
-        allowance, runs = self._group(run)
-        spent = self._all(runs)
-        return allowance.measurements_left(spent[runs.index(run)], spent)
+        allowance, task, everything = self._spent_beside(run)
+        return allowance.measurements_left(task, everything)
 
     def time_is_up(self, run: TaskRun) -> bool:
         """Whether a task's wall-clock is spent."""
-        allowance, runs = self._group(run)
-        spent = self._all(runs)
-        return allowance.time_is_up(spent[runs.index(run)], spent)
+        allowance, task, everything = self._spent_beside(run)
+        return allowance.time_is_up(task, everything)
 
     def out_of_patience(self, run: TaskRun) -> bool:
         """Whether nothing better came for as long as the budget's patience."""
@@ -271,6 +283,11 @@ class Allowances:
     def _group(self, run: TaskRun) -> tuple[Allowance, list[TaskRun]]:
         return next(group for group in self._groups if run in group[1])
 
+    def _spent_beside(self, run: TaskRun) -> tuple[Allowance, Spent, list[Spent]]:
+        allowance, runs = self._group(run)
+        spent = self._all(runs)
+        return allowance, spent[runs.index(run)], spent
+
     def _all(self, runs: Sequence[TaskRun]) -> list[Spent]:
         return [self._spent(run) for run in runs]
 
@@ -286,28 +303,6 @@ def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
 def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
     """Tasks in the order in which a small budget comes to them: most of a network's work first."""
     return sorted(runs, key=lambda run: -run.task.weight * run.task.flop)
-
-
-def _used_up(total: int, task: Spent, spent: Sequence[Spent]) -> int:
-    """How much of a budget of measurements is used up for a task before it begins.
-
-    Records take nothing from the share of a task that has none. A task that has as many as its
-    share gets no further ones. To one that has fewer, those of the others tell that the budget was
-    spent already, on what was worth it, as far as one run with this budget could have made them.
-
-    Args:
-        total: measurements of the budget.
-        task: one of ``spent``.
-        spent: what each task has spent, those with most of the work first.
-    """
-    used = 0
-    for place, one in enumerate(spent):
-        share = total // len(spent) + (place < total % len(spent))
-        if one is task and task.recorded and task.recorded >= share:
-            return total
-        whole = task.recorded and one.recorded <= total
-        used += one.recorded if whole else min(one.recorded, share)
-    return min(total, used)
 
 
 def _share_of(count: int, share: float) -> int:
