@@ -60,9 +60,9 @@ class WaitingPolicy:
         if devices and all(device.status is DeviceStatus.EXCLUDED for device in devices):
             _refuse(devices)
         self._since = now if self._since is None else self._since
-        refused = bool(devices) and all(_is_refused(device) for device in devices)
+        refused = bool(devices) and all(_REFUSED in device.reason for device in devices)
         patience = self._seconds
-        if refused and patience is not None:
+        if refused and patience is not None and not any(one.description for one in devices):
             patience = min(patience, _REFUSED_SECONDS)
         if patience is not None and now >= self._since + patience:
             raise TargetError(
@@ -85,11 +85,6 @@ class WaitingPolicy:
         if patience is not None:
             limits.append(self._since + patience)
         return min(limits)
-
-
-def _is_refused(device: DeviceState) -> bool:
-    """Whether nobody listens where a device should be, and nobody has in this run."""
-    return _REFUSED in device.reason and not device.description
 
 
 def _refuse(devices: Sequence[DeviceState]) -> None:
