@@ -54,11 +54,21 @@ class PlainProgress:
         self._measured: dict[str, int] = {}
         self._total: int | None = 0
         self._shared = False
+        self._ended: dict[str, list[str]] = {}
 
     def close(self) -> None:
         """See ``ProgressListener``."""
+        self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        """Tell of the tasks that have ended, those with the same reason in one line."""
+        ended, self._ended = self._ended, {}
+        for reason, names in ended.items():
+            tasks = counted(len(names), "task") if names[3:] else ", ".join(names)
+            self._say(f"{tasks}: done, {reason}")
 
     def _say(self, line: str) -> None:
+        self._tell_ended()
         self._stream.write(line + "\n")
         self._stream.flush()
 
@@ -88,6 +98,7 @@ class PlainProgress:
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
         """See ``EventHooks``."""
+        self._tell_ended()
         self._rate.tick()
         self._measured[event.task] = self._measured.get(event.task, 0) + 1
 
@@ -107,7 +118,7 @@ class PlainProgress:
         """See ``EventHooks``."""
         if not self._shared and self._total is not None:
             self._total -= _unused(event.task)
-        self._say(f"{event.task.name}: done, {event.reason}")
+        self._ended.setdefault(event.reason, []).append(event.task.name)
 
     @hookimpl
     def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
