@@ -10,11 +10,11 @@ from chameleon_core.pipeline.schema import Budget, Scope
 from chameleon_core.task import Task
 
 
-def _run(name, *, measured=0, seconds=0.0, of="", cost=1.0):
+def _run(name, *, measured=0, seconds=0.0, of="", cost=1.0, recorded=0):
     task = Task(
         name=name, operator="x", arguments={"n": name}, target="t", flop=1.0, alternative_of=of
     )
-    spent = Spent(measured=measured, seconds=seconds)
+    spent = Spent(measured=measured, seconds=seconds, recorded=recorded)
     return SimpleNamespace(task=task, spent=spent, tuner=SimpleNamespace(best_cost=cost))
 
 
@@ -93,6 +93,22 @@ def test_tasks_that_nothing_is_known_of_spend_an_allowance_of_their_own():
     assert [made.left(run) for run in (known, unknown)] == [1, 7]
     assert made.most(other) == 6
     assert made.total_measurements == 20
+
+
+def test_records_count_for_their_own_task_alone():
+    runs = [_run("a", measured=52, recorded=52), _run("b"), _run("c", measured=2, recorded=2)]
+    made = _allowances(runs, measurements=24, scope=Scope.NETWORK)
+    # Eight are the share of each: those of the first are its own.
+    assert [made.left(run) for run in runs] == [0, 24 - 8 - 2, 24 - 8 - 2]
+    assert made.total_measurements == 54 + 14
+
+
+def test_records_of_one_run_spend_its_budget_however_they_are_divided():
+    runs = [_run("a", measured=60, recorded=60), _run("b", measured=4, recorded=4)]
+    made = _allowances(runs, measurements=64, scope=Scope.NETWORK)
+    assert [made.left(run) for run in runs] == [0, 0]
+    more = _allowances(runs, measurements=128, scope=Scope.NETWORK)
+    assert [more.left(run) for run in runs] == [64, 64]
 
 
 def test_nothing_shared_out_is_nothing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import re
@@ -9,12 +10,14 @@ from typing import get_args
 
 import pytest
 from chameleon_cli.progress import LiveProgress, PlainProgress, progress_for
+from chameleon_core.errors import RunFolderError
 from chameleon_core.event_bus import EventBus, hook_of
 from chameleon_core.events.records import Event, RunFinished
 from chameleon_core.loop import run_pipeline
 from chameleon_core.plugins import Registry, hookimpl
 from chameleon_core.plugins.event_hooks import EventHooks
 from chameleon_core.plugins.registry import default_registry
+from chameleon_core.store import RecordStore
 from chameleon_testing.synthetic import synthetic_registry
 from structlog.testing import capture_logs
 
@@ -154,6 +157,54 @@ def test_a_log_on_a_full_disk_does_not_end_the_run(pipeline, tmp_path):
         result = run_pipeline(pipeline())
     assert len(result.operators) == 2
     assert len(logs) == 1
+
+
+def test_a_full_disk_is_told_in_one_sentence(pipeline):
+    class Report:
+        @hookimpl
+        def chameleon_run_finished(self, event):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with capture_logs() as logs:
+        run_pipeline(pipeline(), listeners=[Report()])
+    (told,) = logs
+    assert told["event"] == "the disk is full, so that a file of the run is missing or cut off"
+
+
+def test_a_run_has_not_finished_before_all_is_written(pipeline, monkeypatch):
+    """The runner's last words are the last thing that a run stores."""
+    told, store = [], RecordStore.set_fact
+
+    class Listener:
+        @hookimpl
+        def chameleon_run_finished(self, event):
+            told.append("finished")
+
+    def full(self, name, value):
+        if name == "runner" and store_facts.count(name) == 1:
+            raise RunFolderError("the disk is full", hint="free space")
+        store_facts.append(name)
+        store(self, name, value)
+
+    store_facts = []
+    monkeypatch.setattr(RecordStore, "set_fact", full)
+    with pytest.raises(RunFolderError, match="full"):
+        run_pipeline(pipeline(), listeners=[Listener()])
+    assert told == []
+
+
+def test_tasks_that_end_for_one_reason_are_one_line(pipeline):
+    file = io.StringIO()
+    progress = PlainProgress(file)
+    operators = [[9, 9 - one] for one in range(6)]
+    budget = {"measurements": 8, "batch_size": 4, "scope": "network"}
+    run_pipeline(
+        pipeline(model={"synthetic": {"operators": operators}}, budget=budget, baselines=[]),
+        listeners=[progress],
+    )
+    progress.close()
+    lines = [line for line in file.getvalue().splitlines() if ": done, " in line]
+    assert lines == ["6 tasks: done, the measurement budget is spent"]
 
 
 class Terminal(io.StringIO):

@@ -152,6 +152,22 @@ def test_the_choice_is_measured_and_kept(settling, log_lines):
         assert [one.task.name for one in store.tasks()] == [f"trial[{size}]"]
 
 
+class Undecided(Choosy):
+    """Takes what it is told, be it nothing."""
+
+    def settle(self, trials):
+        self.asked.append(trials.best_seconds(_task([4], trials.target), 3))
+        self.size = 4
+        return {"size": self.size}
+
+
+def test_a_budget_of_no_measurement_measures_nothing_for_the_choice(settling, log_lines):
+    Choosy.asked.clear()
+    run_pipeline(settling(Undecided, baselines=[], budget={"measurements": 0}))
+    assert Choosy.asked == [None]
+    assert log_lines() == []
+
+
 def test_starting_up_goes_one_way(plugin, pipeline):
     Stepwise.steps.clear()
     plugins = [

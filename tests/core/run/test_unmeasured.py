@@ -190,6 +190,15 @@ def test_a_requirement_that_says_nothing_is_refused(run, require, words):
         run(require=require)
 
 
+def test_a_budget_of_no_measurement_is_told_to_the_frontend(run):
+    with capture_logs() as logs:
+        run({"measurements": 0})
+    assert [one.measures for one in Delivering.seen] == [False]
+    assert not any("did not reach" in one["event"] for one in logs)
+    run()
+    assert [one.measures for one in Delivering.seen] == [True]
+
+
 # -- what commands say ------------------------------------------------------------------------
 
 

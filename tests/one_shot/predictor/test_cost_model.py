@@ -95,7 +95,7 @@ def test_a_stranger_is_tuned_by_measurement_and_the_log_says_why(file, context, 
 
 
 def test_another_device_is_told_once_for_all_tasks(file, context, made):
-    device = {**made.device, "cores": 1024}
+    device = {**made.device, "features": ["sse2"], "vector_bytes": 16}
     first = context(device=device)
     others = [
         attrs.evolve(context(rows, device=device), archive=first.archive) for rows in (64, 90)
@@ -103,9 +103,40 @@ def test_another_device_is_told_once_for_all_tasks(file, context, made):
     with structlog.testing.capture_logs() as logs:
         models = [OneShotModel(OneShotOptions(model=file), one) for one in (first, *others)]
     assert not any(model.trained for model in models)
+    (told,) = logs
+    assert told["event"].startswith("the predictor was trained on other devices")
+
+
+@pytest.mark.parametrize(
+    "other", [{"cores": 1024}, {"features": ["avx2", "fma", "avxvnni"]}, {"l4_bytes": 1}]
+)
+def test_another_cpu_of_the_same_vectors_counts_as_the_nearest_which_is_told_once(
+    file, context, made, other
+):
+    usual, first = context(), context(device={**made.device, **other})
+    second = attrs.evolve(context(64, device=first.device), archive=first.archive)
+    options = OneShotOptions(model=file)
+    with structlog.testing.capture_logs() as logs:
+        models = [OneShotModel(options, one) for one in (first, second)]
+    assert all(model.trained for model in models)
     assert [one["event"] for one in logs] == [
-        "the predictor was trained on other devices; all tasks are tuned by measurement instead"
+        "the predictor was trained on other CPUs; it predicts as for the nearest of them"
     ]
+    rows = usual.space.everything
+    same = OneShotModel(options, usual).predict(rows)
+    np.testing.assert_allclose(models[0].predict(rows), same, rtol=1e-3)
+
+
+def test_if_no_model_is_for_the_target_operators_are_tuned_without_one(context, made):
+    first = context(device={"kind": "llvm", "mcpu": "cortex-a72", "features": ["neon"]})
+    second = attrs.evolve(context(64, device=first.device), archive=first.archive)
+    with structlog.testing.capture_logs() as logs:
+        models = [OneShotModel(OneShotOptions(), one) for one in (first, second)]
+    assert not any(model.trained for model in models)
+    (told,) = logs
+    assert "no model in the box is for this target (llvm cortex-a72)" in told["because"]
+    models[0].fit(_observed(made, first, 16))
+    assert models[0].trained
 
 
 def test_a_model_of_another_target_is_refused(file, context):
@@ -129,5 +160,13 @@ def test_the_box_is_searched_by_features(model, made, tmp_path):
     assert model_file("auto", wide, tmp_path).stem == "wide"
     assert model_file("auto", made.device, tmp_path).stem == "narrow"
     assert model_file("wide", made.device, tmp_path).stem == "wide"
+    # Neither lacks what a model has, nor has more, if vectors are as wide.
+    new = {**wide, "features": ["avx", "avx2", "avx512f", "avx512new"]}
+    assert model_file("auto", new, tmp_path).stem == "wide"
+    assert model_file("auto", {**wide, "features": ["avx", "avx2"]}, tmp_path).stem == "narrow"
+    with pytest.raises(NoModelError, match="of which nothing is known"):
+        model_file("auto", {}, tmp_path)
+    with pytest.raises(NoModelError, match="llvm"):
+        model_file("auto", {"kind": "llvm", "features": ["neon"]}, tmp_path)
     with pytest.raises(NoModelError, match="cuda"):
         model_file("auto", {"kind": "cuda"}, tmp_path)

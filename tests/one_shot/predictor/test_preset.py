@@ -32,9 +32,22 @@ def test_eight_are_measured_in_one_batch(resolved):
     assert fallback.name == default.cost_model.name
 
 
-def test_none_may_be_measured(resolved):
-    budget = resolved(preset="one-shot", budget={"measurements": 0}).budget
-    assert (budget.measurements, budget.unpredicted) == (0, 64)
+@pytest.mark.parametrize("limit", [{"measurements": 0}, {"measurements": 16}, {"wall_time": "5m"}])
+def test_a_limit_that_is_set_holds_for_all_tasks(resolved, limit):
+    budget = resolved(preset="one-shot", budget=limit).budget
+    assert budget.measurements == limit.get("measurements")
+    assert budget.unpredicted is None
+    assert budget.batch_size == 8
+
+
+def test_who_names_a_limit_of_unknown_tasks_gets_it(resolved):
+    named = {"measurements": 0, "unpredicted": 4}
+    assert resolved(preset="one-shot", budget=named).budget.unpredicted == 4
+
+
+def test_a_budget_of_the_network_has_no_limit_for_each_task(resolved):
+    budget = resolved(preset="one-shot", budget={"scope": "network"}).budget
+    assert (budget.measurements, budget.unpredicted, budget.scope) == (8, None, "network")
 
 
 def test_it_is_a_prior_of_other_models(resolved):

@@ -9,6 +9,7 @@ from chameleon_cli.main import run
 from chameleon_core.errors import ConfigError, DeviceLostError, ExitCode, TargetError
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_runners.fleet import waiting_policy
 from chameleon_runners.rpc import device_refs
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.device_refs import TrackerDevices, device_refs_of
@@ -100,6 +101,20 @@ def test_no_tracker(tmp_path, capsys):
     file = pipeline(tmp_path, f"127.0.0.1:{free_port('127.0.0.1')}")
     assert run(["run", file]) == ExitCode.DEVICE
     assert "chameleon serve" in capsys.readouterr().err
+
+
+def test_nobody_listens_at_the_address(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(waiting_policy, "_REFUSED_SECONDS", 1.0)
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
+    file = pipeline(tmp_path, "127.0.0.1:1")
+    runner = f"runner={{name: rpc, address: '{address}', workers: 1, probe_after: 0.2}}"
+    assert run(["run", file, "--set", runner]) == ExitCode.DEVICE
+    waited, _, ended = capsys.readouterr().err.partition("error:")
+    assert f"no server answers at {address}: Connection refused" in waited
+    # It is said at once, and not only when it is too late.
+    assert "chameleon serve" in waited
+    assert "patience_seconds=1.0" in waited
+    assert "chameleon serve" in ended
 
 
 @pytest.mark.parametrize(

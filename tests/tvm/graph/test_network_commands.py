@@ -189,10 +189,13 @@ def test_what_was_predicted_is_compiled_again(
     result = run_pipeline(made)
     kernels = {one["name"]: one["kernel"] for one in result.network.unmeasured}
     assert set(kernels.values()) == {"configuration predicted to be best"}
+    reasons = {one["because"] for one in result.network.unmeasured}
+    assert reasons == {"not measured, as the budget says"}
     again = chameleon("compile", result.folder, "--output", tmp_path / "again", "--json")
     assert again.returncode == 0, again.stderr
     told = json.loads(again.stdout)["network"]["unmeasured"]
     assert {one["name"]: one["kernel"] for one in told} == kernels
+    assert {one["because"] for one in told} == reasons
     first, second = (
         {task["name"]: task["config"] for task in json.loads(manifest.read_text())["tasks"]}
         for manifest in (

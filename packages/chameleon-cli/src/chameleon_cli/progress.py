@@ -54,11 +54,21 @@ class PlainProgress:
         self._measured: dict[str, int] = {}
         self._total: int | None = 0
         self._shared = False
+        self._ended: dict[str, list[str]] = {}
 
     def close(self) -> None:
         """See ``ProgressListener``."""
+        self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        """Tell of the tasks that have ended, those with the same reason in one line."""
+        ended, self._ended = self._ended, {}
+        for reason, names in ended.items():
+            tasks = counted(len(names), "task") if names[3:] else ", ".join(names)
+            self._say(f"{tasks}: done, {reason}")
 
     def _say(self, line: str) -> None:
+        self._tell_ended()
         self._stream.write(line + "\n")
         self._stream.flush()
 
@@ -80,15 +90,15 @@ class PlainProgress:
         self._shared = _shared(event)
         self._measured = {task.name: task.measured for task in event.tasks}
         stored = sum(self._measured.values())
-        already = f", {stored} measured before" if stored else ""
         tasks = counted(len(event.tasks), "task")
-        self._say(f"{tasks}, {_budget(event)}{already}: {event.folder}")
+        self._say(f"{tasks}, {_budget(event, stored)}: {event.folder}")
         if event.settled is not None:
             self._say(_chosen(event.settled))
 
     @hookimpl
     def chameleon_measured(self, event: Measured) -> None:
         """See ``EventHooks``."""
+        self._tell_ended()
         self._rate.tick()
         self._measured[event.task] = self._measured.get(event.task, 0) + 1
 
@@ -108,7 +118,7 @@ class PlainProgress:
         """See ``EventHooks``."""
         if not self._shared and self._total is not None:
             self._total -= _unused(event.task)
-        self._say(f"{event.task.name}: done, {event.reason}")
+        self._ended.setdefault(event.reason, []).append(event.task.name)
 
     @hookimpl
     def chameleon_comparison_started(self, event: ComparisonStarted) -> None:
@@ -251,13 +261,16 @@ def _shared(event: RunStarted) -> bool:
     return sum(task.target_measurements or 0 for task in event.tasks) > event.total_measurements
 
 
-def _budget(event: RunStarted) -> str:
-    """What ends the run, as ``400 measurements``."""
+def _budget(event: RunStarted, stored: int) -> str:
+    """What ends the run, as ``400 measurements``, and what it needs not measure."""
+    already = f", {stored} measured before" if stored else ""
     if event.total_measurements is not None:
-        return f"{event.total_measurements} measurements"
+        left = max(0, event.total_measurements - stored)
+        told = f"at most {counted(left, 'more measurement')}" if stored else f"{left} measurements"
+        return told + already
     if event.seconds_left is not None:
-        return f"{event.seconds_left:.0f} s"
-    return "as long as it gets better"
+        return f"{event.seconds_left:.0f} s{already}"
+    return f"as long as it gets better{already}"
 
 
 def _bar(limit: int | None, measured: int) -> int | None:

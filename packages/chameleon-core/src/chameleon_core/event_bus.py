@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 
@@ -58,8 +59,10 @@ class EventBus:
                 continue
             try:
                 implementation.function(*(event for _ in implementation.argnames))
-            except (Exception, SystemExit):  # anyone's code; watching a run must not end it
-                log.exception(
-                    "a listener failed and is switched off", listener=implementation.plugin_name
-                )
+            except (Exception, SystemExit) as error:  # anyone's; watching a run must not end it
+                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                    log.warning("the disk is full, so that a file of the run is missing or cut off")
+                else:
+                    listener = implementation.plugin_name
+                    log.exception("a listener failed and is switched off", listener=listener)
                 self._manager.unregister(implementation.plugin)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import attrs
 import numpy as np
 import structlog
 from chameleon_core.pipeline.members import create_member
@@ -10,11 +13,11 @@ from chameleon_core.stages import CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_one_shot.last_layer import LastLayer
-from chameleon_one_shot.models import model_file
-from chameleon_one_shot.options import OneShotOptions
+from chameleon_one_shot.models import NoModelError, model_file, same_vectors
+from chameleon_one_shot.options import AUTO, OneShotOptions
 from chameleon_one_shot.predictor.header import ModelFileError
 from chameleon_one_shot.predictor.model import Model, load
-from chameleon_one_shot.tokens import TaskTokens, task_tokens
+from chameleon_one_shot.tokens import FixedToken, TaskTokens, task_tokens
 
 log = structlog.get_logger()
 
@@ -29,30 +32,41 @@ class OneShotModel(CostModel):
     of the task. The model is trained before anything was measured, so that it is a prior of others,
     too. With ``finetune`` its last layer is fitted to what is
     measured of the task, and the score is an upper confidence bound. A task that is unlike those
-    the predictor was trained on is left to another model, and the log says why.
+    the predictor was trained on is left to another model, and the log says why; so are all tasks
+    if no model in the box is for their target.
 
     Args:
         options: see there.
         context: the task's.
 
     Raises:
-        ChameleonError: there is no such model, its file is damaged, or it is for other targets.
+        ChameleonError: there is no model of that name, its file is damaged, or it is for other
+            targets.
     """
 
     def __init__(self, options: OneShotOptions, context: StageContext) -> None:
         self._options = options
         self._fallback: CostModel | None = None
         self._layer: LastLayer | None = None
-        file = model_file(options.model, context.device)
+        file = context.archive.shared(
+            f"one-shot/file of {options.model}", lambda: _told_file(options.model, context)
+        )
+        if file is None or not self._knows(file, context):
+            self._fallback = create_member("cost_models", options.fallback[0], context)
+
+    def _knows(self, file: Path, context: StageContext) -> bool:
+        """Load the predictor of the task; whether it is of use for it."""
         model = context.archive.shared(f"one-shot/{file}", lambda: load(file))
         _check_target(model, context, str(file))
         tokens = task_tokens(context.task, context.device, context.threads, context.space)
-        self._predictor = model.predictor.of(tokens)
-        elsewhere = context.archive.shared(
-            f"one-shot/device of {file}", lambda: _told_device(model, tokens, file.name)
+        device = context.archive.shared(
+            f"one-shot/device of {file}", lambda: _told_device(model, tokens, context, file.name)
         )
-        if elsewhere or self._strange_task(model, tokens, context, file.name):
-            self._fallback = create_member("cost_models", options.fallback[0], context)
+        if device is None:
+            return False
+        tokens = attrs.evolve(tokens, fixed=(tokens.fixed[0], device))
+        self._predictor = model.predictor.of(tokens)
+        return not self._strange_task(model, tokens, context, file.name)
 
     def _strange_task(
         self, model: Model, tokens: TaskTokens, context: StageContext, name: str
@@ -66,7 +80,7 @@ class OneShotModel(CostModel):
         if strange is not None:
             log.warning(
                 "a task is unlike those that the predictor was trained on; it is tuned by "
-                "measurement instead",
+                "measurement instead, as far as the budget lets it",
                 task=context.task.name,
                 because=strange,
                 model=name,
@@ -121,18 +135,44 @@ class OneShotModel(CostModel):
         )
 
 
-def _told_device(model: Model, tokens: TaskTokens, name: str) -> bool:
-    """Whether the device is unlike those of the training; told once for all tasks of a run."""
-    strange = model.familiarity.strange_device(tokens)
-    if strange is not None:
+def _told_file(wanted: str, context: StageContext) -> Path | None:
+    """The file of the model, or None if none in the box is for the target, which is told once."""
+    try:
+        return model_file(wanted, context.device)
+    except NoModelError as error:
+        if wanted != AUTO:
+            raise
         log.warning(
-            "the predictor was trained on other devices; all tasks are tuned by measurement "
-            "instead",
-            because=strange,
-            model=name,
-            hint="Collect data here and train one with `chameleon pretrain` (docs/one-shot.md).",
+            "no predictor serves this target; operators begin with the first guesses of their "
+            "space, and the budget decides whether more is measured",
+            because=str(error),
+            hint=error.hint,
         )
-    return strange is not None
+        return None
+
+
+def _told_device(
+    model: Model, tokens: TaskTokens, context: StageContext, name: str
+) -> FixedToken | None:
+    """The device to predict for, or None if the model is of no use for it; told once for a run.
+
+    What the training has not seen of a CPU would be noise for the predictor. So a CPU unlike those
+    of the training counts as the nearest of them if their vectors are of one width.
+    """
+    strange = model.familiarity.strange_device(tokens)
+    if strange is None:
+        return tokens.fixed[1]
+    served = any(same_vectors(target, context.device) for target in model.provenance.targets)
+    log.warning(
+        "the predictor was trained on other CPUs; it predicts as for the nearest of them"
+        if served
+        else "the predictor was trained on other devices; all tasks are tuned by measurement "
+        "instead, as far as the budget lets them",
+        because=strange,
+        model=name,
+        hint="Collect data here and train one with `chameleon pretrain` (docs/one-shot.md).",
+    )
+    return model.familiarity.nearest_device(tokens) if served else None
 
 
 def _check_target(model: Model, context: StageContext, file: str) -> None:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
-from chameleon_core.measurement import Measurement
-from chameleon_core.pipeline.schema import Budget, SameFailure, Scope
+from chameleon_core.measurement import Measurement, convincing, same_failure
+from chameleon_core.pipeline.schema import Budget, Scope
 
 if TYPE_CHECKING:
     from chameleon_core.loop.round.task_run import TaskRun
-
-_BATCHES = 2
-
-_FEWEST = 16
-"""Fewer configurations say too little: where one in six of a space works, as many in a row fail by
-chance once in 18 runs (``(5 / 6) ** 16``)."""
 
 ALTERNATIVES = 0.6
 """What tasks that compute others in other types may spend, beside what those spend."""
@@ -27,20 +20,27 @@ ALTERNATIVES = 0.6
 BETTER = 0.01
 """Share by which a configuration must be better for a search to be getting anywhere."""
 
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?([eE][-+]?\d+)?")
-
 
 @attrs.frozen(kw_only=True)
 class Spent:
     """What one task has spent.
 
     Attributes:
-        measured: configurations measured.
-        seconds: wall-clock in seconds, earlier processes' included.
+        measured: configurations measured, here or elsewhere.
+        seconds: wall-clock in seconds, that of earlier processes of this run included.
+        recorded: how many of the configurations are records of other runs.
+        recorded_seconds: wall-clock in seconds that these had cost there.
     """
 
     measured: int
     seconds: float
+    recorded: int = 0
+    recorded_seconds: float = 0.0
+
+    @property
+    def all_seconds(self) -> float:
+        """Wall-clock in seconds, here and elsewhere."""
+        return self.seconds + self.recorded_seconds
 
 
 @attrs.frozen(kw_only=True)
@@ -81,19 +81,29 @@ class Allowance:
         return self.budget.scope is Scope.NETWORK
 
     def measurements_left(self, task: Spent, everything: Sequence[Spent]) -> int | None:
-        """Configurations the task may still measure; None for any number."""
-        if self.budget.measurements is None:
+        """Configurations the task may still measure; None for any number.
+
+        Args:
+            task: one of ``everything``.
+            everything: what all tasks have spent, those with most of the work first.
+        """
+        most = self.most(task, everything)
+        if most is None:
             return None
-        spent = sum(one.measured for one in self._in(task, everything))
-        return max(0, self.budget.measurements - spent)
+        new = sum(one.measured - one.recorded for one in self._in(task, everything))
+        return max(0, most - task.recorded - new)
 
     def time_is_up(self, task: Spent, everything: Sequence[Spent]) -> bool:
-        """Whether the wall-clock is spent."""
-        limit = self.budget.wall_time
+        """Whether the wall-clock is spent; records count for it if nothing else is limited."""
+        limit, spent = self.budget.wall_time, self._in(task, everything)
         if limit is None:
             return False
-        spent = sum(one.seconds for one in self._in(task, everything))
-        return spent + (self.seconds_before if self.shared else 0.0) >= limit
+        seconds = sum(one.seconds for one in spent)
+        if seconds + (self.seconds_before if self.shared else 0.0) >= limit:
+            return True
+        possible = sum(one.recorded_seconds for one in spent if one.recorded_seconds <= limit)
+        enough = task.recorded_seconds >= limit / len(spent) or possible >= limit
+        return self.budget.measurements is None and task.recorded > 0 and enough
 
     def out_of_patience(self, measurements: Sequence[Measurement]) -> bool:
         """Whether nothing better came for as many measurements as the budget's patience.
@@ -118,11 +128,31 @@ class Allowance:
         """
         return self.budget.latency is not None and sum(seconds) <= self.budget.latency
 
-    def total_measurements(self, tasks: int) -> int | None:
-        """Where the budget ends a run of so many tasks at the latest; None where it does not."""
+    def total_measurements(self, everything: Sequence[Spent]) -> int | None:
+        """Where the budget ends a run at the latest, records included; None where it does not."""
         if self.budget.measurements is None:
             return None
-        return self.budget.measurements * (1 if self.shared else tasks)
+        left = [(self.most(one, everything) or 0) - one.recorded for one in everything]
+        together = max(left, default=self.budget.measurements) if self.shared else sum(left)
+        return together + sum(one.recorded for one in everything)
+
+    def most(self, task: Spent, everything: Sequence[Spent]) -> int | None:
+        """Where the budget ends one task at the latest, its records included.
+
+        Records take nothing from the share of a task that has none. A task that has as many as its
+        share gets no further ones. To one that has fewer, those of others tell that the budget was
+        spent on what was worth it, as far as one run with this budget could have made them.
+        """
+        total, spent, used = self.budget.measurements, self._in(task, everything), 0
+        if total is None:
+            return None
+        for place, one in enumerate(spent):
+            share = total // len(spent) + (place < total % len(spent))
+            if one is task and task.recorded and task.recorded >= share:
+                return task.recorded
+            whole = task.recorded and one.recorded <= total
+            used += one.recorded if whole else min(one.recorded, share)
+        return max(0, total - used) + task.recorded
 
     def seconds_left(self, everything: Sequence[Spent]) -> float | None:
         """Wall-clock in seconds that all tasks together may still take; None for no limit."""
@@ -161,8 +191,8 @@ class Allowances:
         spent: Callable[[TaskRun], Spent],
     ) -> None:
         self._spent = spent
-        own = [run for run in runs if not run.task.alternative_of]
-        others = [run for run in runs if run.task.alternative_of]
+        own = [run for run in by_work(runs) if not run.task.alternative_of]
+        others = [run for run in by_work(runs) if run.task.alternative_of]
         self._own, self._others = own, others
         each = len(others) / max(1, len(own))
         first: list[tuple[Allowance, list[TaskRun]]] = []
@@ -186,7 +216,7 @@ class Allowances:
     @property
     def total_measurements(self) -> int | None:
         """Where the budget ends the run at the latest; None where it limits the time alone."""
-        counts = [one.total_measurements(len(runs)) for one, runs in self._groups]
+        counts = [one.total_measurements(self._all(runs)) for one, runs in self._groups]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
@@ -205,17 +235,18 @@ class Allowances:
 
     def most(self, run: TaskRun) -> int | None:
         """Where the budget ends a task at the latest; None where it limits the time alone."""
-        return self._group(run)[0].budget.measurements
+        allowance, task, everything = self._spent_beside(run)
+        return allowance.most(task, everything)
 
     def left(self, run: TaskRun) -> int | None:
         """Configurations a task may still measure; None for any number."""
-        allowance, runs = self._group(run)
-        return allowance.measurements_left(self._spent(run), self._all(runs))
+        allowance, task, everything = self._spent_beside(run)
+        return allowance.measurements_left(task, everything)
 
     def time_is_up(self, run: TaskRun) -> bool:
         """Whether a task's wall-clock is spent."""
-        allowance, runs = self._group(run)
-        return allowance.time_is_up(self._spent(run), self._all(runs))
+        allowance, task, everything = self._spent_beside(run)
+        return allowance.time_is_up(task, everything)
 
     def out_of_patience(self, run: TaskRun) -> bool:
         """Whether nothing better came for as long as the budget's patience."""
@@ -227,7 +258,8 @@ class Allowances:
         One alone may always be tried.
         """
         runs = [*self._own, *self._others]
-        left, done = self.seconds_left, sum(len(run.tuner.measurements) for run in runs)
+        left = self.seconds_left
+        done = sum(len(run.tuner.measurements) - run.recorded for run in runs)
         if count == 1 or left is None or not done:
             return True
         return count * sum(run.spending.total for run in runs) <= left * done
@@ -243,14 +275,18 @@ class Allowances:
             batch_size: configurations per batch, expected to take as long as those before.
         """
         taken = self._all(self._others)
-        measured, seconds = (
-            sum(getattr(one, of) for one in taken) for of in ("measured", "seconds")
-        )
+        measured = sum(one.measured for one in taken)
+        seconds = sum(one.all_seconds for one in taken)
         expected = seconds * (1.0 + batch_size / measured) if measured else 0.0
-        return expected > ALTERNATIVES * sum(one.seconds for one in self._all(self._own))
+        return expected > ALTERNATIVES * sum(one.all_seconds for one in self._all(self._own))
 
     def _group(self, run: TaskRun) -> tuple[Allowance, list[TaskRun]]:
         return next(group for group in self._groups if run in group[1])
+
+    def _spent_beside(self, run: TaskRun) -> tuple[Allowance, Spent, list[Spent]]:
+        allowance, runs = self._group(run)
+        spent = self._all(runs)
+        return allowance, spent[runs.index(run)], spent
 
     def _all(self, runs: Sequence[TaskRun]) -> list[Spent]:
         return [self._spent(run) for run in runs]
@@ -264,49 +300,14 @@ def _budgets(budget: Budget) -> list[tuple[Budget, bool | None]]:
     return [(budget, True), (other, False)]
 
 
+def by_work(runs: Sequence[TaskRun]) -> list[TaskRun]:
+    """Tasks in the order in which a small budget comes to them: most of a network's work first."""
+    return sorted(runs, key=lambda run: -run.task.weight * run.task.flop)
+
+
 def _share_of(count: int, share: float) -> int:
     """A share of some measurements; one at least, unless there are none."""
     return min(count, max(1, math.floor(share * count)))
 
 
-def convincing(wanted: SameFailure | None, *, batch_size: int) -> int | None:
-    """How many measurements have to fail alike before it is no coincidence; None for never.
-
-    A target that this machine cannot run, a reference that is wrong, a missing compiler: every
-    configuration fails, in the same words, and the budget would buy nothing but repetitions.
-
-    Args:
-        wanted: what the budget says.
-        batch_size: configurations per batch.
-    """
-    return max(_BATCHES * batch_size, _FEWEST) if wanted == "auto" else wanted
-
-
-def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | None:
-    """The failure that measurements share, in words.
-
-    Two failures are the same where their kinds are and their words are; sizes, times and addresses
-    in them may differ.
-
-    Args:
-        measurements: of one task, or of several.
-        at_least: as many measurements there have to be.
-
-    Returns:
-        The first one's kind and message; None where one is valid, fails otherwise, or there are
-        too few.
-    """
-    if len(measurements) < max(1, at_least):
-        return None
-    first = measurements[0]
-    kind, words = first.failure, _words(first)
-    if kind is None or any(m.failure is not kind or _words(m) != words for m in measurements):
-        return None
-    return f"{kind}: {first.message}" if first.message else str(kind)
-
-
-def _words(measurement: Measurement) -> str:
-    return _NUMBER.sub("#", measurement.message)
-
-
-__all__ = ["Allowance", "Allowances", "Spent", "convincing", "same_failure"]
+__all__ = ["Allowance", "Allowances", "Spent", "by_work", "convincing", "same_failure"]

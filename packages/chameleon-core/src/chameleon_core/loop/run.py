@@ -90,7 +90,12 @@ def run_pipeline(
             started(pipeline.runner, space, interruption, described) as runner,
             SharedRecords.of(pipeline, folder.store, runner, fresh=fresh) as records,
         ):
-            return _Run(pipeline, folder, bus, interruption, runner, records=records).execute()
+            result = _Run(pipeline, folder, bus, interruption, runner, records=records).execute()
+        # Not before all is written: the disk may be full.
+        bus.publish(
+            RunFinished(folder=str(folder.path), seconds=result.seconds, result=result.to_json())
+        )
+        return result
 
 
 class _Run:
@@ -287,7 +292,7 @@ class _Run:
             )
 
     def _finish(self, operators: Sequence[OperatorResult], network: NetworkResult) -> RunResult:
-        """Write ``best.json``, and tell that the run has finished."""
+        """Write ``best.json`` and the listings."""
         pipeline = self._pipeline
         result = RunResult(
             folder=self._folder.path,
@@ -302,9 +307,6 @@ class _Run:
         self._folder.write(BEST, json.dumps(value, indent=1) + "\n")
         self._folder.finish(pipeline, value)
         list_winners(pipeline, result, runner=self._runner, interruption=self._interruption)
-        self._publish(
-            RunFinished(folder=str(self._folder.path), seconds=result.seconds, result=value)
-        )
         return result
 
 

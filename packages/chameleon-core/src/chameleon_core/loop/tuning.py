@@ -9,14 +9,14 @@ from functools import partial
 
 import structlog
 
-from chameleon_core.loop.budget import Allowances, Spent, convincing, same_failure
+from chameleon_core.loop.budget import Allowances, Spent, by_work
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
 from chameleon_core.loop.plugin_contract import CheckedScheduler
 from chameleon_core.loop.round.batch import Batch
 from chameleon_core.loop.round.in_flight import BatchesInFlight
 from chameleon_core.loop.round.stages import generator
 from chameleon_core.loop.round.task_run import TaskRun
-from chameleon_core.measurement import Measurement
+from chameleon_core.measurement import Measurement, convincing, same_failure
 from chameleon_core.pipeline.schema import ResolvedPipeline
 
 log = structlog.get_logger()
@@ -156,7 +156,7 @@ class Tuning:
         """
         if not self._allowances.shared or len(self._runs) == 1:
             return
-        heaviest = sorted(group.runs, key=lambda run: -run.task.weight * run.task.flop)
+        heaviest = by_work(group.runs)
         try:
             for _ in range(GUESSES):
                 self._guesses(
@@ -301,7 +301,12 @@ class Tuning:
     def _spent(run: TaskRun) -> Spent:
         # What is in flight is as good as measured: the budget must not be given away twice.
         measured = len(run.tuner.measurements) + run.in_flight
-        return Spent(measured=measured, seconds=run.seconds_before + run.spending.total)
+        return Spent(
+            measured=measured,
+            seconds=run.spending.total,
+            recorded=run.recorded,
+            recorded_seconds=run.recorded_seconds,
+        )
 
 
 def _alike(one: TaskRun, other: TaskRun) -> bool:

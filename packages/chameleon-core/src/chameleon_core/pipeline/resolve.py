@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chameleon_core.pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
-from chameleon_core.pipeline.schema import LIMITS, ResolvedPipeline
+from chameleon_core.pipeline.schema import LIMITS, ResolvedPipeline, Scope
 from chameleon_core.pipeline.yaml import dump_yaml, parse_value
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import Registry
@@ -38,6 +38,8 @@ KEYS = (
 DEFAULT_PRESET = "default"
 
 _MERGED = frozenset({"budget", "require"})
+
+_EACH = "unpredicted"
 
 _OPENED = {**dict.fromkeys(STAGES, "name"), "precision": "type"}
 """The keys whose value may be a text alone, and the option that it stands for."""
@@ -101,8 +103,7 @@ def merge(weak: Section, strong: Section) -> Section:
         if below is not None and key in STAGES:
             node = _merged_stage(below.node, node)
         elif below is not None and key in _MERGED and below.node.is_mapping and node.is_mapping:
-            kept = _unlimited(below.node.value) if _limited(node) else below.node.value
-            node = Node(value={**kept, **node.value}, mark=node.mark)
+            node = Node(value={**_kept(below.node.value, node), **node.value}, mark=node.mark)
         result[key] = Item(key_mark=item.key_mark, node=node)
     return result
 
@@ -129,15 +130,16 @@ def _merged_stage(weak: Node, strong: Node) -> Node:
     return Node(value=value, mark=strong.mark)
 
 
-def _limited(budget: Node) -> bool:
-    """Whether a budget names a limit; ``null`` takes the one of that name away and names none."""
-    given = (budget.get(name) for name in LIMITS)
-    return any(node is not None and node.value is not None for node in given)
+def _kept(weak: Section, strong: Node) -> Section:
+    """What a budget leaves of a weaker one: no limit if it names one, since that alone is meant.
 
-
-def _unlimited(budget: Section) -> Section:
-    """A weaker budget beneath one that names a limit: that one is meant, and no other."""
-    return {key: item for key, item in budget.items() if key not in LIMITS}
+    ``null`` takes the limit of that name away and names none. ``unpredicted`` is a limit for each
+    task, so that a budget of all tasks together takes it away, too.
+    """
+    given = {key: item.node.value for key, item in strong.items()}
+    limited = any(given.get(name) is not None for name in LIMITS)
+    gone = {*LIMITS, _EACH} if limited else {_EACH} if given.get("scope") == Scope.NETWORK else {}
+    return {key: item for key, item in weak.items() if key not in gone}
 
 
 def _name(stage: Node) -> Node | None:

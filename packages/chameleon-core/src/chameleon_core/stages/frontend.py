@@ -93,6 +93,7 @@ class Delivery:
         plan: how long comparing the result with whatever else computes it should take at most, and
             whom to tell how far that is. Building what it is compared with takes as long as it
             takes.
+        measures: whether the budget lets anything be measured.
     """
 
     target: str
@@ -101,6 +102,7 @@ class Delivery:
     folder: Path
     threads: int
     plan: ComparisonPlan = attrs.field(factory=ComparisonPlan)
+    measures: bool = True
 
 
 class Frontend(ABC):

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_one_shot.tokens import TaskTokens, Vocabulary
+from chameleon_one_shot.tokens import FixedToken, TaskTokens, Vocabulary
 
 _SAME_DEVICE = float(np.log2(1.25))
 """Rates that are measured differ by so much between two runs of one machine (as a logarithm)."""
@@ -150,16 +150,37 @@ class Familiarity:
         Args:
             tokens: of any task for it.
         """
-        device = _device(tokens)
-        new = sorted(set(device) - set(self.device_columns))
-        row = np.array([device.get(name, 0.0) for name in self.device_columns])
-        apart = np.abs(self.devices - row)
-        nearest = int(apart.max(axis=1, initial=0.0).argmin())
-        gap = float(apart[nearest].max(initial=0.0))
+        new = sorted(set(_device(tokens)) - set(self.device_columns))
+        apart = self._apart(tokens)
+        nearest = apart[self._nearest(tokens)]
+        gap = float(nearest.max(initial=0.0))
         if not new and gap <= self.limits.device:
             return None
-        what = new or [self.device_columns[int(apart[nearest].argmax())]]
+        what = new or [self.device_columns[int(nearest.argmax())]]
         return f"the device differs from every one in the training data: {_some(what)}"
+
+    def nearest_device(self, tokens: TaskTokens) -> FixedToken:
+        """The device of the training that is most like that of a task.
+
+        Args:
+            tokens: of any task for the device.
+        """
+        values = self.devices[self._nearest(tokens)]
+        # What a device lacks is a zero in the table; sizes of 1 and other zeros say as little.
+        has = np.flatnonzero(values)
+        return attrs.evolve(
+            tokens.fixed[1],
+            columns=tuple(self.device_columns[at] for at in has),
+            values=values[has].astype(np.float32),
+        )
+
+    def _nearest(self, tokens: TaskTokens) -> int:
+        return int(self._apart(tokens).max(axis=1, initial=0.0).argmin())
+
+    def _apart(self, tokens: TaskTokens) -> NDArray[np.float64]:
+        """What each device of the training differs by from that of a task, number by number."""
+        device = _device(tokens)
+        return np.abs(self.devices - [device.get(name, 0.0) for name in self.device_columns])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; ``of_json`` is the inverse."""

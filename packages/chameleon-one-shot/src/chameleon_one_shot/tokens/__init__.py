@@ -1,10 +1,16 @@
 """Configurations of a task on a device as tokens of named numbers."""
 
-from chameleon_one_shot.tokens.configuration import TaskTokens, recorded_tokens, task_tokens
+from chameleon_one_shot.tokens.configuration import (
+    FixedToken,
+    TaskTokens,
+    recorded_tokens,
+    task_tokens,
+)
 from chameleon_one_shot.tokens.numbers import named_numbers, sizes
 from chameleon_one_shot.tokens.vocabulary import Vocabulary
 
 __all__ = [
+    "FixedToken",
     "TaskTokens",
     "Vocabulary",
     "named_numbers",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 
 import structlog
@@ -13,6 +15,15 @@ from chameleon_runners.fleet.device_state import DeviceState, DeviceStatus
 _log = structlog.get_logger()
 
 _SAY_SECONDS = 30.0
+_REFUSED = os.strerror(errno.ECONNREFUSED)
+_REFUSED_SECONDS = 30.0
+"""So long a connection that is refused is tried before there was any: nobody has started a server,
+or one is just starting."""
+
+_START = (
+    "start what is to answer there with `chameleon serve`, and see that its port can be reached "
+    "from here"
+)
 _NAMED = 8
 """Devices whose reasons are told; more would fill the screen."""
 
@@ -49,10 +60,16 @@ class WaitingPolicy:
         if devices and all(device.status is DeviceStatus.EXCLUDED for device in devices):
             _refuse(devices)
         self._since = now if self._since is None else self._since
-        if self._seconds is not None and now >= self._since + self._seconds:
+        refused = bool(devices) and all(_REFUSED in device.reason for device in devices)
+        patience = self._seconds
+        if refused and patience is not None and not any(one.description for one in devices):
+            patience = min(patience, _REFUSED_SECONDS)
+        if patience is not None and now >= self._since + patience:
             raise TargetError(
                 f"there was no device for {now - self._since:.0f} s: {_reasons(devices)}",
-                hint="see that the devices run and can be reached; the runner's patience says "
+                hint=_START
+                if refused
+                else "see that the devices run and can be reached; the runner's patience says "
                 "how long it waits",
             )
         if self._said is None or now >= self._said + _SAY_SECONDS:
@@ -61,11 +78,12 @@ class WaitingPolicy:
                 "waiting_for_a_device",
                 reasons=_reasons(devices),
                 waited_seconds=round(now - self._since),
-                patience_seconds=self._seconds,
+                patience_seconds=patience,
+                **({"hint": _START} if refused else {}),
             )
         limits = [self._said + _SAY_SECONDS]
-        if self._seconds is not None:
-            limits.append(self._since + self._seconds)
+        if patience is not None:
+            limits.append(self._since + patience)
         return min(limits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_tvm.remote.failures import meaning
 
 _OTHER_KEY = "cannot find server that matches key"
+_NOT_CONNECTED = "sock.Connect(addr)"
 _WAITED_FOR = "already have key"
 
 
@@ -90,6 +92,12 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
             hint="See that the server runs, and start it again with --through-proxy if not. A "
             "proxy has one client of a key wait at a time: give each server a key of its own.",
         )
+    if _NOT_CONNECTED in text:
+        return DeviceLostError(
+            f"no server answers at {name}: {_why_not(name)}",
+            hint="Start one there with `chameleon serve`, or with `python -m tvm.exec.rpc_server`, "
+            "and see that its port can be reached from here.",
+        )
     meant = meaning(error, name)
     if meant is not error:
         return meant
@@ -97,6 +105,16 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
         f"{name} cannot be connected to: {brief(error)}",
         hint="See that the server runs and that its port can be reached from here.",
     )
+
+
+def _why_not(name: str) -> str:
+    """Why there is no connection, which TVM does not tell."""
+    host, _, port = name.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1.0).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return "it did not answer a moment ago"
 
 
 def brief(error: BaseException) -> str:

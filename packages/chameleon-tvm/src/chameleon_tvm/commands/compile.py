@@ -82,6 +82,7 @@ def _compiled(store: RecordStore, pipeline: Subject, folder: Path, output: Path)
     )
 
     space = pipeline.space.create()
+    budget = (store.fact("pipeline") or {})["document"].get("budget", {})
     delivered = network_of(pipeline, store).deliver(
         Delivery(
             target=str(store.fact("target")),
@@ -89,6 +90,7 @@ def _compiled(store: RecordStore, pipeline: Subject, folder: Path, output: Path)
             space=space,
             folder=output,
             threads=threads_of(store),
+            measures=budget.get("measurements") != 0,
         )
     )
     return NetworkResult.from_json(delivered or {})

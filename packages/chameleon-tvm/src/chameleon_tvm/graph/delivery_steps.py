@@ -163,6 +163,8 @@ class DeliverySteps:
             else:
                 kernel = best if chosen.config == first.config else ANOTHER
             because = "it was not reached" if first is not None else "no measurement succeeded"
+            if not self._delivery.measures:
+                because = "not measured, as the budget says"
             if first is not None and kernel != best:
                 because += f", and its {best} gives no program"
             because = self.replaced.get(task.key, because)

@@ -43,7 +43,8 @@ class TaskRun:
     Attributes:
         records: what is on disk of it.
         spending: where its wall-clock went.
-        seconds_before: wall-clock in seconds that records taken from other runs had cost there.
+        recorded: measurements that were taken from record databases.
+        recorded_seconds: wall-clock in seconds that these had cost elsewhere.
         base: of an alternative the task that it would take the place of; None of others.
     """
 
@@ -63,7 +64,7 @@ class TaskRun:
         self.tuner = tuner
         self.records = records
         self.spending = records.stored.spending
-        self.seconds_before = 0.0
+        self.recorded, self.recorded_seconds = 0, 0.0
         self.base: TaskRun | None = None
         self._publish = publish
         self._watch = FallbackWatch() if watch is None else watch
@@ -133,7 +134,7 @@ class TaskRun:
         """
         known = self.records.recorded
         self.records.come_to([m.config for m in known])
-        self.seconds_before = seconds
+        self.recorded, self.recorded_seconds = len(known), seconds
         for start in range(0, len(known), batch_size):
             self.tuner.recall(known[start : start + batch_size])
             self._history.append(self.tuner.best_cost)

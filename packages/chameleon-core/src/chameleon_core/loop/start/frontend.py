@@ -173,6 +173,7 @@ class _MeasuredTrials(Trials):
         self.target = target
         self.live = runner.live
         budget = pipeline.budget
+        self._measures = budget.measurements != 0
         shared = budget.wall_time is not None and budget.scope is Scope.NETWORK
         self.seconds = SHARE * budget.wall_time if shared and budget.wall_time else math.inf
         self.spent = 0.0
@@ -193,7 +194,7 @@ class _MeasuredTrials(Trials):
         known = {one.config: one.cost for one in records}
         best = min((known[one] for one in configs if one in known), default=math.inf)
         missing = [one for one in configs if one not in known]
-        if missing:
+        if missing and self._measures:
             job = MeasureJob(
                 task=task,
                 space=StageRef.of(self._pipeline.space),

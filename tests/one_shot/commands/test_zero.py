@@ -1,0 +1,46 @@
+"""``preset: one-shot`` on any CPU, on the command line: a limit that somebody sets holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chameleon_cli.main import run as chameleon
+from chameleon_core.errors import ExitCode
+
+pytest.importorskip("chameleon_tvm")
+
+PIPELINE = """
+preset: one-shot
+model:
+  operators:
+    - dense: {name: usual, input: [64, 128], units: 96}
+    - dense: {name: unlike, input: [1, 65536], units: 3}
+baselines: []
+budget: {measurements: 0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("native", None),
+        ("llvm -mcpu=icelake-server -num-cores=2", "it predicts as for the nearest of them"),
+        ("llvm -mcpu=haswell -num-cores=2", "it predicts as for the nearest of them"),
+        (
+            "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=2",
+            "no model in the box is for this target",
+        ),
+    ],
+)
+def test_nothing_is_measured_whatever_the_predictor_knows(tmp_path, capfd, target, told):
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    command = ["run", str(tmp_path / "p.yaml"), "--set", f"output={tmp_path / 'run'}"]
+    code = chameleon([*command, "--set", f"target={target}"])
+    said = capfd.readouterr().err
+    best = json.loads((tmp_path / "run" / "best.json").read_text())
+    assert [one["measurements"] for one in best["operators"]] == [0, 0], said
+    assert "0 measurements" in said
+    assert code == ExitCode.NO_VALID_RESULT  # nothing was measured, so no operator has a time
+    if told is not None:
+        assert said.count(told) == 1, said
