@@ -64,7 +64,8 @@ def _page(folder):
 
 
 def _figures(page):
-    return [attributes["data-plot"] for tag, attributes in page.seen if tag == "figure"]
+    found = [attributes["data-plot"] for tag, attributes in page.seen if tag == "figure"]
+    return list(dict.fromkeys(found))
 
 
 KERNELS = [
