@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 _MARGIN = 0.03
 """Share of an axis that is left free beyond the outermost values."""
 
+_STEPS = 6
+"""Parts into which round values divide an axis at most, or a little more."""
+
 _FEW, _MANY = 3, 8
 """Ticks of a logarithmic axis at 1, 2 and 5: with fewer or more of them others are drawn."""
 
@@ -97,8 +100,8 @@ def _ends(values: Sequence[Any], *, log: bool, zero: bool) -> tuple[float, float
 
 
 def _steps(low: float, high: float) -> list[float]:
-    """About five round values."""
-    least = (high - low) / 5
+    """A few round values."""
+    least = (high - low) / _STEPS
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

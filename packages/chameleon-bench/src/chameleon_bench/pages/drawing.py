@@ -195,9 +195,10 @@ def _legend(plot: Plot) -> Markup:
     """The meaning of colours and symbols; nothing if there is one of them alone."""
     if not plot.layout.get("showlegend", len(plot.traces) > 1):
         return Markup("")
-    shown = [trace for trace in plot.traces if trace.get("showlegend", True)]
     scales = [trace["marker"] for trace in plot.traces if "colorscale" in trace.get("marker", {})]
-    keys = [*map(_key, shown), *map(_scale, scales)]
+    named = [trace for trace in plot.traces if trace.get("marker") not in scales]
+    keys = [_key(trace) for trace in named if trace.get("showlegend", True)]
+    keys += map(_scale, scales)
     return Markup("<p class=keys>{}</p>").format(Markup("").join(keys))
 
 

@@ -170,7 +170,7 @@
     const canvas = figure.querySelector(".canvas");
     const made = tracesOf(plot, table, null);
     const first = !canvas.layout;
-    if (first) canvas.style.height = `${figure.querySelector(".still").offsetHeight}px`;
+    if (first) canvas.style.height = `${figure.querySelector(".still").getBoundingClientRect().height}px`;
     figure.classList.add("live");
     await Plotly.react(canvas, made.traces, layoutOf(plot, table, figure), CONFIGURED);
     tell(figure, made);
