@@ -109,6 +109,7 @@ def test_a_band_lies_between_two_lines():
     columns = {"x": [0.0, 1.0], "low": [1.0, 2.0], "high": [2.0, 3.0]}
     html = drawing(_plot(columns, [{**edge, "y": of("low")}, band], {})).html
     assert html.count('style="fill:var(--c1)" opacity="0.5"') == 1
+    assert html.count("<path") == 1, "its edges have no width"
     assert paint("--c1/80") == ("var(--c1)", pytest.approx(0.5, abs=0.01))
 
 

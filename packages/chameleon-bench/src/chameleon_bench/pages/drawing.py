@@ -145,7 +145,7 @@ def _marks(
         # Points of one word stand side by side.
         width = (1.0 - plot.layout["scattergap"]) / len(x.names)
         across = across + width * ((place + 0.5) / len(traces) - 0.5)
-    if "lines" in trace["mode"]:
+    if "lines" in trace["mode"] and (trace["line"]["width"] or "fill" in trace):
         yield marks.line(trace, traces[place - 1] if place else None, x, y), True
     if "error_y" in trace:
         yield marks.errors(trace, across, y), True
