@@ -158,11 +158,11 @@ def opened(page: Path) -> dict[str, Any]:
         tab.goto(page.absolute().as_uri())
         tab.wait_for_selector("html[data-ready]")
         loaded = spent()
-        told = tab.evaluate(_BY_THE_BROWSER)
         clock = time.perf_counter()
         tab.click("figure[data-plot] .plot")
         tab.wait_for_selector("figure[data-drawn]")
         touched = spent()
+        told = tab.evaluate(_BY_THE_BROWSER)
         browser.close()
     return {
         **{f"seconds_to_{what}": round(at / 1e3, 2) for what, at in told.items()},

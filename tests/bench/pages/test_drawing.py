@@ -51,7 +51,7 @@ def test_of_many_points_the_lowest_are_drawn_and_a_sentence_says_so():
     values = np.concatenate([np.arange(3 * MOST, 0.0, -1.0), [0.5]])
     still = drawing(_points({"x": np.arange(len(values)), "y": values}))
     assert still.about == "2,000 of 6,001 points are drawn. The CSV has all."
-    places = [int(one) for one in re.findall(r"M\d+ (\d+)h0", still.html)]
+    places = [int(place) for place in re.findall(r"M\d+ (\d+)h0", still.html)]
     assert len(places) == pytest.approx(MOST, rel=0.1)
     assert max(places) == max(places[-5:]), "the fastest is among them"
 
@@ -59,7 +59,7 @@ def test_of_many_points_the_lowest_are_drawn_and_a_sentence_says_so():
 def test_stacked_bars_begin_where_the_others_end():
     columns = {"part": ["one", "two"], "a seconds": [1.0, 2.0], "b seconds": [3.0, np.nan]}
     html = drawing(_plot(columns, **stacked_seconds(("a", "b"), "part"))).html
-    first, second, third, fourth = [tuple(map(float, one)) for one in RECT.findall(html)]
+    first, second, third, fourth = [tuple(map(float, ends)) for ends in RECT.findall(html)]
     assert first[0] == second[0] == 0.0
     assert second[1] == pytest.approx(2 * first[1], abs=0.02)
     assert third == (pytest.approx(first[1], abs=0.02), pytest.approx(3 * first[1], abs=0.02))
@@ -127,10 +127,10 @@ def test_errors_and_points_of_a_word_stand_side_by_side():
     error = {"type": "data", "array": of("above"), "arrayminus": of("below"), "thickness": 2}
     columns = {"x": ["8", "end"], "y": [0.5, 0.6], "above": [0.1, 0.1], "below": [0.1, 0.2]}
     layout = {"scattergap": 0.5, "xaxis": {"type": "category"}}
-    one, two = (drawing(_plot(columns, traces, layout)).html for traces in _twice(error))
-    assert one.count('stroke-width="2"') == 1
-    assert two.count('stroke-width="2"') == 2
-    ways = re.findall(r'd="M(\d+) \d+h0', two)
+    alone, both = (drawing(_plot(columns, traces, layout)).html for traces in _twice(error))
+    assert alone.count('stroke-width="2"') == 1
+    assert both.count('stroke-width="2"') == 2
+    ways = re.findall(r'd="M(\d+) \d+h0', both)
     assert len(set(ways)) == 2
 
 

@@ -29,7 +29,8 @@ PAPER = 718
 """Pixels between the margins of A4."""
 
 LONG = "stages.6.residual.2.convolution 512x512 3x3 @7x7"
-NAMED = "(name) => document.querySelectorAll('td:first-child').forEach((one) => one.append(name))"
+NAMED = """(name) => document.querySelectorAll("table:not(.whole) td:first-child")
+  .forEach((one) => one.append(name))"""
 CUT = """() => [...document.querySelectorAll(".scroll")]
   .filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth)
   .map((one) => [one.ariaLabel, getComputedStyle(one).overflowX])"""
@@ -138,7 +139,8 @@ def _opened(browser, file, width, scheme="light", *, live=True):
 
 
 def _figures(tab):
-    return [one for one in tab.query_selector_all("figure[data-plot]") if one.is_visible()]
+    figures = tab.query_selector_all("figure[data-plot]")
+    return [figure for figure in figures if figure.is_visible()]
 
 
 def _looks_well(tab, width):
@@ -253,7 +255,7 @@ def test_plots_are_there_without_a_script(browser, run_folder, width, scheme):
     tab.goto((run_folder / "report.html").as_uri())
     figures = {figure.get_attribute("data-plot"): figure for figure in _figures(tab)}
     assert len(_figures(tab)) > len(figures), "those of both operators"
-    images = {key: one.query_selector(".axes").screenshot() for key, one in figures.items()}
+    images = {key: figure.query_selector(".axes").screenshot() for key, figure in figures.items()}
     tab.close()
     counter = browser.new_page()
     for key, image in images.items():
@@ -281,7 +283,7 @@ def test_a_plot_becomes_interactive_when_it_is_touched(browser, run_folder):
             assert figure.query_selector(".canvas .main-svg").is_visible()
             assert not figure.query_selector(".still").is_visible()
         assert first.bounding_box()["height"] == height, "nothing moves"
-        assert [one.get_attribute("data-drawn") for one in others] == [None] * len(others)
+        assert [figure.get_attribute("data-drawn") for figure in others] == [None] * len(others)
         tab.emulate_media(color_scheme="dark")
         tab.wait_for_function("() => !document.querySelector('figure[data-drawn]')")
         assert first.query_selector(".still").is_visible(), "it has the colours of the page"
@@ -309,7 +311,9 @@ def test_paper_has_the_still_plots(browser, run_folder):
         paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         assert paper == "rgb(255, 255, 255)"
     streams = re.findall(rb"stream\r?\n(.*?)endstream", printed, re.DOTALL)
-    drawn = b"".join(zlib.decompressobj().decompress(one) for one in streams if one[:1] == b"x")
+    drawn = b"".join(
+        zlib.decompressobj().decompress(stream) for stream in streams if stream[:1] == b"x"
+    )
     # The first colour of the light style sheet: bars and points, each a fill or a stroke.
     assert len(re.findall(rb"\n0 \.447\d* \.698\d* (?:rg|RG)", drawn)) >= len(figures) - 1
 

@@ -155,7 +155,7 @@ def test_a_run_ends_with_its_report(pipeline):
 
 def test_each_operator_has_figures_and_sentences_of_its_own(pipeline):
     folder = run_pipeline(pipeline(operators=[[1], [5, 5, 5]])).folder
-    plots = {(one.key, one.subject): one for one in plots_of(run_record(folder))}
+    plots = {(plot.key, plot.subject): plot for plot in plots_of(run_record(folder))}
     assert ("map", "op0") not in plots, "its configurations do not differ"
     shown = re.findall(r"They keep (\d+)% of the variance", plots["map", "op1"].about)
     page = (folder / "report.html").read_text("utf-8")

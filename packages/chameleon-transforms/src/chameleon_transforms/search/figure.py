@@ -34,13 +34,13 @@ def page(points: Sequence[Point], front: Sequence[Point], score: str, title: str
         title: of the page.
     """
     header = ("point", "ms", "faster", score, "weights", "changes")
-    rows = [_row(place, one, points[0], score) for place, one in enumerate(front)]
+    rows = [_row(place, network, points[0], score) for place, network in enumerate(front)]
     tables = {"The front, the fastest first": Table(header=header, rows=rows)}
     return plain_page(title, [_summary(points, score)], [_plot(points, front, score)], tables)
 
 
 def _summary(points: Sequence[Point], score: str) -> str:
-    accepted = sum(one.accepted for one in points[1:])
+    accepted = sum(network.accepted for network in points[1:])
     more = () if score == PARAMETERS else ("number of weights",)
     objectives = ", ".join(("time", score, *more))
     return (
@@ -51,41 +51,43 @@ def _summary(points: Sequence[Point], score: str) -> str:
     )
 
 
-def _row(place: int, one: Point, original: Point, score: str) -> list[Cell]:
-    seconds, before = one.seconds or math.nan, original.seconds or math.nan
+def _row(place: int, network: Point, original: Point, score: str) -> list[Cell]:
+    seconds, before = network.seconds or math.nan, original.seconds or math.nan
     told = Markup("<details><summary>{}</summary>{}</details>")
     return [
         str(place),
         f"{1e3 * seconds:.3g}",
         f"{before / seconds:.2f}x",
-        f"{one.scores[score]:.4g}",
-        f"{one.parameters:,}",
-        told.format(_counts(one), changes(one)) if changes(one) else "none",
+        f"{network.scores[score]:.4g}",
+        f"{network.parameters:,}",
+        told.format(_counts(network), changes(network)) if changes(network) else "none",
     ]
 
 
-def _counts(one: Point) -> str:
+def _counts(network: Point) -> str:
     """How much of a network is changed; layers whose channels are fewer may be whole otherwise."""
-    layers = f"{counted(len(one.transforms), 'layer')} transformed" if one.transforms else ""
-    sets = f"fewer channels in {counted(len(one.channels), 'set')}" if one.channels else ""
+    layers = (
+        f"{counted(len(network.transforms), 'layer')} transformed" if network.transforms else ""
+    )
+    sets = f"fewer channels in {counted(len(network.channels), 'set')}" if network.channels else ""
     return ", ".join(filter(None, [layers, sets]))
 
 
-def changes(one: Point) -> str:
+def changes(network: Point) -> str:
     """What is changed in a network, in words; empty for the original."""
-    transforms = [f"{name}: {label}" for name, label in one.transforms.items()]
-    channels = [f"{name}: {count} channels" for name, count in one.channels.items()]
+    transforms = [f"{name}: {label}" for name, label in network.transforms.items()]
+    channels = [f"{name}: {count} channels" for name, count in network.channels.items()]
     return "; ".join([*transforms, *channels])
 
 
 def _plot(points: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
     """Seconds against the score, which has a logarithmic axis if all of its values are positive."""
-    shown = [one for one in points if math.isfinite(one.predicted_seconds)]
-    shown = [one for one in shown if math.isfinite(one.scores[score])]
-    chosen = {one.config for one in front}
-    groups = [_group(one, chosen, points[0]) for one in shown]
-    seconds = [one.predicted_seconds for one in shown]
-    scores = [one.scores[score] for one in shown]
+    shown = [network for network in points if math.isfinite(network.predicted_seconds)]
+    shown = [network for network in shown if math.isfinite(network.scores[score])]
+    chosen = {network.config for network in front}
+    groups = [_group(network, chosen, points[0]) for network in shown]
+    seconds = [network.predicted_seconds for network in shown]
+    scores = [network.scores[score] for network in shown]
     level = {
         "type": "scatter",
         "mode": "lines",
@@ -117,8 +119,8 @@ def _plot(points: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
             "network": groups,
             "seconds": seconds,
             "score": scores,
-            "weights": [one.parameters for one in shown],
-            "changes": [changes(one) for one in shown],
+            "weights": [network.parameters for network in shown],
+            "changes": [changes(network) for network in shown],
         },
         traces=[*marks, level],
         layout={
@@ -131,12 +133,12 @@ def _plot(points: Sequence[Point], front: Sequence[Point], score: str) -> Plot:
     )
 
 
-def _group(one: Point, chosen: set[tuple[int, ...]], original: Point) -> str:
-    if one.config == original.config:
+def _group(network: Point, chosen: set[tuple[int, ...]], original: Point) -> str:
+    if network.config == original.config:
         return "original"
-    if one.config in chosen:
+    if network.config in chosen:
         return "front"
-    return "accepted" if one.accepted else "rejected"
+    return "accepted" if network.accepted else "rejected"
 
 
 def table(points: Sequence[Point], original: Point) -> str:
@@ -147,12 +149,12 @@ def table(points: Sequence[Point], original: Point) -> str:
     writer.writerow(
         ["point", "seconds", "speedup", "parameters", "multiply_adds", *scores, "transforms"]
     )
-    for place, one in enumerate(points):
-        seconds = one.predicted_seconds if one.seconds is None else one.seconds
+    for place, network in enumerate(points):
+        seconds = network.predicted_seconds if network.seconds is None else network.seconds
         before = original.predicted_seconds if original.seconds is None else original.seconds
         writer.writerow(
-            [place, seconds, before / seconds, one.parameters, one.multiply_adds]
-            + [one.scores[name] for name in scores]
-            + [changes(one)]
+            [place, seconds, before / seconds, network.parameters, network.multiply_adds]
+            + [network.scores[name] for name in scores]
+            + [changes(network)]
         )
     return text.getvalue()
