@@ -28,7 +28,10 @@ SIBLINGS = {
     "chameleon_bench": {*BOTH, "chameleon_cli"},
     "chameleon_records": {*BOTH, "chameleon_cli"},
     "chameleon_one_shot": {*BOTH, "chameleon_cli"},
-    "chameleon_transforms": {*BOTH, "chameleon_cli", "chameleon_tvm", "chameleon_testing"},
+    "chameleon_transforms": {
+        *BOTH,
+        *("chameleon_cli", "chameleon_tvm", "chameleon_bench", "chameleon_testing"),
+    },
 }
 HEAVY_ALLOWED = {
     "chameleon_system": set(),
@@ -52,6 +55,7 @@ ONLY_IN = {
     ("chameleon_records", "pyarrow"): ("tables/",),
     ("chameleon_records", "pandas"): ("tables/",),
     ("chameleon_one_shot", "chameleon_cli"): ("commands/",),
+    ("chameleon_transforms", "chameleon_bench"): ("search/figure.py",),
     ("chameleon_transforms", "chameleon_cli"): ("commands/",),
     ("chameleon_transforms", "chameleon_testing"): ("testing.py",),
     ("chameleon_transforms", "sklearn"): ("data.py",),

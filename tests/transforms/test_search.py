@@ -62,14 +62,25 @@ def test_a_front_of_weights_does_not_want_few_of_them_as_well():
 def test_page_and_table_show_the_front():
     points = [point(2.0, 5.0, config=(1,)), point(1.0, 4.0, config=(2,)), point(None, -1.0)]
     shown = page(points, points[:2], "fisher", "A title")
-    assert shown.count("<circle") == 3
+    assert "<th scope=col>changes</th>" in shown
+    assert [shown.count(f"</svg> {name}</span>") for name in ("original", "front")] == [1, 1]
     assert "&lt;layer&gt;: group(2)" in shown
     assert "better in time, fisher, number of weights" in shown
-    assert "<script" not in shown
     assert "src=" not in shown
     rows = table(points[:2], points[0]).splitlines()
     assert len(rows) == 3
     assert rows[2].startswith("1,1.0,2.0,")
+
+
+def test_a_network_with_fewer_channels_alone_is_changed():
+    stem = attrs.evolve(point(1.0, 4.0, config=(2,)), transforms={}, channels={"stem": 8})
+    both = attrs.evolve(stem, transforms={"layer": "group(2)"})
+    original = attrs.evolve(stem, channels={}, config=(1,))
+    shown = page([original, stem, both], [stem, both, original], "fisher", "A title")
+    assert "<summary>fewer channels in 1 set</summary>stem: 8 channels</details>" in shown
+    assert "<summary>1 layer transformed, fewer channels in 1 set</summary>" in shown
+    assert "<td>none</td>" in shown
+    assert "0 layers" not in shown
 
 
 def test_proposals_are_legal_and_new(space):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import csv
 import io
 import json
+import re
 import shutil
+import zlib
 
 import pytest
 from chameleon_bench.cells.execute import results
@@ -21,6 +24,26 @@ pytestmark = pytest.mark.skipif(
 )
 
 WIDTHS = (1280, 400)
+SEEN = [(400, "light"), (800, "dark"), (1400, "light")]
+PAPER = 718
+"""Pixels between the margins of A4."""
+
+LONG = "stages.6.residual.2.convolution 512x512 3x3 @7x7"
+NAMED = """(name) => document.querySelectorAll("table:not(.whole) td:first-child")
+  .forEach((one) => one.append(name))"""
+CUT = """() => [...document.querySelectorAll(".scroll")]
+  .filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth)
+  .map((one) => [one.ariaLabel, getComputedStyle(one).overflowX])"""
+
+# How many pixels of an image differ from its corner's.
+INKED = """async (url) => {
+  const image = await createImageBitmap(await (await fetch(url)).blob());
+  const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
+  canvas.drawImage(image, 0, 0);
+  const pixels = new Uint32Array(
+    canvas.getImageData(0, 0, image.width, image.height).data.buffer);
+  return pixels.filter((one) => one !== pixels[0]).length;
+}"""
 
 # The contrast of every visible text to what is behind it, as WCAG 2 has it.
 CONTRASTS = """() => {
@@ -94,8 +117,8 @@ def run_folder(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def _opened(browser, file, width, scheme="light"):
-    """A page with all its plots drawn, on which nothing went wrong."""
+def _opened(browser, file, width, scheme="light", *, live=True):
+    """A page with all its plots interactive, on which nothing went wrong."""
     tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     # Nothing asserts on time: a machine may be busy.
     tab.set_default_timeout(240_000)
@@ -105,14 +128,19 @@ def _opened(browser, file, width, scheme="light"):
     tab.on("request", lambda request: said.append(request.url))
     tab.goto(file.as_uri())
     tab.wait_for_selector("html[data-ready]")
-    for figure in tab.query_selector_all("figure[data-plot]:not([hidden])"):
-        figure.scroll_into_view_if_needed()
+    for figure in _figures(tab) if live else ():
+        figure.query_selector(".plot").click()
         tab.wait_for_function("figure => figure.dataset.drawn", arg=figure)
     yield tab
     tab.close()
     # Blobs are what the page saves.
     loaded = [one for one in said if not one.startswith(("blob:", "data:"))]
     assert loaded == [file.as_uri()], "nothing is loaded, and nothing goes wrong"
+
+
+def _figures(tab):
+    figures = tab.query_selector_all("figure[data-plot]")
+    return [figure for figure in figures if figure.is_visible()]
 
 
 def _looks_well(tab, width):
@@ -142,6 +170,8 @@ def _can_be_reached(tab):
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_of_a_run(browser, run_folder, width, scheme):
+    with _opened(browser, run_folder / "report.html", width, scheme, live=False) as tab:
+        _looks_well(tab, width)
     with _opened(browser, run_folder / "report.html", width, scheme) as tab:
         _looks_well(tab, width)
         if scheme == "light":
@@ -170,8 +200,8 @@ def test_the_page_of_a_suite(browser, load, run, width):
 
 def test_plots_are_saved_and_follow_the_operator(browser, run_folder):
     with _opened(browser, run_folder / "report.html", 1280) as tab:
-        figure = "figure[data-plot=candidates]"
         for operator in ("op0", "op1"):
+            figure = f"figure[data-plot=candidates][data-of={operator}]"
             tab.select_option("#subject", operator)
             assert tab.is_visible(f"[data-subject={operator}]")
             with tab.expect_download() as saved:
@@ -199,6 +229,8 @@ def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measure
     with _opened(browser, file, 1280) as tab:
         figure = tab.query_selector("figure[data-plot=candidates]")
         told = figure.query_selector(".drawn")
+        still = figure.query_selector(".still").inner_html()
+        assert 1500 < still.count("h0") < 2500
         assert "of 3,000 points are drawn" in told.inner_text()
         count = "figure => figure.querySelectorAll('.points path').length"
         assert 1500 < figure.evaluate(count) < 2500
@@ -213,6 +245,77 @@ def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measure
         reset.click()
         tab.wait_for_function("told => told.textContent", arg=told)
         assert not reset.is_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), SEEN)
+def test_plots_are_there_without_a_script(browser, run_folder, width, scheme):
+    tab = browser.new_page(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=False
+    )
+    tab.goto((run_folder / "report.html").as_uri())
+    figures = {figure.get_attribute("data-plot"): figure for figure in _figures(tab)}
+    assert len(_figures(tab)) > len(figures), "those of both operators"
+    images = {key: figure.query_selector(".axes").screenshot() for key, figure in figures.items()}
+    tab.close()
+    counter = browser.new_page()
+    for key, image in images.items():
+        address = f"data:image/png;base64,{base64.b64encode(image).decode()}"
+        assert counter.evaluate(INKED, address) > 2000, f"{key}: axes and words alone have fewer"
+    counter.close()
+
+
+def test_a_plot_becomes_interactive_when_it_is_touched(browser, run_folder):
+    with _opened(browser, run_folder / "report.html", 1280, live=False) as tab:
+        tab.evaluate("scrollTo(0, document.body.scrollHeight)")
+        assert tab.query_selector_all("figure[data-drawn], .js-plotly-plot") == []
+        first, second, third, *others = _figures(tab)
+        height = first.bounding_box()["height"]
+        first.query_selector(".axes").click()
+        second.scroll_into_view_if_needed()
+        box = second.query_selector(".axes").bounding_box()
+        tab.mouse.move(box["x"] + 40, box["y"] + 40)
+        tab.mouse.move(box["x"] + 50, box["y"] + 50)
+        third.scroll_into_view_if_needed()
+        tab.evaluate("figure => figure.querySelector('[data-do=png]').focus()", third)
+        tab.keyboard.press("Tab")
+        for figure in (first, second, third):
+            tab.wait_for_function("figure => figure.dataset.drawn", arg=figure)
+            assert figure.query_selector(".canvas .main-svg").is_visible()
+            assert not figure.query_selector(".still").is_visible()
+        assert first.bounding_box()["height"] == height, "nothing moves"
+        assert [figure.get_attribute("data-drawn") for figure in others] == [None] * len(others)
+        tab.emulate_media(color_scheme="dark")
+        tab.wait_for_function("() => !document.querySelector('figure[data-drawn]')")
+        assert first.query_selector(".still").is_visible(), "it has the colours of the page"
+
+
+def test_tables_wrap_or_scroll(browser, run_folder):
+    with _opened(browser, run_folder / "report.html", 800, live=False) as tab:
+        tab.evaluate(NAMED, LONG)
+        assert {overflow for _, overflow in tab.evaluate(CUT)} <= {"auto"}
+        assert "Times of the operators, once each" not in dict(tab.evaluate(CUT))
+        tab.set_viewport_size({"width": PAPER, "height": 900})
+        tab.emulate_media(media="print")
+        assert tab.evaluate(CUT) == [], "nobody can scroll on paper"
+
+
+def test_paper_has_the_still_plots(browser, run_folder):
+    with _opened(browser, run_folder / "report.html", 1280, "dark", live=False) as tab:
+        figures = _figures(tab)
+        figures[0].query_selector(".plot").click()
+        tab.wait_for_function("figure => figure.dataset.drawn", arg=figures[0])
+        printed = tab.pdf(format="A4")
+        tab.emulate_media(media="print", color_scheme="dark")
+        assert not figures[0].query_selector(".canvas").is_visible()
+        assert figures[0].query_selector(".still").is_visible()
+        paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(255, 255, 255)"
+    streams = re.findall(rb"stream\r?\n(.*?)endstream", printed, re.DOTALL)
+    drawn = b"".join(
+        zlib.decompressobj().decompress(stream) for stream in streams if stream[:1] == b"x"
+    )
+    # The first colour of the light style sheet: bars and points, each a fill or a stroke.
+    assert len(re.findall(rb"\n0 \.447\d* \.698\d* (?:rg|RG)", drawn)) >= len(figures) - 1
 
 
 @pytest.fixture

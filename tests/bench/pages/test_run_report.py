@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections import Counter
 from html.parser import HTMLParser
@@ -64,7 +65,8 @@ def _page(folder):
 
 
 def _figures(page):
-    return [attributes["data-plot"] for tag, attributes in page.seen if tag == "figure"]
+    found = [attributes["data-plot"] for tag, attributes in page.seen if tag == "figure"]
+    return list(dict.fromkeys(found))
 
 
 KERNELS = [
@@ -149,6 +151,25 @@ def test_a_run_ends_with_its_report(pipeline):
         "scheduler",
         "spending",
     ]
+
+
+def test_each_operator_has_figures_and_sentences_of_its_own(pipeline):
+    folder = run_pipeline(pipeline(operators=[[1], [5, 5, 5]])).folder
+    plots = {(plot.key, plot.subject): plot for plot in plots_of(run_record(folder))}
+    assert ("map", "op0") not in plots, "its configurations do not differ"
+    shown = re.findall(r"They keep (\d+)% of the variance", plots["map", "op1"].about)
+    page = (folder / "report.html").read_text("utf-8")
+    assert re.findall(r"They keep (\d+)% of the variance", page) == shown != ["0"]
+    assert page.count('data-plot="candidates"') == 2
+    assert page.count("<svg role=img><title>Candidates tried: time over measurement</title>") == 2
+
+
+def test_columns_in_which_nothing_is_are_left_out(pipeline):
+    text = _page(run_pipeline(pipeline(baselines=[])).folder).text
+    assert "operator occurs first tuned GFLOP/s" in text
+    assert "Untuned" not in text
+    assert "Ratio" not in text
+    assert "untuned vendor ratio" in _page(run_pipeline(pipeline()).folder).text
 
 
 def test_the_network_is_shown_kernel_by_kernel(pipeline, plugin):

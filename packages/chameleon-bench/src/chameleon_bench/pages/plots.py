@@ -63,6 +63,12 @@ class Plot:
         """Headers of the columns that are saved."""
         return [name for name in self.columns if name not in self.hidden]
 
+    @property
+    def length(self) -> int:
+        """Rows of the table."""
+        column = next(iter(self.columns.values()))
+        return len(column.codes if isinstance(column, Categories) else column)
+
 
 _CROWDED = 0.7
 """Decades of a logarithmic axis from which on plotly writes a number at each digit."""
@@ -125,8 +131,6 @@ def packed(plots: Sequence[Plot], name: str) -> Markup:
                 "subject": plot.subject,
                 "table": place,
                 "saved": plot.saved,
-                "about": plot.about,
-                "height": plot.height,
                 "traces": plot.traces,
                 "layout": plot.layout,
             }
@@ -171,21 +175,16 @@ def write_sheets(plots: Sequence[Plot], folder: Path, *, subject: str) -> list[P
             writer.writerow([*([subject] if of_some else []), *headers])
             for plot in mine:
                 cells = [_cells(plot, header) for header in headers]
-                owner = [[plot.subject] * _length(plot)] if of_some else []
+                owner = [[plot.subject] * plot.length] if of_some else []
                 writer.writerows(zip(*owner, *cells, strict=True))
         files.append(file)
     return files
 
 
-def _length(plot: Plot) -> int:
-    column = next(iter(plot.columns.values()))
-    return len(column.codes if isinstance(column, Categories) else column)
-
-
 def _cells(plot: Plot, header: str) -> Sequence[Any]:
     column = plot.columns.get(header)
     if column is None or header in plot.hidden:
-        return [""] * _length(plot)
+        return [""] * plot.length
     if isinstance(column, Categories):
         return column.words
     values = column.tolist() if isinstance(column, np.ndarray) else column

@@ -13,6 +13,8 @@ from chameleon_core.words import in_seconds
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from chameleon_bench.pages.drawing import drawing
+
 Cell = str | Markup
 """Plain text, or HTML such as a bar."""
 
@@ -28,6 +30,19 @@ class Table:
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+
+    @property
+    def filled(self) -> Table:
+        """The table without columns in which no row has anything."""
+        places = [
+            place
+            for place in range(len(self.header))
+            if not self.rows or any(row[place] not in {"-", ""} for row in self.rows)
+        ]
+        return Table(
+            header=[self.header[place] for place in places],
+            rows=[[row[place] for place in places] for row in self.rows],
+        )
 
 
 def rendered(template: str, **values: Any) -> Markup:
@@ -49,6 +64,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["drawing"] = drawing
     made.filters["seconds"] = in_seconds
     made.filters["json"] = functools.partial(json.dumps, default=dict)
     return made

@@ -83,7 +83,7 @@ def page_of(record: RunRecord) -> str:
         ),
         origin=Table(header=("what", "value"), rows=_environment(record)),
         plots=plots,
-        figures={plot.key: plot for plot in reversed(plots)},
+        figures={(plot.key, plot.subject): plot for plot in plots},
         packed=packed(plots, record.folder.name),
         plotly=plotly_js(),
     )

@@ -71,6 +71,9 @@ _IN_ANOTHER_TYPE = (
 )
 
 
+_BASELINES = " Untuned and vendor are the baselines of the final comparison."
+
+
 def _before_and_after(record: RunRecord) -> Plot | None:
     """What each operator takes untuned, by the vendor, and as it was tuned."""
     bars = _bars(record)
@@ -99,9 +102,11 @@ def _before_and_after(record: RunRecord) -> Plot | None:
     return Plot(
         key="before_and_after",
         title="Each operator before and after",
-        about="One inference, all occurrences of an operator together. Untuned and vendor are the "
-        "baselines of the final comparison, the first guess is the first configuration that was "
-        "measured." + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in bars) else "") + note,
+        about="One inference, all occurrences of an operator together. The first guess is the "
+        "first configuration that was measured."
+        + (_BASELINES if {"untuned", "vendor"} & set(contenders) else "")
+        + (_IN_ANOTHER_TYPE if any(bar.delivered for bar in bars) else "")
+        + note,
         columns=table,
         hidden=frozenset({"drawn", "label"}),
         traces=traces,
@@ -116,7 +121,7 @@ def _before_and_after(record: RunRecord) -> Plot | None:
                 "range": [shown - 0.5, -0.5],
             },
         },
-        height=110 + shown * (14 + 15 * len(contenders)),
+        height=110 + shown * (18 + 15 * len(contenders)),
     )
 
 
@@ -260,7 +265,7 @@ def _progress(record: RunRecord) -> list[Plot]:
             "showlegend": False,
             "hovermode": "closest",
         },
-        height=100 + 22 * len(names),
+        height=100 + 28 * len(names),
     )
     return [*plots, turns]
 
@@ -291,7 +296,7 @@ def _spending(record: RunRecord) -> Plot | None:
         "what was measured; measuring is waiting for builds and runs.",
         columns=table,
         **stacked_seconds(tuple(parts), "operator"),
-        height=110 + 26 * len(spent),
+        height=110 + 32 * len(spent),
     )
 
 

@@ -35,7 +35,8 @@ def point_plots(task: TaskRecord) -> list[Plot]:
     slow = float(task.measured.seconds.min()) * _SLOW
     groups = _groups(task.measured, slow)
     table = {**_table(task, slow), "group": groups}
-    return [_candidates(task, table, groups, slow), _map(task, table)]
+    plots = [_candidates(task, table, groups, slow), _map(task, table)]
+    return [plot for plot in plots if plot is not None]
 
 
 def _table(task: TaskRecord, slow: float) -> dict[str, Column]:
@@ -117,7 +118,7 @@ def _candidates(
         title="Candidates tried",
         about="Each point is one configuration that was measured; its colour says what proposed "
         f"it. Times are on a logarithmic scale; triangles are slower than {_SLOW:g} times the "
-        "best, and crosses above them have failed. Point at one to see its knobs.",
+        "best, and crosses above them have failed. The plot shows knobs if you point at one.",
         columns=table,
         hidden=_DRAWN | _PLACES,
         traces=traces,
@@ -162,10 +163,12 @@ def _heights(lines: Sequence[Mapping[str, Any]]) -> list[float]:
     return [line["y"][0] for line in lines if line["y"][0] is not None]
 
 
-def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot:
-    """Where measurements are in the space."""
+def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
+    """Where measurements are in the space; None if they do not differ in any knob."""
     measured = task.measured
     _, kept = projected(measured.configs)
+    if not kept:
+        return None
     best = [int(measured.seconds.argmin())]
     point = {
         "type": "scatter",
@@ -197,10 +200,10 @@ def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot:
     return Plot(
         key="map",
         title="A map of the space",
-        about="Configurations that are alike are near each other: the first two principal "
-        f"components of the knobs' indices, which keep {kept:.0%} of their variance. Candidates "
-        "that were explored or sampled and not measured are not on it, since a run does not "
-        "keep them.",
+        about="Configurations that are alike are near each other. The axes are the first two "
+        f"principal components of the knobs' indices. They keep {kept:.0%} of the variance of "
+        "this operator's measured configurations. A run does not keep candidates that it "
+        "explored and never measured.",
         columns=table,
         hidden=_DRAWN,
         traces=traces,

@@ -51,7 +51,7 @@ def comparison(one: TaskRecord) -> Table | None:
 
 
 def ten_best(measured: Measured) -> Table | None:
-    """The fastest measurements with their knobs; None where nothing has a time."""
+    """The fastest measurements as columns, with their knobs; None where nothing has a time."""
     rows = measured.fastest(_TEN).tolist()
     if not rows:
         return None
@@ -61,10 +61,8 @@ def ten_best(measured: Measured) -> Table | None:
     differing = [
         name for name, knob in measured.knobs.items() if len(set(knob.codes[rows].tolist())) > 1
     ]
-    header = ("rank", "time", "times best", "spread", "measured as", "origin", *differing)
-    cells = [
+    columns = [
         (
-            str(rank),
             in_seconds(measured.seconds[row]),
             f"{measured.seconds[row] / best:.3f}",
             f"{measured.spread[row]:.1%}",
@@ -72,9 +70,12 @@ def ten_best(measured: Measured) -> Table | None:
             words[row],
             *(measured.values_of(row).get(name, "-") for name in differing),
         )
-        for rank, row in enumerate(rows, start=1)
+        for row in rows
     ]
-    return Table(header=header, rows=cells)
+    names = ("time", "times best", "spread", "measured as", "origin", *differing)
+    # A row for each knob: of these there may be many more than fit beside each other.
+    cells = [list(cells) for cells in zip(names, *columns, strict=True)]
+    return Table(header=("rank", *map(str, range(1, len(rows) + 1))), rows=cells)
 
 
 def agreed(measured: Measured) -> dict[str, str]:

@@ -206,7 +206,7 @@ def _spending(task: str, rows: Sequence[Row]) -> Plot | None:
         columns=columns,
         **stacked_seconds(tuple(PARTS), "pipeline"),
         subject=task,
-        height=120 + 28 * len(rows),
+        height=120 + 32 * len(rows),
     )
 
 

@@ -95,7 +95,7 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
 
     original, score = result["original"], result["score"]
     how = "measured" if result["measured"] else "predicted"
-    header = ("point", f"ms, {how}", "faster", score, "weights", "layers changed")
+    header = ("point", f"ms, {how}", "faster", score, "weights", "transforms", "fewer channels")
     rows = [("original", *_cells(original, original, score))]
     rows += [
         (str(place), *_cells(one, original, score)) for place, one in enumerate(result["front"])
@@ -131,4 +131,5 @@ def _cells(one: dict[str, Any], original: dict[str, Any], score: str) -> tuple[s
         f"{one['scores'][score]:.4g}",
         f"{one['parameters']:,}",
         str(len(one["transforms"])),
+        str(len(one["channels"])),
     )

@@ -1,13 +1,14 @@
 "use strict";
-// Draws the page's plots when they come into view, and saves them as PNG and CSV.
-(async () => {
+// Draws plots with plotly.js in the place of their still drawings, and saves them as PNG and CSV.
+(() => {
   const MOST = 2000; // points of a plot at once: more of them make browsers slow
   const unpacked = (id) => {
     const text = atob(document.getElementById(id).textContent);
     const bytes = Uint8Array.from(text, (letter) => letter.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
   };
-  const page = await unpacked("data").json();
+  let page = null; // the data of all plots, once one of them was touched
+  const needPage = async () => { page ??= await unpacked("data").json(); };
   const chooser = document.getElementById("subject");
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -18,12 +19,8 @@
     }
     return table[name];
   };
-  const chosen = (figure) => {
-    const mine = page.plots.filter((plot) => plot.key === figure.dataset.plot);
-    const subject = figure.dataset.of ?? (chooser ? chooser.value : "");
-    return mine.find((plot) => plot.subject === subject) ||
-      mine.find((plot) => !plot.subject || figure.dataset.of === undefined && !chooser);
-  };
+  const chosen = ({ dataset }) => page.plots.find(
+    (plot) => plot.key === dataset.plot && plot.subject === dataset.of);
 
   const UNITS = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
   const inSeconds = (value) => {
@@ -154,7 +151,6 @@
         "zoom in for the others. The CSV has all."
       : "";
   };
-  // It takes most of the time that the page takes to open: what is to be read does not wait for it.
   let plotly = null;
   const needPlotly = () => {
     plotly ??= unpacked("plotly").blob().then((blob) => new Promise((loaded, failed) => {
@@ -167,19 +163,15 @@
     return plotly;
   };
   const draw = async (figure) => {
+    await Promise.all([needPage(), needPlotly()]);
+    if (!figure.touched) return; // it was given back meanwhile
     const plot = chosen(figure);
-    figure.hidden = !plot;
-    if (!plot) {
-      watcher.observe(figure); // it may come into view with another subject
-      return;
-    }
     const table = page.tables[plot.table];
     const canvas = figure.querySelector(".canvas");
     const made = tracesOf(plot, table, null);
     const first = !canvas.layout;
-    await needPlotly();
-    canvas.style.height = `${plot.height}px`;
-    figure.querySelector(".about").textContent = plot.about;
+    if (first) canvas.style.height = `${figure.querySelector(".still").getBoundingClientRect().height}px`;
+    figure.classList.add("live");
     await Plotly.react(canvas, made.traces, layoutOf(plot, table, figure), CONFIGURED);
     tell(figure, made);
     figure.dataset.drawn = "yes";
@@ -188,6 +180,15 @@
       canvas.on("plotly_relayout", (change) => zoomed(figure, change));
       canvas.on("plotly_doubleclick", () => draw(figure));
     }
+  };
+  const touch = (figure) => figure.touched ??= draw(figure);
+  // The still drawing has the colours and the width that the page has now.
+  const giveBack = (figure) => {
+    if (!figure.touched) return;
+    figure.touched = null;
+    if (figure.dataset.drawn) Plotly.purge(figure.querySelector(".canvas"));
+    figure.classList.remove("live");
+    delete figure.dataset.drawn;
   };
   // Points that were left out are drawn where there is room for them.
   const zoomed = async (figure, change) => {
@@ -227,7 +228,7 @@
   const actions = {
     csv: (_figure, plot) => save(`${fileOf(plot)}.csv`, csv(plot), "text/csv"),
     png: async (figure, plot) => {
-      if (!figure.dataset.drawn) await draw(figure);
+      await touch(figure);
       const canvas = figure.querySelector(".canvas");
       const layout = { ...canvas.layout, paper_bgcolor: style("--paper"),
         title: { text: escaped(figure.querySelector("figcaption b").textContent) } };
@@ -244,27 +245,13 @@
   // ----- the page -----
 
   const figures = [...document.querySelectorAll("figure[data-plot]")];
-  // One after the other, so that the first one is seen before the next one is begun.
-  let last = Promise.resolve();
-  const watcher = new IntersectionObserver((seen) => {
-    for (const { isIntersecting, target } of seen) {
-      if (!isIntersecting) continue;
-      watcher.unobserve(target);
-      last = last.then(() => draw(target)).then(() => new Promise((go) => setTimeout(go)));
-    }
-  }, { rootMargin: "200px" });
   const tabbable = () => {
     for (const one of document.querySelectorAll(".scroll, pre")) {
       if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
       else one.removeAttribute("tabindex");
     }
   };
-  const again = () => {
-    for (const figure of figures) {
-      if (figure.dataset.drawn) draw(figure);
-      else figure.hidden = !chosen(figure);
-    }
-  };
+  const again = () => figures.forEach(giveBack);
   const choose = () => {
     for (const one of document.querySelectorAll("[data-subject]")) {
       one.hidden = one.dataset.subject !== chooser.value;
@@ -273,10 +260,19 @@
     tabbable();
   };
   for (const figure of figures) {
-    figure.hidden = !chosen(figure);
-    watcher.observe(figure);
+    const plot = figure.querySelector(".plot");
+    plot.addEventListener("click", () => touch(figure));
+    plot.addEventListener("pointermove", ({ movementX, movementY }) => {
+      if (movementX || movementY) touch(figure); // the page may move under a pointer that rests
+    });
+    figure.addEventListener("focusin", ({ target }) => {
+      if (target.matches(":focus-visible")) touch(figure);
+    });
     for (const button of figure.querySelectorAll("button")) {
-      button.addEventListener("click", () => actions[button.dataset.do](figure, chosen(figure)));
+      button.addEventListener("click", async () => {
+        await needPage();
+        actions[button.dataset.do](figure, chosen(figure));
+      });
     }
   }
   if (chooser) {
