@@ -112,15 +112,15 @@ API(void, destroy)(struct HANDLE *handle) {
 
 /* A handle without weights, threads and instances. */
 static struct HANDLE *empty_handle(int instances) {
-  struct HANDLE *made = calloc(1, sizeof(*made));
-  if (made == NULL) return NULL;
-  made->all = calloc((size_t)instances, sizeof(*made->all));
-  made->workspaces = calloc((size_t)instances, sizeof(*made->workspaces));
-  made->free = calloc((size_t)instances, sizeof(*made->free));
-  pthread_mutex_init(&made->mutex, NULL);
-  pthread_cond_init(&made->given_back, NULL);
-  if (made->all != NULL && made->workspaces != NULL && made->free != NULL) return made;
-  API_NAME(destroy)(made);
+  struct HANDLE *handle = calloc(1, sizeof(*handle));
+  if (handle == NULL) return NULL;
+  handle->all = calloc((size_t)instances, sizeof(*handle->all));
+  handle->workspaces = calloc((size_t)instances, sizeof(*handle->workspaces));
+  handle->free = calloc((size_t)instances, sizeof(*handle->free));
+  pthread_mutex_init(&handle->mutex, NULL);
+  pthread_cond_init(&handle->given_back, NULL);
+  if (handle->all != NULL && handle->workspaces != NULL && handle->free != NULL) return handle;
+  API_NAME(destroy)(handle);
   return NULL;
 }
 
@@ -134,35 +134,35 @@ API(struct HANDLE *, open)(const char *weights, int threads, int instances, cons
     return NULL;
   }
   threads = chosen_threads(threads, THREADS_VARIABLE, THREADS);
-  struct HANDLE *made = empty_handle(instances);
-  if (made == NULL || (made->pool = pool_create(threads, instances)) == NULL) {
+  struct HANDLE *handle = empty_handle(instances);
+  if (handle == NULL || (handle->pool = pool_create(threads, instances)) == NULL) {
     set_error("there is not enough memory");
-    API_NAME(destroy)(made);
+    API_NAME(destroy)(handle);
     return NULL;
   }
-  if (weights_open(&made->weights, weights, sequence_layout, threads) != 0) {
-    API_NAME(destroy)(made);
+  if (weights_open(&handle->weights, weights, sequence_layout, threads) != 0) {
+    API_NAME(destroy)(handle);
     return NULL;
   }
-  if (constants == NULL && made->weights.count != sequence_constants) {
+  if (constants == NULL && handle->weights.count != sequence_constants) {
     set_error("%s does not hold the weights of this library", weights);
-    API_NAME(destroy)(made);
+    API_NAME(destroy)(handle);
     return NULL;
   }
   for (int number = 0; number < instances; ++number) {
-    made->all[number] = instance_open(&made->weights, constants);
-    if (made->all[number] == NULL) {
-      API_NAME(destroy)(made);
+    handle->all[number] = instance_open(&handle->weights, constants);
+    if (handle->all[number] == NULL) {
+      API_NAME(destroy)(handle);
       return NULL;
     }
-    made->free[made->free_count++] = number;
-    made->instances = made->free_count;
+    handle->free[handle->free_count++] = number;
+    handle->instances = handle->free_count;
   }
   pthread_mutex_lock(&handles_mutex);
-  made->next = handles;
-  handles = made;
+  handle->next = handles;
+  handles = handle;
   pthread_mutex_unlock(&handles_mutex);
-  return made;
+  return handle;
 }
 
 API(struct HANDLE *, create)(const char *weights, int threads) {

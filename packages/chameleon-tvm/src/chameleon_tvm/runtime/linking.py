@@ -60,8 +60,8 @@ def link_library(
         ChameleonError: the C compiler fails.
     """
     shared = [file for file in _shared_objects() if not pool or file.stem != "pool"]
-    with tempfile.TemporaryDirectory(prefix="chameleon-library-") as made:
-        work = Path(made)
+    with tempfile.TemporaryDirectory(prefix="chameleon-library-") as folder:
+        work = Path(folder)
         (work / "names.h").write_text(_names(manifest, name), encoding="utf-8")
         (work / f"{name}.h").write_text(filled("header.h", manifest, name), encoding="utf-8")
         (work / "visible.map").write_text(f"{{ global: {name}_*; local: *; }};\n", encoding="utf-8")

@@ -58,7 +58,7 @@ struct weights {
 
 /* Map a file and compare all of it with its checksums; 0, or -1 with an error.
  * `layout` says which library's weights they have to be. */
-int weights_open(struct weights *made, const char *path, int64_t layout, int threads);
+int weights_open(struct weights *weights, const char *path, int64_t layout, int threads);
 void weights_close(struct weights *weights);
 
 struct feature {

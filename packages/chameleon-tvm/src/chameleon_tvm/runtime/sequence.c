@@ -57,11 +57,11 @@ struct instance {
 
 /* Memory for kernels; large ones on huge pages, of which the processor's page tables reach more. */
 static char *memory(size_t size) {
-  void *found = NULL;
+  void *room = NULL;
   size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
-  if (posix_memalign(&found, alignment, size + ALIGNMENT) != 0) return NULL;
-  if (alignment == HUGE_PAGE) madvise(found, size, MADV_HUGEPAGE);
-  return found;
+  if (posix_memalign(&room, alignment, size + ALIGNMENT) != 0) return NULL;
+  if (alignment == HUGE_PAGE) madvise(room, size, MADV_HUGEPAGE);
+  return room;
 }
 
 void instance_close(struct instance *instance) {
@@ -83,35 +83,35 @@ static void *constant_data(const struct weights *weights, const int *numbers,
 }
 
 struct instance *instance_open(const struct weights *weights, const int *numbers) {
-  struct instance *made = calloc(1, sizeof(*made));
-  if (made == NULL || (made->arena = memory(ARENA_SIZE)) == NULL) {
-    instance_close(made);
+  struct instance *instance = calloc(1, sizeof(*instance));
+  if (instance == NULL || (instance->arena = memory(ARENA_SIZE)) == NULL) {
+    instance_close(instance);
     set_error("there is not enough memory for the network");
     return NULL;
   }
   for (int32_t number = 0; number < TENSORS; ++number) {
     const struct tensor *tensor = &tensors[number];
-    DLTensor *own = &made->tensors[number];
+    DLTensor *own = &instance->tensors[number];
     own->device = (DLDevice){kDLCPU, 0};
     own->dtype = tensor->dtype;
     own->ndim = tensor->rank;
     own->shape = (int64_t *)extents + tensor->first;
     own->strides = (int64_t *)strides + tensor->first;
-    if (tensor->place == ARENA) own->data = made->arena + tensor->offset;
+    if (tensor->place == ARENA) own->data = instance->arena + tensor->offset;
     if (tensor->place == CONSTANT) {
       own->data = constant_data(weights, numbers, tensor);
       if (own->data == NULL) {
-        instance_close(made);
+        instance_close(instance);
         set_error("the file does not hold the weights of this library");
         return NULL;
       }
     }
   }
   for (int32_t number = 0; number < ARGUMENTS; ++number) {
-    made->arguments[number].type_index = kTVMFFIDLTensorPtr;
-    made->arguments[number].v_ptr = &made->tensors[passed[number]];
+    instance->arguments[number].type_index = kTVMFFIDLTensorPtr;
+    instance->arguments[number].v_ptr = &instance->tensors[passed[number]];
   }
-  return made;
+  return instance;
 }
 
 static int64_t nanoseconds(void) {

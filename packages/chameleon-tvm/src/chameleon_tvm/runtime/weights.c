@@ -132,8 +132,8 @@ static const char *map_file(int file, size_t size) {
   return bytes;
 }
 
-int weights_open(struct weights *made, const char *path, int64_t layout, int threads) {
-  *made = (struct weights){0};
+int weights_open(struct weights *weights, const char *path, int64_t layout, int threads) {
+  *weights = (struct weights){0};
   int file = open(path, O_RDONLY | O_CLOEXEC);
   struct stat about;
   if (file < 0 || fstat(file, &about) != 0 || about.st_size == 0) {
@@ -149,11 +149,11 @@ int weights_open(struct weights *made, const char *path, int64_t layout, int thr
     set_error("the weights %s cannot be mapped: %s", path, strerror(errno));
     return -1;
   }
-  *made = (struct weights){.bytes = bytes, .size = size};
-  const char *why = problem(made, layout, threads);
+  *weights = (struct weights){.bytes = bytes, .size = size};
+  const char *why = problem(weights, layout, threads);
   if (why == NULL) return 0;
   set_error("the file of weights %s %s", path, why);
-  weights_close(made);
+  weights_close(weights);
   return -1;
 }
 
