@@ -176,8 +176,9 @@ def test_a_server_of_a_tracker_is_not_reached_by_its_address(settled, native):
 
 def test_an_address_where_nobody_is(native):
     device = RpcDevice(RpcDeviceOptions(address=f"127.0.0.1:{free_port('127.0.0.1')}"))
-    with pytest.raises(DeviceLostError, match="connect"):
+    with pytest.raises(DeviceLostError, match="no server answers at") as caught:
         device.connect(native)
+    assert "chameleon serve" in str(caught.value.hint)
 
 
 def test_an_address_of_something_else(impostor, native):

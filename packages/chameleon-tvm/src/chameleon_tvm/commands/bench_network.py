@@ -105,7 +105,7 @@ def command(
     from chameleon_tvm.commands.runs import network_of, pipeline_of, threads_of  # noqa: PLC0415
     from chameleon_tvm.frontends.bucketed import BucketedFrontend  # noqa: PLC0415
     from chameleon_tvm.graph.side_by_side import Compared, side_by_side  # noqa: PLC0415
-    from chameleon_tvm.graph.streams import Served  # noqa: PLC0415
+    from chameleon_tvm.serving.streams import Served  # noqa: PLC0415
 
     if calibrate is not None and not precisions:
         raise ConfigError(

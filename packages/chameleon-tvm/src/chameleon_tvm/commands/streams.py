@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from chameleon_tvm.frontends.networks import NetworkFrontend
-    from chameleon_tvm.graph.streams import Served
+    from chameleon_tvm.serving.streams import Served
 
 MOST = 64
 """The largest number of clients, and of neighbours."""
@@ -43,7 +43,7 @@ def rivals_of(network: NetworkFrontend, given: Sequence[str] | None) -> tuple[st
     """
     from chameleon_core.errors import ConfigError  # noqa: PLC0415
 
-    from chameleon_tvm.graph.model_files import FRAMEWORKS  # noqa: PLC0415 - needs NumPy
+    from chameleon_tvm.serving.model_files import FRAMEWORKS  # noqa: PLC0415 - needs NumPy
 
     names = tuple(name for name in network.frameworks if name in FRAMEWORKS)
     unknown = [name for name in given or () if name not in names]
@@ -62,7 +62,7 @@ def summary_of(asked: Served, *, all_rivals: bool) -> dict[str, Any]:
         asked: who is called.
         all_rivals: whether the user named none, so that what is not installed is left out.
     """
-    from chameleon_tvm.graph.streams import served  # noqa: PLC0415 - needs NumPy
+    from chameleon_tvm.serving.streams import served  # noqa: PLC0415 - needs NumPy
 
     figures, left_out = served(asked)
     absent = dict(asked.frontend.left_out) if all_rivals else {}

@@ -15,9 +15,9 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_system.cores import usable_cores
 from chameleon_system.processes.stamps import TOKEN
 from chameleon_tvm.commands import streams as command
-from chameleon_tvm.graph import clients, model_files, streams
-from chameleon_tvm.graph.model_files import ModelFile, child_answer
-from chameleon_tvm.graph.streams import Served, busy, figures_of, onnxruntime_ways, served
+from chameleon_tvm.serving import clients, model_files, streams
+from chameleon_tvm.serving.model_files import ModelFile, child_answer
+from chameleon_tvm.serving.streams import Served, busy, figures_of, onnxruntime_ways, served
 
 LOADER = """
 import threading

@@ -1,6 +1,6 @@
 """Files of a network that OpenVINO and onnxruntime read.
 
-They are written by ``python -m chameleon_tvm.graph.model_files REQUEST``: libraries that convert
+They are written by ``python -m chameleon_tvm.serving.model_files REQUEST``: libraries that convert
 and quantise networks keep threads and memory, which nobody needs once the files are there.
 """
 
@@ -129,7 +129,7 @@ def model_files(
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     return child_answer(
         "the process that writes files for others",
-        "chameleon_tvm.graph.model_files",
+        "chameleon_tvm.serving.model_files",
         request,
         seconds=_SECONDS,
     )

@@ -20,9 +20,9 @@ from chameleon_system.processes.child import ChildProcess
 from chameleon_tvm.frameworks.openvino_precisions import NAMES
 from chameleon_tvm.frameworks.reduced import BFLOAT16, FLOAT16, FLOAT32, INT8
 from chameleon_tvm.frameworks.running import OPENVINO
-from chameleon_tvm.graph.model_files import ModelFile, child_answer, model_files
 from chameleon_tvm.graph.serve import write_arrays
 from chameleon_tvm.graph.side_by_side import precision_of
+from chameleon_tvm.serving.model_files import ModelFile, child_answer, model_files
 from chameleon_tvm.words import one_line
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def client_turn(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
         ChameleonError: it failed, died or hung.
     """
     seconds = _OPENING + request["seconds"]
-    return child_answer(name, "chameleon_tvm.graph.clients", request, seconds=seconds)
+    return child_answer(name, "chameleon_tvm.serving.clients", request, seconds=seconds)
 
 
 def _check(way: _Way, turn: Mapping[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""How networks serve several clients at once, beside other frameworks and busy processes."""
