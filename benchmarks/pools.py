@@ -5,19 +5,22 @@
 pthreadpool. Each measurement is a process of its own, alone and beside one and two processes that
 compute without end; rounds go through all pools in turn. It prints the medians over the rounds of a
 process's median and 99th percentile, the ratios to its quiet median, and whether all outputs are
-the same bits. `--pools` names some of the pools; `pool:PIECES_EACH=8,TURN=500000` is `pool.c` with
-other constants.
+the same bits. It repeats a measurement during which yet other processes computed. `--pools` names
+some of the pools; `pool:PIECES_EACH=8,TURN=500000` is `pool.c` with other constants.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,10 @@ LIBRARIES = {
     "tbb": ["-ltbb", "-Wl,-z,nodelete"],
     "pthreadpool": ["-lpthreadpool"],
 }
+ATTEMPTS = 10
+QUIET = 0.06
+"""Cores that other processes and the host may have had during a measurement."""
+
 ALL = ("pool", "static", "openmp", "tbb", "pthreadpool")
 
 _PROCESS = """
@@ -59,6 +66,7 @@ try:
 finally:
     for process in busy:
         process.kill()
+        process.wait()
 digest = hashlib.sha256()
 for output in outputs if isinstance(outputs, list) else [outputs]:
     digest.update(output.tobytes())
@@ -104,8 +112,8 @@ def link(pool: str, network: Path, manifest: dict[str, Any], folder: Path) -> No
         run_compiler(*language, *words, "-c", str(source), "-o", objects[-1])
     module = folder / manifest["module"]
     link_library(network / OBJECTS, manifest, module, module.stem, [*objects, *libraries])
-    for file in (WEIGHTS, "load.py"):
-        (folder / file).hardlink_to((network / file).resolve())
+    for file in (*network.glob("*.py"), network / WEIGHTS):
+        (folder / file.name).hardlink_to(file.resolve())
     write_manifest(folder, manifest)
 
 
@@ -113,13 +121,26 @@ Measured = tuple[str, int, float, float, str]
 """Pool, neighbours, median and 99th percentile of a process in seconds, digest of its outputs."""
 
 
+def others() -> float:
+    """Seconds that cores were busy with what this process did not start, and the host had them."""
+    fields = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
+    user, nice, system, _, _, interrupts, soft, stolen = map(int, fields[:8])
+    busy = (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return busy - children.ru_utime - children.ru_stime
+
+
 def measure(pool: str, folder: Path, neighbours: int, arguments: argparse.Namespace) -> Measured:
-    """What a new process measures."""
+    """What a new process measures, in the first of several during which others were quiet."""
     words = map(str, (folder, neighbours, arguments.threads, arguments.seconds))
     command = [sys.executable, "-c", _PROCESS, *words]
-    finished = subprocess.run(command, check=True, capture_output=True, text=True)
-    median, late, digest = json.loads(finished.stdout)
-    return pool, neighbours, median, late, digest
+    for _ in range(ATTEMPTS):
+        before, begun = others(), time.monotonic()
+        finished = subprocess.run(command, check=True, capture_output=True, text=True)
+        if others() - before < QUIET * (time.monotonic() - begun):
+            median, late, digest = json.loads(finished.stdout)
+            return pool, neighbours, median, late, digest
+    raise SystemExit("other processes take the cores; repeat this once they are done")
 
 
 def print_table(measured: list[Measured]) -> None:
