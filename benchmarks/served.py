@@ -43,8 +43,9 @@ from chameleon_tvm.frontends.bucketed import BucketedFrontend
 from chameleon_tvm.graph.package import read_manifest
 from chameleon_tvm.graph.serve import write_arrays
 from chameleon_tvm.graph.side_by_side import precision_of
+from chameleon_tvm.serving.clients import busy
 from chameleon_tvm.serving.model_files import ModelFile, model_files
-from chameleon_tvm.serving.streams import busy, network_request, onnxruntime_ways, openvino_ways
+from chameleon_tvm.serving.streams import network_request, onnxruntime_ways, openvino_ways
 from served_processes import FailedError, answering, c_turn, median_of, memory, one_core, turn
 
 OURS, C = "network", "network from C"
@@ -141,10 +142,10 @@ def beside(subject: Subject) -> list[Figure]:
     turns: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
     for _ in range(subject.rounds):
         for neighbours in range(3):
+            for name, request in requests.items():
+                turns[name, neighbours].append(turn({**request, "neighbours": neighbours}))
+            runs = int(subject.seconds / turns[OURS, neighbours][-1]["p50_seconds"])
             with busy(neighbours):
-                for name, request in requests.items():
-                    turns[name, neighbours].append(turn(request))
-                runs = int(subject.seconds / turns[OURS, neighbours][-1]["p50_seconds"])
                 turns[C, neighbours].append(c_turn(bundle, arrays, max(1, runs)))
     figures = [_same_bits(subject, bundle)]
     medians = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from chameleon_system.processes.stamps import TOKEN
 from chameleon_tvm.commands import streams as command
 from chameleon_tvm.serving import clients, model_files, streams
 from chameleon_tvm.serving.model_files import ModelFile, child_answer
-from chameleon_tvm.serving.streams import Served, busy, figures_of, onnxruntime_ways, served
+from chameleon_tvm.serving.streams import Served, figures_of, onnxruntime_ways, served
 
 LOADER = """
 import threading
@@ -112,18 +114,47 @@ def test_onnxruntime_shares_its_threads_among_sessions():
 
 
 def test_busy_processes_end_with_those_who_need_them():
-    with busy(2):
-        theirs = _children()
-        assert len(theirs) == 2
-        assert all("timeit" in words for words in theirs)
-    assert not _children()
-
-
-def _children() -> list[str]:
     psutil = pytest.importorskip("psutil")
-    children = psutil.Process().children()
-    words = [" ".join(child.cmdline()) for child in children]
-    return [one for one in words if "timeit" in one]
+    before = set(psutil.Process().children())
+    with clients.busy(2):
+        theirs = set(psutil.Process().children()) - before
+        assert len(theirs) == 2
+        # Systems may share cores among sessions.
+        assert {os.getsid(one.pid) for one in theirs} == {os.getsid(0)}
+    assert not any(one.is_running() for one in theirs)
+
+
+def test_busy_processes_end_where_their_parent_is_killed():
+    psutil = pytest.importorskip("psutil")
+    code = (
+        "import time; from chameleon_tvm.serving.clients import busy\n"
+        "with busy(1):\n    print('busy', flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"busy\n"
+        [theirs] = psutil.Process(parent.pid).children()
+        parent.kill()
+    _, alive = psutil.wait_procs([theirs], timeout=30)
+    assert not alive
+
+
+def test_neighbours_are_there_during_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked_for = []
+
+    @contextlib.contextmanager
+    def noted(neighbours: int) -> Iterator[None]:
+        asked_for.append(neighbours)
+        yield
+
+    (tmp_path / "load.py").write_text(LOADER.format(streams=1))
+    monkeypatch.setattr(clients, "busy", noted)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "load", raising=False)
+    clients.answered(_request(tmp_path, 1, neighbours=3))
+    monkeypatch.delitem(sys.modules, "load", raising=False)
+    assert asked_for == [3]
 
 
 class Stub:

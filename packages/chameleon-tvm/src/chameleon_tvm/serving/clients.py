@@ -6,13 +6,15 @@ a process measures what a user's process would. The request and the answer are J
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -91,6 +93,29 @@ CALLS: dict[str, Callable[[dict[str, Any]], Calls]] = {
 """What runs a network."""
 
 
+_BUSY = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(10**6):
+        pass
+"""
+"""Computes as long as its parent lives."""
+
+
+@contextlib.contextmanager
+def busy(neighbours: int) -> Iterator[None]:
+    """So many processes that keep a core busy each.
+
+    They are of the session of this process: Linux may share cores among sessions, not threads.
+    """
+    command = [sys.executable, "-c", _BUSY, str(os.getpid())]
+    with contextlib.ExitStack() as stack:
+        for _ in range(neighbours):
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.kill)
+        yield
+
+
 def torch_step() -> Callable[[], Any]:
     """An operation of torch on all of its threads, as programs prepare images with."""
     torch: Any = importlib.import_module("torch")
@@ -105,9 +130,9 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         request: ``by`` (a key of ``CALLS``), what that reads, ``inputs`` (a file of ``np.savez``),
-            ``streams`` and ``seconds``. ``torch`` says whether torch is imported, and ``before``
-            whether it computes something before each call. ``outputs`` is a file for what one
-            call returns.
+            ``streams``, ``seconds`` and the number of busy ``neighbours``. ``torch`` says whether
+            torch is imported, and ``before`` whether it computes something before each call.
+            ``outputs`` is a file for what one call returns.
 
     Returns:
         ``latencies`` of all calls, ``seconds`` that they took together, the ``precision``, the
@@ -142,7 +167,7 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
             latencies.append(ended - called)
         return begun, ended, latencies
 
-    with ThreadPoolExecutor(len(calls)) as pool:
+    with busy(request.get("neighbours", 0)), ThreadPoolExecutor(len(calls)) as pool:
         clients = [pool.submit(client, call) for call in calls]
         # A client that failed tells more than those that waited for it.
         failed = [one.exception() for one in clients if one.exception() is not None]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,6 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_system.cores import usable_cores
-from chameleon_system.processes.child import ChildProcess
 
 from chameleon_tvm.frameworks.openvino_precisions import NAMES
 from chameleon_tvm.frameworks.reduced import BFLOAT16, FLOAT16, FLOAT32, INT8
@@ -94,16 +91,12 @@ def served(asked: Served) -> tuple[dict[int, dict[str, dict[str, Any]]], dict[st
     Raises:
         ChameleonError: the delivered network fails.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="chameleon-served-") as name,
-        contextlib.ExitStack() as stack,
-    ):
+    with tempfile.TemporaryDirectory(prefix="chameleon-served-") as name:
         folder = Path(name)
         files, left_out = model_files(
             asked.frontend, asked.names, asked.precisions, asked.calibrate, folder
         )
         write_arrays(folder / "inputs.npz", asked.frontend.samples(np.random.default_rng(0)))
-        stack.enter_context(busy(asked.neighbours))
         figures = {}
         for streams in asked.streams:
             ways = _ways(asked, files, streams, folder / "inputs.npz")
@@ -112,15 +105,6 @@ def served(asked: Served) -> tuple[dict[int, dict[str, dict[str, Any]]], dict[st
             missing = {way.name for way in ways} - set(figures[streams])
             left_out |= {name: problems[name] for name in missing}
     return figures, left_out
-
-
-@contextlib.contextmanager
-def busy(neighbours: int) -> Iterator[None]:
-    """So many processes that keep a core busy each."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(neighbours):
-            stack.enter_context(ChildProcess("timeit", ("-n", str(sys.maxsize), "pass")))
-        yield
 
 
 def openvino_ways(
@@ -161,7 +145,7 @@ def figures_of(turn: Mapping[str, Any]) -> dict[str, float]:
 def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: Path) -> list[_Way]:
     # What takes all cores by itself is asked nothing.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
-    common = {"inputs": str(inputs), "seconds": asked.seconds}
+    common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
     own = precision_of(asked.folder / asked.bucket, asked.frontend)
     request = network_request(asked.folder.absolute(), streams, threads)
     ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
