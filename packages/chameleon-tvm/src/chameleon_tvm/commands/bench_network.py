@@ -83,7 +83,7 @@ def command(
 ) -> None:
     """Time the delivered network of folder RUN against torch, onnxruntime and others.
 
-    Every contender has a process of its own with the same number of threads; their turns are
+    Every contender has a process of its own, started as users start it; their turns are
     interleaved. Shown are medians over the turns with 95 % bootstrap intervals. A network in
     buckets of shapes is timed in each.
 
