@@ -6,6 +6,8 @@ import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.listings import ASSEMBLY, CUDA, TENSOR_IR
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm.remote.cuda_host import compiling_for
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.options import SketchOptions
@@ -15,6 +17,7 @@ from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.targets import TVMTargets
 
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+A100 = "nvidia/nvidia-a100"
 CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3, padding=1, layout="NHWC")
 
 
@@ -44,9 +47,15 @@ def test_on_another_processor_it_is_that_ones_assembly():
 
 
 def test_on_a_gpu_it_is_the_source_of_its_kernels():
-    texts = _listed("nvidia/nvidia-a100")
+    texts = _listed(A100)
     assert set(texts) == {TENSOR_IR, CUDA}
     assert "__global__" in texts[CUDA]
+
+
+def test_after_an_export_of_the_same_process_it_is_still_listed():
+    with compiling_for(tvm.target.Target(A100)):
+        texts = _listed(A100)
+    assert _listed(A100) == texts
 
 
 def _listed(target):

@@ -13,7 +13,8 @@ def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
         target: of the kind cuda.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+    # If an export has loaded the CUDA compiler into this process, it asks for the target here.
+    with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         built = tvm.compile(module, target=target.with_host("llvm"))
     (device,) = built.mod.imports
     return str(device.inspect_source())
