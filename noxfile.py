@@ -141,6 +141,12 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def size(session: nox.Session) -> None:
+    """Lines, circles and imports of this repository, against a table that may only shrink."""
+    session.run("python", "tools/size.py", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The site of the documentation, into ``docs/_build``; whatever Sphinx warns of is an error."""
     editable = [word for path in PACKAGES for word in ("-e", str(path))]
