@@ -69,3 +69,45 @@ def test_validate_and_run_refuse_the_same(
         _, _, rest = pipeline.read_text().partition("\n")
         pipeline.write_text(f"{fixed}\n{rest}")
         assert command_line(["validate", str(pipeline)]) == ExitCode.OK
+
+
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout())
+
+    def forward(self, x):
+        return self.body(x)
+
+def make():
+    return Net(), torch.ones(1, 3, 8, 8)
+
+def evaluated():
+    network, inputs = make()
+    return network.eval(), inputs
+
+def indifferent():
+    return nn.Conv2d(3, 4, 3), torch.ones(1, 3, 8, 8)
+"""
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+@pytest.mark.parametrize("function", ["make", "evaluated", "indifferent"])
+def test_a_network_in_training_mode_is_delivered_for_inference_and_told(
+    function: str, command: str, pipeline: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    pipeline.with_name("net.py").write_text(NET)
+    model = f"torch: {{source: 'net.py:{function}', compare: false}}"
+    pipeline.write_text(pipeline.read_text().replace("onnx: net.onnx", model))
+    unmeasured = ["--set", "budget.measurements=0"]
+    assert command_line([command, str(pipeline), *unmeasured]) == ExitCode.OK
+    told = capfd.readouterr().err
+    assert told.count("network_in_training_mode") == (function == "make")
+    if function == "make":
+        assert "['body.1', 'body.2']" in told
+        assert "call `.eval()`" in told
