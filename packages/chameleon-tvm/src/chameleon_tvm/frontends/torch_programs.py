@@ -11,21 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import structlog
 from chameleon_core.errors import ConfigError
 
 from chameleon_tvm.frontends.torch_messages import torch_messages_held_back
 from chameleon_tvm.frontends.torch_randomness import without_chance, without_dropout
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
+from chameleon_tvm.frontends.torch_training import evaluated
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import first_line
-
-log = structlog.get_logger()
-
-_SHOWN = 3
-"""Modules that a warning names."""
 
 
 def builtin_program(
@@ -112,38 +107,6 @@ def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
     _check_float(network, source)
     program = _shaped(evaluated(network), *_arguments(inputs), shapes, source)
     return without_chance(without_dropout(program))
-
-
-def evaluated(network: Any) -> Any:
-    """A network that is evaluated, not trained; says so if that changes its answers.
-
-    Args:
-        network: a torch module, changed in place.
-    """
-    changed = [name for name, module in network.named_modules() if _trains_otherwise(module)]
-    if changed:
-        log.warning(
-            "network_in_training_mode",
-            modules=changed if len(changed) <= _SHOWN else [*changed[:_SHOWN], "..."],
-            why="these compute otherwise in training; the network is delivered as `.eval()` makes "
-            "it, without dropout and with the running statistics of its batch norms",
-            next="call `.eval()` on the module before you return it",
-        )
-    try:
-        return network.eval()
-    except NotImplementedError:
-        return network  # one that was exported before it was quantised stays what it is
-
-
-def _trains_otherwise(module: Any) -> bool:
-    """Whether a module is in training mode and computes otherwise in it than in evaluation."""
-    nn = _torch().nn
-    drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0  # noqa: SLF001
-    # Attentions and recurrent layers call so what they leave out themselves.
-    rate = getattr(module, "dropout", 0)
-    drops = drops or (isinstance(rate, float) and rate > 0)
-    averages = getattr(module, "running_mean", None) is not None
-    return module.training and (drops or averages or isinstance(module, nn.RReLU))
 
 
 def _check_float(network: Any, source: str) -> None:
