@@ -1,4 +1,4 @@
-"""``chameleon validate`` looks at the target, at the code of stages and at the model's source."""
+"""``chameleon validate`` looks at the target, at the code of stages, and tries the model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from chameleon_core.errors import ConfigError, ExitCode, TargetError
 from chameleon_core.pipeline.yaml import dump_yaml
 from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
 from chameleon_core.stages import Frontend, TargetResolver
+from chameleon_testing.fakes import ModelOptions, SyntheticFrontend
 from chameleon_testing.synthetic import synthetic_document, synthetic_registry
 
 
@@ -39,8 +40,20 @@ class FromFile(Frontend):
         if not self._file.is_file():
             raise ConfigError(f"there is no file {self._file}", hint="Write one.")
 
+    def check(self, target, threads, earlier):
+        assert (target, earlier) == ("fpga", None)
+        assert threads > 0
+        if self._file.name == "uncompilable":
+            raise ConfigError("node 'a' cannot be compiled", hint="Write it otherwise.")
+
+    def settle(self, trials):
+        self._layout = "fast" if trials.live else "usual"
+
     def tasks(self, target):
-        raise AssertionError("nothing is read")
+        assert self._layout == "usual"
+        if self._file.name == "misshapen":
+            raise ConfigError("the shape of input 'x' is open")
+        return SyntheticFrontend(ModelOptions(operators=((8,),))).tasks(target)
 
 
 def record(name, factory, options=NoOptions):
@@ -74,7 +87,8 @@ class Plugins:
 @pytest.fixture
 def validate(chameleon, install, tmp_path):
     install(synthetic_registry(Plugins()))
-    (tmp_path / "net").touch()
+    for name in ("net", "uncompilable", "misshapen"):
+        (tmp_path / name).touch()
 
     def call(*arguments, **sections):
         given = {"model": {"file": "net"}, "target": "fpga", **sections}
@@ -122,10 +136,20 @@ def test_everything_is_told_at_once_with_its_place(validate):
         ({"model": {"file": "absent"}}, ExitCode.USAGE),
         ({"explorer": "gone"}, ExitCode.PLUGIN),
         ({"model": {"file": "rude"}}, ExitCode.PLUGIN),
+        ({"model": {"file": "uncompilable"}}, ExitCode.USAGE),
+        ({"model": {"file": "misshapen"}}, ExitCode.USAGE),
+        ({"fix": {"no_such_knob": 1}}, ExitCode.USAGE),
     ],
 )
 def test_the_exit_code_is_that_of_a_run(validate, wrong, code):
-    assert validate(**wrong).code == code
+    outcome = validate(**wrong)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert validate("--quick", **wrong).code == ExitCode.OK, "the file alone is well"
+
+
+def test_what_recorded_times_cannot_tell_is_not_refused(validate):
+    model = {"file": "uncompilable"}
+    assert validate(model=model, runner="synthetic-replay").code == ExitCode.OK
 
 
 def test_stages_that_a_stage_names_are_imported_too(validate):

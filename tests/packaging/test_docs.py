@@ -71,6 +71,19 @@ def test_docs_list_every_kind_of_plugin(root):
     assert shown == {kind.hook for kind in KINDS.values()}
 
 
+def test_docs_name_all_that_a_stage_may_ask_of_its_space(root, capsys):
+    text = (root / "docs" / "plugins.md").read_text()
+    (example,) = (one for one in blocks(root / "docs" / "plugins.md", "python") if "crossed" in one)
+    names = {}
+    exec(example, names)  # noqa: S102 - our own documentation
+    assert "'tile'" in capsys.readouterr().out
+    assert len(names["children"]) > 1
+    section = text.partition("## What a search may ask of its space")[2].partition("\n## ")[0]
+    first = (row.split("|")[1] for row in section.splitlines() if row.startswith("| `"))
+    told = {name for cell in first for name in re.findall(r"`(\w+)", cell)}
+    assert told == {name for name in dir(names["space"]) if not name.startswith("_")}
+
+
 def test_the_operator_of_the_docs_is_the_example_s(root):
     folder = root / "examples" / "gram_matrix" / "src"
     shown = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from chameleon_cli.main import run as command_line
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline import PipelineError, from_dict
 from chameleon_core.plugins import Registry
@@ -119,3 +120,25 @@ def test_a_pipeline_without_the_section_is_told(pipeline, registry):
     document = {key: one for key, one in pipeline().document.items() if key != "transform"}
     with pytest.raises(ConfigError, match="no section 'transform'"):
         Session(from_dict(document, registry=registry))
+
+
+def test_a_point_is_delivered_whole_however_short_the_budget(tmp_path, capfd):
+    (tmp_path / "net.py").write_text(NETWORK)
+    (tmp_path / "p.yaml").write_text(
+        "model: {torch: {source: 'net.py:make', compare: false}}\n"
+        "target: native\nbaselines: []\n"
+        "transform: {candidates: 4, rounds: 1, per_round: 0}\n"
+        f"budget: {{wall_time: 10ms, scope: network}}\noutput: {tmp_path / 'run'}\n"
+    )
+    words = ["transform", str(tmp_path / "p.yaml"), "--point", "0"]
+    assert command_line(words) == 0
+    told = capfd.readouterr().out
+    folder = tmp_path / "run" / "transform" / "point_0" / "run" / "network"
+    assert f"compiled, with weights from before training: {folder}" in told
+    assert (folder / "load.py").exists()
+    assert "not measured, delivered with the first guess" in told
+    assert "larger `budget`" in told
+    larger = "budget={measurements: 4, scope: network}"
+    assert command_line([*words, "--set", larger, "--json"]) == 0
+    delivered = json.loads(capfd.readouterr().out)["delivered"]
+    assert "unmeasured" not in delivered["network"], "a larger budget reaches all"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
+from chameleon_cli.main import run as command_line
 from chameleon_tvm.frontends.network_options import OnnxOptions, TorchOptions
 from chameleon_tvm.frontends.sources import OnnxFrontend, TorchFrontend
 from chameleon_tvm.graph.defaults import symbol_of
 from chameleon_tvm.graph.profile import AROUND, summed
+from chameleon_tvm.sources import named_object
 from chameleon_tvm.words import identifier
 
 torch = pytest.importorskip("torch")
@@ -148,6 +151,24 @@ def test_nodes_of_an_onnx_file(tmp_path: Path):
     onnx.save(helper.make_model(helper.make_graph(nodes, "net", inputs, outputs, made)), path)
     tasks = OnnxFrontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
+
+
+def test_what_torch_exports_to_onnx_keeps_the_names_of_modules(
+    nets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("onnxscript")
+    network, example = named_object(f"{nets}:convolutions", "test")()
+    file = tmp_path / "net.onnx"
+    torch.onnx.export(network.eval(), (example,), file, dynamo=True)
+    names = []
+    for model in (f"{{torch: '{nets}:convolutions'}}", f"{{onnx: {file}}}"):
+        (tmp_path / "p.yaml").write_text(f"model: {model}\ntarget: native\n")
+        capfd.readouterr()
+        assert command_line(["run", str(tmp_path / "p.yaml"), "--dry-run", "--json"]) == 0
+        tasks = json.loads(capfd.readouterr().out)["tasks"]
+        names.append([one["task"]["name"] for one in tasks])
+    assert names[0] == names[1]
+    assert names[1][0] == "0.expand 8x16 1x1 @16x16"
 
 
 def test_a_profile_has_the_names_of_tasks():

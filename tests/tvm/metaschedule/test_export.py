@@ -188,22 +188,28 @@ def test_an_operator_is_delivered_with_its_loader(templated: Path, tmp_path: Pat
         "export", templated, "--to", "library", "-o", tmp_path, "--json"
     )
     assert code == 0, stderr
+    assert (tmp_path / "load.py").exists(), "it lies where a network would"
     assert json.loads(stdout)["tasks"] == ["small"]
     assert "random weights until pack.py" in stderr
     names = {Path(one).name for one in json.loads(stdout)["files"]}
     assert names >= {"kernel.so", "load.py", "manifest.json", "pack.py", "weights.bin"}
     code, _, stderr = _chameleon("export", templated, "--to", "library", "-o", tmp_path)
     assert code == 2
-    assert "has small already" in stderr
+    assert "already" in stderr
+    assert (tmp_path / "load.py").exists(), "what was there stays"
 
 
 def test_an_operator_is_a_bundle_for_c(templated: Path, tmp_path: Path):
-    code, stdout, stderr = _chameleon("export", templated, "--to", "c", "-o", tmp_path, "--json")
-    assert code == 0, stderr
-    names = {Path(one).name for one in json.loads(stdout)["files"]}
-    assert names >= {"libsmall.so", "small.h", "main.cpp", "CMakeLists.txt", "weights.bin"}
-    code, _, stderr = _chameleon(
-        "export", templated, "--to", "c", "-o", tmp_path / "x", "--name", "mine"
+    code, stdout, stderr = _chameleon(
+        "export", templated, "--to", "c", "-o", tmp_path / "x", "--json"
     )
+    assert code == 0, stderr
+    files = {Path(one) for one in json.loads(stdout)["files"]}
+    names = ("libx.so", "x.h", "main.cpp", "CMakeLists.txt", "weights.bin")
+    assert files >= {tmp_path / "x" / name for name in names}
+    words = ("-o", tmp_path / "y", "--name", "mine")
+    assert _chameleon("export", templated, "--to", "c", *words)[0] == 0
+    assert (tmp_path / "y" / "libmine.so").exists()
+    code, _, stderr = _chameleon("export", templated, "--to", "library", *words)
     assert code == 2
-    assert "of a whole network" in stderr
+    assert "--name is for one bundle for C" in stderr

@@ -135,11 +135,17 @@ def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
     if debug:
         os.environ[_DEBUG] = "1"
     context.color = colours.asked_for()
-    group = context.command
-    if isinstance(group, LazyGroup) and group.logs(context.invoked_subcommand):
+
+    def start_logs() -> None:
         from chameleon_cli import logs  # noqa: PLC0415 - imports structlog
 
         logs.configure(debug=debugging(), verbose=verbose)
+
+    # For a command that knows only later whether it logs.
+    context.obj = start_logs
+    group = context.command
+    if isinstance(group, LazyGroup) and group.logs(context.invoked_subcommand):
+        start_logs()
 
 
 def debugging() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import click
 from chameleon_core.pipeline import dump_pipeline, load_pipeline
@@ -18,11 +19,18 @@ from chameleon_cli.streams import results_alone
     "--quick", is_flag=True, help="Look at the file alone: resolve no target, import nothing."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(pipeline: str, overrides: tuple[str, ...], quick: bool, as_json: bool) -> None:
+@click.pass_obj
+def command(
+    start_logs: Callable[[], None],
+    pipeline: str,
+    overrides: tuple[str, ...],
+    quick: bool,
+    as_json: bool,
+) -> None:
     """Check PIPELINE and print it with presets expanded and every default written out.
 
-    The target is resolved, stages are imported, and the model's source is looked for: its file, or
-    the function, whose module is imported for that. Nothing is compiled.
+    The target is resolved, stages are imported, and the model is tried as a run tries it before it
+    measures: read, compiled without tuning, and compared once with its framework.
     """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
@@ -30,6 +38,7 @@ def command(pipeline: str, overrides: tuple[str, ...], quick: bool, as_json: boo
             # Imported here, with NumPy: a mistake in the file is told without.
             from chameleon_core.loop.start.inspection import inspect_pipeline  # noqa: PLC0415
 
+            start_logs()
             inspect_pipeline(resolved, pipeline, overrides)
     if as_json:
         click.echo(

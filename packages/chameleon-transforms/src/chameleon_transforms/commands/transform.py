@@ -43,6 +43,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     from chameleon_cli.progress import progress_for  # noqa: PLC0415
     from chameleon_cli.streams import results_alone  # noqa: PLC0415
     from chameleon_core.loop import Interruption, RunInterrupted  # noqa: PLC0415
+    from chameleon_core.loop.end.result import NetworkResult  # noqa: PLC0415
 
     repeat, overrides = given_again("transform", pipeline, overrides, output)
     interruption = Interruption()
@@ -60,7 +61,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     finally:
         progress.close()
     if as_json:
-        click.echo(json.dumps({"folder": str(session.folder), **result, "delivered": delivered}))
+        told = {"folder": str(session.folder), **result, "delivered": delivered}
+        click.echo(json.dumps(told, default=NetworkResult.to_json))
     else:
         _print(session.folder, result, delivered)
     # The original is not among the accepted that have to be measured: it always is.
@@ -86,12 +88,13 @@ def _delivered(
     folder, fresh = session.deliver(result, point)
     told: dict[str, Any] = {"folder": str(folder), "initial_weights": fresh, "network": None}
     if not no_compile:
-        told["network"] = session.compile(folder).network.to_json()
+        told["network"] = session.compile(folder).network
     return told
 
 
 def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | None) -> None:
     from chameleon_cli.results_table import print_table  # noqa: PLC0415
+    from chameleon_core.loop.end.shortfalls import unmeasured_lines  # noqa: PLC0415
 
     original, score = result["original"], result["score"]
     how = "measured" if result["measured"] else "predicted"
@@ -114,10 +117,14 @@ def _print(folder: Path, result: dict[str, Any], delivered: dict[str, Any] | Non
         click.echo(f"{name} begins with new weights: nothing is known that would carry them over")
     network = delivered["network"]
     if network is not None:
-        seconds = network.get("latency_seconds")
+        seconds = network.latency_seconds
         timed = "" if seconds is None else f", {1e3 * seconds:.3g} ms"
-        place = network.get("folder") or f"not there: {network.get('failure')}"
+        place = network.folder or f"not there: {network.failure}"
         click.echo(f"compiled, with weights from before training: {place}{timed}")
+        for line in unmeasured_lines(network):
+            click.echo(line)
+        if network.unmeasured:
+            click.echo("repeat the command with a larger `budget`, which is for this network alone")
 
 
 def _cells(one: dict[str, Any], original: dict[str, Any], score: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins.factory import load_factory
+from chameleon_tvm.frontends.torch_training import evaluated
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.networks.weights import initialise
 from chameleon_tvm.sources import named_object
@@ -78,4 +79,4 @@ def user_network(source: str) -> SourceNetwork:
             f"{source} takes something else than one batch of images",
             hint="Transforms are of networks with one input of shape (n, channels, rows, columns).",
         )
-    return SourceNetwork(module=module, images=given[0], trained=True)
+    return SourceNetwork(module=evaluated(module), images=given[0], trained=True)

@@ -29,29 +29,48 @@ def to_libraries(
     Args:
         winners: of a run.
         space: what they are configurations of.
-        folder: made where it is missing; each operator gets one in it.
+        folder: made where it is missing. One operator lies in it as a network does; of several,
+            each gets a folder in it.
         threads: that they were measured with.
 
     Raises:
         ConfigError: a task is built by something else than TVM, or a folder is there already.
         TargetError: it is for something else than this machine's CPU.
     """
-    names = identifiers([winner.task.name for winner in winners])
-    unoccupied(folder, names)
-    for name, winner in zip(names, winners, strict=True):
-        _whole(winner, space, folder / name, threads)
-    return _exported(winners, [folder / name for name in names])
+    places = _places(folder, identifiers([winner.task.name for winner in winners]))
+    for place, winner in zip(places, winners, strict=True):
+        _whole(winner, space, place, threads)
+    return _exported(winners, places)
 
 
-def to_c(winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int) -> Exported:
-    """Write a bundle for C for each operator; see ``to_libraries``."""
-    names = [_named(name) for name in identifiers([winner.task.name for winner in winners])]
-    unoccupied(folder, names)
-    for name, winner in zip(names, winners, strict=True):
+def to_c(
+    winners: Sequence[Winner],
+    space: SpaceProvider,
+    folder: Path,
+    threads: int,
+    name: str | None = None,
+) -> Exported:
+    """Write a bundle for C for each operator.
+
+    Args:
+        winners: of a run.
+        space: what they are configurations of.
+        folder: as of ``to_libraries``.
+        threads: that they were measured with.
+        name: of the library of a single operator; the folder's if None.
+
+    Raises:
+        ConfigError: as ``to_libraries``, or C has no such name.
+        TargetError: it is for something else than this machine's CPU.
+    """
+    names = [_named(one) for one in identifiers([winner.task.name for winner in winners])]
+    places = _places(folder, names)
+    called = [name_for(place, name) for place in places]
+    for library, place, winner in zip(called, places, winners, strict=True):
         with tempfile.TemporaryDirectory(prefix="chameleon-operator-") as made:
-            _whole(winner, space, Path(made) / name, threads)
-            write_c_bundle(Path(made) / name, folder / name, name_for(folder / name, None))
-    return _exported(winners, [folder / name for name in names])
+            _whole(winner, space, Path(made) / library, threads)
+            write_c_bundle(Path(made) / library, place, library)
+    return _exported(winners, places)
 
 
 def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
@@ -73,6 +92,15 @@ def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
         )
     files = write_c_bundle(network, folder, name_for(folder, name))
     return Exported(files=files, tasks=())
+
+
+def _places(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The folders of operators, none of which holds anything yet."""
+    if len(names) > 1:
+        unoccupied(folder, names)
+        return [folder / name for name in names]
+    unoccupied(folder, sorted(one.name for one in folder.glob("*")))
+    return [folder]
 
 
 def _named(name: str) -> str:

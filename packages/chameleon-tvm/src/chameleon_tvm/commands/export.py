@@ -35,7 +35,7 @@ METASCHEDULE, TVMSCRIPT, LIBRARY, C = "metaschedule", "tvmscript", "library", "c
     help="Where the files go.",
 )
 @click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
-@click.option("--name", help="What a network's bundle for C is called; else as its folder.")
+@click.option("--name", help="What a bundle for C is called; else as its folder.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
@@ -51,9 +51,9 @@ def command(
     """Write the best configurations of folder RUN for use without Chameleon.
 
     A MetaSchedule database holds what was tuned in the `sketch` space. The functions of any
-    space can be written as TVMScript, or compiled: `library` writes a folder for each operator,
-    which Python loads with NumPy alone, and `c` a bundle of the network, or of each operator,
-    which needs no Python.
+    space can be written as TVMScript, or compiled: `library` writes an operator that Python loads
+    with NumPy alone, and `c` a bundle of the network, or of an operator, which needs no Python.
+    One operator lies in the output folder itself; of several, each has a folder in it.
 
     --trust-source is needed for a MetaSchedule database if the model of the run is Python of yours,
     and for libraries of operators that are TensorIR functions.
@@ -79,8 +79,8 @@ def command(
             threads = threads_of(store)
         space = pipeline.space
         whole = not only and isinstance(frontend, NetworkFrontend | BucketedFrontend)
-        if name is not None and not (form == C and whole):
-            raise click.UsageError("--name is for the bundle for C of a whole network")
+        if name is not None and not (form == C and (whole or len(winners) == 1)):
+            raise click.UsageError("--name is for one bundle for C, of a network or an operator")
         if form == METASCHEDULE:
             from chameleon_tvm.metaschedule.export import to_metaschedule  # noqa: PLC0415
 
@@ -98,7 +98,10 @@ def command(
             from chameleon_tvm.bundle.export import to_c, to_libraries  # noqa: PLC0415
 
             check_tasks(folder, [one.task for one in winners], trust_source=trust_source)
-            made = (to_c if form == C else to_libraries)(winners, space.create(), output, threads)
+            if form == C:
+                made = to_c(winners, space.create(), output, threads, name)
+            else:
+                made = to_libraries(winners, space.create(), output, threads)
     if as_json:
         files = [str(file.absolute()) for file in made.files]
         click.echo(json.dumps({"run": str(folder.absolute()), "tasks": made.tasks, "files": files}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,8 @@ class _Importer(ONNXGraphImporter):
     def _construct_nodes(self, graph: Any) -> None:
         super()._construct_nodes(graph)
         for node in graph.node:
-            location = SourceLocation(owner=node.name, sentence=_sentence(node.name, node.op_type))
+            sentence = _sentence(node.name, node.op_type)
+            location = SourceLocation(owner=_owner(node), sentence=sentence)
             for output in node.output:
                 value = self._nodes.get(output)
                 if isinstance(value, relax.Var | relax.Call):
@@ -116,6 +118,24 @@ _IN_THE_STANDARD = (
     "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
     "fuses it, and quantise it in the QDQ format (quant_format=QuantFormat.QDQ)."
 )
+
+
+_SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
+
+
+def _owner(node: Any) -> str:
+    """The torch module that a node is of, if torch has exported it, else the node's name."""
+    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
+    if scopes is None:
+        return str(node.name)
+    # The exporter folds normalisations into convolutions, which have their scopes from then on.
+    weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
+    try:
+        # The modules from outside in, and the call.
+        *_, module, _ = ast.literal_eval(scopes)
+    except (SyntaxError, ValueError):
+        module = ""
+    return str(next(weights, module) or node.name)
 
 
 def _sentence(name: str, kind: str) -> str:

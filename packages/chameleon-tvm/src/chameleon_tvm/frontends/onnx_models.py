@@ -100,7 +100,7 @@ def _inputs(model: Any) -> dict[str, list[int | str]]:
 
 
 def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """See that the shapes given are those of inputs, and agree with what the file fixes."""
+    """See that the shapes given are those of inputs, agree with the file, and leave none open."""
     inputs = _inputs(model)
     for name, shape in shapes.items():
         if name not in inputs:
@@ -118,6 +118,24 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
                 f"input {name!r} of {file} is {wanted}, which {list(shape)} does not fit",
                 hint="Under `shapes` only what the file leaves open can be chosen.",
             )
+    opened = {
+        name: shape
+        for name, shape in inputs.items()
+        if name not in shapes and any(isinstance(extent, str) for extent in shape)
+    }
+    if opened:
+        listed = " and ".join(f"{name!r} is open: [{_shown(s)}]" for name, s in opened.items())
+        chosen = [f"{name}: [{_shown(s, '1')}]" for name, s in opened.items()]
+        raise ConfigError(
+            f"the shape of input {listed}",
+            hint=f"Fix it: `model: {{onnx: {{source: {file}, shapes: {{{', '.join(chosen)}}}}}}}`. "
+            "Several extents of an axis are `{buckets: [1, 8]}`.",
+        )
+
+
+def _shown(shape: Sequence[int | str], word: str | None = None) -> str:
+    """A shape, with a word for each extent that is open; the file's own word if None is given."""
+    return ", ".join(str(word or one) if isinstance(one, str) else str(one) for one in shape)
 
 
 def _check_types(model: Any, file: str, onnx: Any) -> None:

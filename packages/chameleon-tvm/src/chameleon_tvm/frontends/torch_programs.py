@@ -16,6 +16,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_tvm.frontends.torch_messages import torch_messages_held_back
 from chameleon_tvm.frontends.torch_randomness import without_chance, without_dropout
 from chameleon_tvm.frontends.torch_shapes import Shapes, check_saved, input_tensors, with_shapes
+from chameleon_tvm.frontends.torch_training import evaluated
 from chameleon_tvm.networks.records import NETWORKS
 from chameleon_tvm.source_location import SourceLocation
 from chameleon_tvm.sources import named_object
@@ -104,16 +105,8 @@ def exported(source: str, shapes: Shapes = MappingProxyType({})) -> Any:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    program = _shaped(_evaluating(network), *_arguments(inputs), shapes, source)
+    program = _shaped(evaluated(network), *_arguments(inputs), shapes, source)
     return without_chance(without_dropout(program))
-
-
-def _evaluating(network: Any) -> Any:
-    """A network that is evaluated, not trained."""
-    try:
-        return network.eval()
-    except NotImplementedError:
-        return network  # one that was exported before it was quantised stays what it is
 
 
 def _check_float(network: Any, source: str) -> None:

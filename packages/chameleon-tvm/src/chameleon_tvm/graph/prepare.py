@@ -134,8 +134,8 @@ def _check_shape(parameter: Any) -> None:
         name = str(parameter.name)
         raise ConfigError(
             f"the shape of the network's input {name!r} is open: {shown}",
-            hint=f"Fix it: beside an ONNX `file` write `shapes: {{{name}: [...]}}`; export a torch "
-            "program without `dynamic_shapes`.",
+            hint=f"Fix it: beside `source` under `model` write `shapes: {{{name}: [...]}}`, or "
+            "export a torch program without `dynamic_shapes`.",
         )
 
 

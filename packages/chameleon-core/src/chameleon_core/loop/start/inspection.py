@@ -1,27 +1,33 @@
 """What can be seen to be wrong with a pipeline before it runs, each thing with its place.
 
-The target is resolved, the code of every stage is imported, and the model's source is looked for.
-Nothing is read of the model, and nothing is compiled.
+The target is resolved, the code of every stage is imported, and the model is read. It is tried as a
+run tries it before anything is measured.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
+from chameleon_system.cores import usable_cores
 
 from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.loop.plugin_contract import contract_of
-from chameleon_core.loop.start.tasks import frontend_of, target_of
+from chameleon_core.loop.start.tasks import frontend_of, named_tasks, spaces_of, target_of
 from chameleon_core.pipeline.nodes import Node, PipelineError, Problem
 from chameleon_core.pipeline.resolve import STAGES, apply_overrides, expand_presets
 from chameleon_core.pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core.pipeline.yaml import read_yaml
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core.stages import Trials
+from chameleon_core.task import Task
+
+Result = TypeVar("Result")
 
 
 def inspect_pipeline(
@@ -61,9 +67,9 @@ class _Inspection:
         self._found: list[tuple[Problem, ChameleonError]] = []
 
     def look_at(self, pipeline: ResolvedPipeline) -> None:
-        """Try whatever costs no more than imports."""
+        """Try what costs no more than imports, and the model if all of that is well."""
         # First: TVM is faster to import where torch, which a stage may need, is not there yet.
-        self._try("target", partial(target_of, pipeline))
+        target = self._try("target", partial(target_of, pipeline))
         for key in STAGES:
             for spec in _with_members(getattr(pipeline, key)):
                 self._try(key, partial(load_factory, spec.factory))
@@ -71,6 +77,11 @@ class _Inspection:
             for spec in specs:
                 self._try(key, partial(load_factory, spec.factory))
         self._try("model", partial(_look_for_source, pipeline))
+        if target is None or self._found:
+            return
+        tasks = self._try("model", partial(_tried_tasks, pipeline, target))
+        if tasks is not None:
+            self._try("fix" if pipeline.fix else "space", partial(spaces_of, pipeline, tasks))
 
     def raise_problems(self) -> None:
         """Raise what was found, if anything was."""
@@ -83,19 +94,47 @@ class _Inspection:
             (raised.exit_code,) = codes
         raise raised from self._found[0][1]
 
-    def _try(self, key: str, part: Callable[[], object]) -> None:
+    def _try(self, key: str, part: Callable[[], Result]) -> Result | None:
         try:
-            part()
+            return part()
         except ChameleonError as error:
             node = self._root.get(key) or self._root
             plugin = isinstance(error, PluginError)
             self._found.append((Problem(mark=node.mark, message=str(error), plugin=plugin), error))
+            return None
 
 
 def _look_for_source(pipeline: ResolvedPipeline) -> None:
     frontend = frontend_of(pipeline)
     with contract_of(pipeline.model).call("look for the model"):
         frontend.check_source()
+
+
+def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
+    """The model's tasks, if a run would take it up to its first measurement.
+
+    Raises:
+        ChameleonError: the run would refuse it.
+    """
+    frontend, contract = frontend_of(pipeline), contract_of(pipeline.model)
+    if getattr(load_factory(pipeline.runner.factory), "live", True):
+        with contract.call("check what it is to deliver"):
+            frontend.check(target, len(usable_cores()), None)
+    with contract.call("settle what its tasks depend on"):
+        frontend.settle(_NoTrials(target))
+    return named_tasks(pipeline, frontend, target)
+
+
+class _NoTrials(Trials):
+    """Measures nothing, so that a frontend settles on what it takes without measurements."""
+
+    live = False
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def best_seconds(self, task: Task, guesses: int, *, seconds_to_beat: float = math.inf) -> None:
+        """No time, whatever the task."""
 
 
 def _with_members(spec: StageSpec) -> Iterator[StageSpec]:
