@@ -25,9 +25,9 @@ from chameleon_core.loop.start.tasks import frontend_of, target_of, tasks_of
 from chameleon_core.pipeline import load_pipeline
 from chameleon_core.stages import Delivery, Frontend, Trials, Winner
 from chameleon_core.task import Task
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.step_seconds import StepSeconds
 from chameleon_system.cores import usable_cores
-from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.step_seconds import StepSeconds
 from corpus_precision import in_types, told
 
 

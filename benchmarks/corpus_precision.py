@@ -21,11 +21,11 @@ import numpy as np
 from chameleon_core.loop.end.delivery import guessed, guesses_of
 from chameleon_core.stages import Delivery, SpaceProvider, Winner
 from chameleon_core.task import Task
-from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.graph.baselines import Baselines
-from chameleon_tvm.graph.package import read_manifest
-from chameleon_tvm.graph.processes import delivered_process
-from chameleon_tvm.graph.verify import compared, magnitudes
+from chameleon_networks.delivery.baselines import Baselines
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.package.package import read_manifest
+from chameleon_networks.running.processes import delivered_process
+from chameleon_networks.running.verify import compared, magnitudes
 
 FRESH = 8
 """Inputs that the delivered network is compared on."""

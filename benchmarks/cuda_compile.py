@@ -27,8 +27,9 @@ from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder
-from chameleon_tvm.cuda_source import cuda_source
-from chameleon_tvm.gpus import BFLOAT16_SINCE, capability, gpu_info
+from chameleon_tvm.building.cuda_source import cuda_source
+from chameleon_tvm.device.gpus import BFLOAT16_SINCE, capability, gpu_info
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -38,7 +39,6 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.targets import TVMTargets, tvm_target
 
 PTXAS = re.compile(
     r"(\d+) bytes stack frame, (\d+) bytes spill stores|Used (\d+) registers|(\d+) bytes smem"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from chameleon_tvm.networks.records import NETWORKS
+from chameleon_networks.importers.builtin.records import NETWORKS
 
 
 def main() -> None:
@@ -77,12 +77,12 @@ def _imported() -> Callable[[str], tuple[object, object, str]]:
     """What makes a frontend, a space and a target, once everything slow is imported."""
     import torch  # noqa: PLC0415, F401 - timed
     from chameleon_core.plugins import NoOptions  # noqa: PLC0415
-    from chameleon_tvm.frontends.network_options import BuiltinOptions  # noqa: PLC0415
-    from chameleon_tvm.frontends.sources import BuiltinFrontend  # noqa: PLC0415
-    from chameleon_tvm.graph.relaxed import relax  # noqa: PLC0415, F401
+    from chameleon_networks.graph.relaxed import relax  # noqa: PLC0415, F401
+    from chameleon_networks.importers.options import BuiltinOptions  # noqa: PLC0415
+    from chameleon_networks.importers.sources import BuiltinFrontend  # noqa: PLC0415
+    from chameleon_tvm.device.targets import TVMTargets  # noqa: PLC0415
     from chameleon_tvm.spaces.auto import AutoSpace  # noqa: PLC0415
     from chameleon_tvm.spaces.options import AutoOptions  # noqa: PLC0415
-    from chameleon_tvm.targets import TVMTargets  # noqa: PLC0415
 
     target = TVMTargets(NoOptions()).resolve("native")
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm.graph.chains import Chain
-from chameleon_tvm.graph.moves import ELEMENTWISE, shape_of
-from chameleon_tvm.graph.relaxed import relax, tvm
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.moves import ELEMENTWISE, shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_tvm.operators.layouts import channel_block, with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec
 from layout_labels import Factor, least

@@ -15,14 +15,14 @@ from pathlib import Path
 import attrs
 import numpy as np
 from chameleon_core.stages import Kernel, SpaceProvider
-from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.building.kernel import Program, TVMKernel
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.convolution import to_layout
 from chameleon_tvm.operators.layouts import channel_block, physical_shape, with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.schedule import default_plan, scheduled
-from chameleon_tvm.targets import target_info
 from layout_graph import Move, fits
 
 REPEAT_SECONDS = 5e-4

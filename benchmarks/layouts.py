@@ -29,21 +29,21 @@ import numpy as np
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.graph.operators import specs_of
+from chameleon_networks.graph.owners import owners
+from chameleon_networks.importers.builtin.records import NETWORKS
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.running.latency import median_seconds
+from chameleon_networks.running.processes import delivered_process
 from chameleon_system.cores import usable_cores
-from chameleon_tvm.frontends.network_options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_tvm.frontends.networks import NetworkFrontend
-from chameleon_tvm.frontends.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
-from chameleon_tvm.graph.compile import compiled
-from chameleon_tvm.graph.kernels import Kernels
-from chameleon_tvm.graph.latency import median_seconds
-from chameleon_tvm.graph.operators import specs_of
-from chameleon_tvm.graph.owners import owners
-from chameleon_tvm.graph.package import manifest_of, write_package
-from chameleon_tvm.graph.processes import delivered_process
-from chameleon_tvm.networks.records import NETWORKS
+from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.targets import TVMTargets, target_info
 from layout_graph import FIRST, LAST, LayoutGraph, Move, Seconds, graph_of
 from layout_seconds import Clock
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_tvm.graph.profile import AROUND, kernel_seconds
+from chameleon_networks.running.profile import AROUND, kernel_seconds
 
 MOVES = frozenset(
     {"concat", "concatenate", "split", "slice", "strided", "reshape", "transpose", "shuffle"}

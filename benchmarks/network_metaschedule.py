@@ -31,12 +31,12 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.run_folder import NETWORK, read_store
+from chameleon_networks.commands.runs import network_of, pipeline_of
+from chameleon_networks.rivals.launch import tune_network_with_metaschedule
+from chameleon_networks.running.latency import turn_seconds
+from chameleon_networks.running.processes import delivered_process, framework_process
+from chameleon_networks.running.verify import SAMPLES, compared
 from chameleon_system.cores import usable_cores
-from chameleon_tvm.commands.runs import network_of, pipeline_of
-from chameleon_tvm.graph.latency import turn_seconds
-from chameleon_tvm.graph.processes import delivered_process, framework_process
-from chameleon_tvm.graph.verify import SAMPLES, compared
-from chameleon_tvm.rivals.launch import tune_network_with_metaschedule
 
 # What was measured before must not make a run seem quick.
 os.environ["CHAMELEON_RECORDS"] = "none"

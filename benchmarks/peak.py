@@ -25,7 +25,7 @@ def measure(threads: int, repeats: int = 15) -> float:
     import numpy as np  # noqa: PLC0415 - after the environment is set
     import tvm  # noqa: PLC0415
     from chameleon_core.plugins.records import NoOptions  # noqa: PLC0415
-    from chameleon_tvm.targets import TVMTargets, target_info, tvm_target  # noqa: PLC0415
+    from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target  # noqa: PLC0415
     from tvm.script import tirx as T  # noqa: N812, PLC0415
 
     target = TVMTargets(NoOptions()).resolve("native")

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.run_folder import NETWORK
-from chameleon_tvm.graph.package import read_manifest, write_manifest
-from chameleon_tvm.graph.sequence.weights import WEIGHTS
-from chameleon_tvm.runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
+from chameleon_networks.compile.sequence.weights import WEIGHTS
+from chameleon_networks.package.package import read_manifest, write_manifest
+from chameleon_networks.runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
 from tvm_ffi.libinfo import include_paths
 
 POOLS = Path(__file__).with_name("pools")

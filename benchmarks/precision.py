@@ -24,14 +24,14 @@ from typing import Any
 from chameleon_cli.env import describe
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.words import in_seconds
+from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
+from chameleon_networks.delivery.typed.comparing import reduced_request
+from chameleon_networks.frameworks.reduced import AS_IT_COMES, INT8, PRECISIONS
+from chameleon_networks.importers.options import BuiltinOptions
+from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_networks.package.package import MANIFEST
+from chameleon_networks.running.latency import ROUNDS
 from chameleon_system.cores import usable_cores
-from chameleon_tvm.frameworks.reduced import AS_IT_COMES, INT8, PRECISIONS
-from chameleon_tvm.frontends.network_options import BuiltinOptions
-from chameleon_tvm.frontends.sources import BuiltinFrontend
-from chameleon_tvm.graph.latency import ROUNDS
-from chameleon_tvm.graph.package import MANIFEST
-from chameleon_tvm.graph.side_by_side import Compared, SideBySide, side_by_side
-from chameleon_tvm.precision.comparing import reduced_request
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v2")
 HEADER = ("batch 1", "precision", "median", "least", "turns", "times the best", "error")

@@ -32,7 +32,7 @@ from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import Serving, ServingPlan
 from chameleon_runners.timing import TimingPolicy, time_kernel
 
-SPACE = "chameleon_tvm.remote.testing:BehaviourSpace"
+SPACE = "chameleon_tvm.building.remote.testing:BehaviourSpace"
 SLEEPS = 2
 """Index of the sleeping kernel in that space's first knob."""
 

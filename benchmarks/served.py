@@ -37,15 +37,15 @@ from chameleon_cli.env import describe
 from chameleon_core.errors import ChameleonError
 from chameleon_core.run_folder import NETWORK, read_store
 from chameleon_core.words import counted
-from chameleon_tvm.bundle.c_bundle import write_c_bundle
-from chameleon_tvm.commands.runs import network_of, pipeline_of
-from chameleon_tvm.frontends.bucketed import BucketedFrontend
-from chameleon_tvm.graph.package import read_manifest
-from chameleon_tvm.graph.serve import write_arrays
-from chameleon_tvm.graph.side_by_side import precision_of
-from chameleon_tvm.serving.clients import busy
-from chameleon_tvm.serving.model_files import ModelFile, model_files
-from chameleon_tvm.serving.streams import network_request, onnxruntime_ways, openvino_ways
+from chameleon_networks.commands.runs import network_of, pipeline_of
+from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.side_by_side import precision_of
+from chameleon_networks.export.c_bundle import write_c_bundle
+from chameleon_networks.package.package import read_manifest
+from chameleon_networks.running.serve import write_arrays
+from chameleon_networks.serving.clients import busy
+from chameleon_networks.serving.model_files import ModelFile, model_files
+from chameleon_networks.serving.streams import network_request, onnxruntime_ways, openvino_ways
 from served_processes import FailedError, answering, c_turn, median_of, memory, one_core, turn
 
 OURS, C = "network", "network from C"

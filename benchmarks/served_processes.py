@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from chameleon_tvm.serving import clients
-from chameleon_tvm.serving.streams import figures_of
+from chameleon_networks.serving import clients
+from chameleon_networks.serving.streams import figures_of
 
 KEPT = ("PATH", "HOME", "LANG")
 """The variables of every process that is measured."""

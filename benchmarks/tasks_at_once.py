@@ -25,7 +25,7 @@ from chameleon_core.plugins import PluginRecord, Registry, hookimpl
 from chameleon_core.stages import Frontend
 from chameleon_core.task import Task
 from chameleon_runners.rpc.supervision import Serving, ServingPlan
-from chameleon_tvm.remote.testing import Behaviour, BehaviourOptions
+from chameleon_tvm.building.remote.testing import Behaviour, BehaviourOptions
 from rpc_fleet import OTHERS, POLICY, SPACE, runs_of_a_candidate
 
 PACKAGES = ("core", "tvm", "explorers", "cost_models", "samplers", "runners")

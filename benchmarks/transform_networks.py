@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from chameleon_tvm.networks.resnet import ResNet, Unit
-from chameleon_tvm.networks.weights import initialise
+from chameleon_networks.importers.builtin.resnet import ResNet, Unit
+from chameleon_networks.importers.builtin.weights import initialise
 from torch import Tensor, nn
 
 CIFAR = (1, 3, 32, 32)

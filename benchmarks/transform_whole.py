@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 from chameleon_core.loop import RunResult, run_pipeline
 from chameleon_core.pipeline import from_dict
+from chameleon_networks.package.package import read_manifest
 from chameleon_transforms.session import Session
-from chameleon_tvm.graph.package import read_manifest
 from delivered_network import inputs_of, latency, loading
 
 _RUNS = 30

@@ -1,7 +1,7 @@
 """Who imports whom in this repository, imports that a reader overlooks included.
 
 Counted are imports at the top of a module, in functions, under ``TYPE_CHECKING``, and by name:
-``import_module("chameleon_tvm.graph.load")``. A factory in a plugin's record is no import.
+``import_module("chameleon_networks.package.load")``. A factory in a plugin's record is no import.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def reached_from(name: str, graph: Graph) -> set[str]:
 
 
 def first_folder(name: str) -> str:
-    """``chameleon_tvm.graph`` of ``chameleon_tvm.graph.sequence.parts``."""
+    """``chameleon_networks.graph`` of ``chameleon_networks.compile.sequence.parts``."""
     return ".".join(name.split(".")[:2])
 
 

@@ -30,8 +30,9 @@ from imports import (
 )
 
 TABLE = ROOT / "tools" / "size.toml"
-IMPORTER = "chameleon_tvm.frontends.networks"
-NETWORKS = tuple(f"chameleon_tvm.{name}" for name in ("frontends", "graph", "precision"))
+IMPORTER = "chameleon_networks.importers.sources"
+NETWORKS = "chameleon_networks"
+BOTH_HALVES = ("chameleon_tvm", NETWORKS)
 _REDUCED = re.compile(r"(?<![A-Za-z])(u?int[1-8]|b?float16|float8|bf16|fp16)(?!\d)")
 _BLANK = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
@@ -109,7 +110,7 @@ def figures() -> dict[str, int]:
         "code lines": sum(lines.values()),
         **{
             f"code lines of {package}": sum(lines[name] for name in packages[package])
-            for package in ("chameleon_core", "chameleon_tvm", "chameleon_testing")
+            for package in ("chameleon_core", *BOTH_HALVES, "chameleon_testing")
         },
         "code lines of tests": sum(tests),
         "modules": len(modules),

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 from chameleon_core.errors import ChameleonError
-from chameleon_tvm.frontends.network_options import TorchOptions
-from chameleon_tvm.frontends.sources import TorchFrontend
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.sources import TorchFrontend
 from hypothesis import given
 from hypothesis import strategies as st
 

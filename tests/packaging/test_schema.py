@@ -216,7 +216,7 @@ def test_what_validate_refuses_of_values(key, value, check):
         ("runner", {"cold_bytes": 1024}),
         ("model", {"builtin": "resnet18"}),
         ("model", {"builtin": {"network": "resnet18", "batch": 2}}),
-        ("model", {"chameleon-tuner-tvm:builtin": "resnet18"}),
+        ("model", {"chameleon-tuner-networks:builtin": "resnet18"}),
         ("target", {"text": "native"}),
         ("budget", {"wall_time": "1h30m", "measurements": None}),
         ("records", "none"),

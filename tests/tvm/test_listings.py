@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.listings import ASSEMBLY, CUDA, TENSOR_IR
+from chameleon_tvm.building.listings import ASSEMBLY, CUDA, TENSOR_IR
+from chameleon_tvm.building.remote.cuda_host import compiling_for
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.remote.cuda_host import compiling_for
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.targets import TVMTargets
 
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 A100 = "nvidia/nvidia-a100"

@@ -8,9 +8,9 @@ from chameleon_runners.cuda.cudnn import VARIANTS, CudnnBaseline, StandInBaselin
 from chameleon_runners.cuda.device import CudaDevice
 from chameleon_runners.cuda.options import CudaDeviceOptions
 from chameleon_runners.cuda.vendor import read_vendor_recipe
+from chameleon_tvm.building.remote.artifact import read_recipe
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
-from chameleon_tvm.remote.artifact import read_recipe
 
 GPU, CPU = '{"arch": "sm_80", "kind": "cuda"}', '{"kind": "llvm"}'
 CONVOLUTION = Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=3, padding=1)

@@ -6,11 +6,11 @@ import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import MeasureJob, StageRef
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.targets import TVMTargets
 
 
 @pytest.mark.skipif(tvm.runtime.device("cuda").exist, reason="this machine has a GPU")

@@ -14,7 +14,12 @@ from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import queues
-from chameleon_tvm.remote.testing import Behaviour, BehaviourBuilder, BehaviourOptions, config
+from chameleon_tvm.building.remote.testing import (
+    Behaviour,
+    BehaviourBuilder,
+    BehaviourOptions,
+    config,
+)
 
 from .conftest import KEY, settle
 

@@ -19,7 +19,7 @@ from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import ServerState, call
-from chameleon_tvm.remote.testing import Behaviour, config
+from chameleon_tvm.building.remote.testing import Behaviour, config
 
 BOARD = "board"
 Start = Callable[..., None]
@@ -79,7 +79,7 @@ def test_candidates_are_measured_through_a_proxy(board: Address, task: Task):
         address=str(board), key=BOARD, workers=1, min_repeats=1, max_repeats=1, retries=1
     )
     space = StageRef(
-        factory="chameleon_tvm.remote.testing:BehaviourSpace", options={"seconds": 0.01}
+        factory="chameleon_tvm.building.remote.testing:BehaviourSpace", options={"seconds": 0.01}
     )
     configs = [config(Behaviour.NONE), config(Behaviour.WRONG), config(Behaviour.SLEEPS)]
     with RpcRunner(options) as runner:

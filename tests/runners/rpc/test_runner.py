@@ -17,7 +17,7 @@ from chameleon_runners.rpc.options import RpcOptions
 from chameleon_runners.rpc.runner import RpcRunner
 from chameleon_runners.rpc.supervision import free_port
 from chameleon_runners.rpc.tracker import Queue
-from chameleon_tvm.remote.testing import Behaviour, config
+from chameleon_tvm.building.remote.testing import Behaviour, config
 
 from .conftest import KEY, settle
 
@@ -74,7 +74,7 @@ def test_every_deed_is_a_measurement_of_its_kind(settled, task):
         max_repeats=1,
     )
     space = StageRef(
-        factory="chameleon_tvm.remote.testing:BehaviourSpace", options={"seconds": 0.01}
+        factory="chameleon_tvm.building.remote.testing:BehaviourSpace", options={"seconds": 0.01}
     )
     configs = [config(behaviour) for behaviour in Behaviour]
     with RpcRunner(options) as runner:

@@ -18,7 +18,12 @@ from chameleon_core.errors import ExitCode, TargetError
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.supervision import Serving, ServingPlan, free_port
 from chameleon_runners.rpc.tracker import queues
-from chameleon_tvm.remote.testing import Behaviour, BehaviourBuilder, BehaviourOptions, config
+from chameleon_tvm.building.remote.testing import (
+    Behaviour,
+    BehaviourBuilder,
+    BehaviourOptions,
+    config,
+)
 
 from .conftest import KEY, settle
 

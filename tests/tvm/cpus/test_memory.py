@@ -8,8 +8,8 @@ from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.commands import cpu_measuring as measuring
-from chameleon_tvm.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
-from chameleon_tvm.targets import TVMTargets, target_info
+from chameleon_tvm.device.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
+from chameleon_tvm.device.targets import TVMTargets, target_info
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from chameleon_system.processor import Processor, parse_cpuinfo, this_processor
-from chameleon_tvm.cpus import naming
-from chameleon_tvm.cpus.features import (
+from chameleon_tvm.device.cpus import naming
+from chameleon_tvm.device.cpus.features import (
     LINUX_NAMES,
     hidden_features,
     host_features,
@@ -15,7 +15,7 @@ from chameleon_tvm.cpus.features import (
     told_features,
     used_features,
 )
-from chameleon_tvm.cpus.naming import CpuName, name_of, native_name
+from chameleon_tvm.device.cpus.naming import CpuName, name_of, native_name
 from chameleon_tvm.quick_tvm import codegen
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,7 +6,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from chameleon_tvm.cuda_source import cuda_source
+from chameleon_tvm.building.cuda_source import cuda_source
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm.operators.base import numpy_type, operator_of
 from chameleon_tvm.operators.specs import (
@@ -17,7 +18,6 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.cuda.tensor_core import TensorCoreTemplate
 from chameleon_tvm.spaces.template.provider import template_of
-from chameleon_tvm.targets import tvm_target
 
 SM_80 = '{"arch": "sm_80", "kind": "cuda"}'
 CONVOLUTIONS = {

@@ -7,11 +7,11 @@ import time
 
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.cuda_source import cuda_source
+from chameleon_tvm.building.cuda_source import cuda_source
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.rivals import metaschedule
 from chameleon_tvm.rivals.recorded import RecordedOptions, RecordedSchedule
-from chameleon_tvm.targets import TVMTargets, tvm_target
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 

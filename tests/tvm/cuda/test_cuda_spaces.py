@@ -6,6 +6,7 @@ import pytest
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -20,7 +21,6 @@ from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.targets import TVMTargets
 
 SM_75 = '{"arch": "sm_75", "kind": "cuda"}'
 SM_80 = '{"arch": "sm_80", "kind": "cuda"}'

@@ -5,9 +5,9 @@ import json
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.gpus import gpu_info
+from chameleon_tvm.device.gpus import gpu_info
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.targets import TVMTargets
 
 
 def resolve(text):

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.cpus.features import target_features
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.cpus.features import target_features
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.integer_multiply_add import IntegerMultiplyAdd
 from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, MultiplyAdd
 from chameleon_tvm.instructions.neon import Sdot, Usdot
 from chameleon_tvm.instructions.neon_tiles import Bfmmla, Smmla
-from chameleon_tvm.lowering import lower_function
-from chameleon_tvm.targets import TVMTargets, tvm_target
 from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
 from chameleon_tvm.testing.instructions import require_meaning
 from tvm_ffi import libinfo

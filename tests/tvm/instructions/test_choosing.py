@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from chameleon_core.plugins import InstructionRecord, NoOptions, Registry, hookimpl
 from chameleon_testing.conformance import ConformanceError
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions import choosing
 from chameleon_tvm.instructions.choosing import (
     dots_of,
@@ -15,7 +16,6 @@ from chameleon_tvm.instructions.choosing import (
     own_records_of,
     tile_products_of,
 )
-from chameleon_tvm.targets import TVMTargets
 from chameleon_tvm.testing.instructions import check_instruction
 
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu="

@@ -9,7 +9,9 @@ import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance import ConformanceError
-from chameleon_tvm.cpus.features import target_features
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.cpus.features import target_features
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.amx import AmxBfloat16
 from chameleon_tvm.instructions.bfloat16 import rounded, widened
 from chameleon_tvm.instructions.choosing import instruction_of, own_records_of
@@ -22,9 +24,7 @@ from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS
 from chameleon_tvm.instructions.vdpbf16ps import Vdpbf16ps
 from chameleon_tvm.instructions.vpmaddubsw import Vpmaddubsw
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
-from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.targets import TVMTargets, tvm_target
 from chameleon_tvm.testing.instruction_kernels import Trial, trials_of
 from chameleon_tvm.testing.instructions import assembly, check_instruction, check_meaning
 

@@ -11,16 +11,16 @@ import pytest
 import structlog
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
+from chameleon_networks.package import machine
 from chameleon_system.permissions import AMX, AMX_CALL
-from chameleon_tvm.graph import machine
+from chameleon_tvm.building.kernel import Program, TVMKernel
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions import choosing, emission
 from chameleon_tvm.instructions.amx import AmxBfloat16
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import permissions_of, using
 from chameleon_tvm.instructions.vpmaddwd import Vpmaddwd
-from chameleon_tvm.kernel import Program, TVMKernel
 from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.targets import TVMTargets
 
 SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
 

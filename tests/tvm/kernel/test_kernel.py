@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import DenseSpec
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.lowering import compile_function, lower_function
+from chameleon_tvm.building.lowering import compile_function, lower_function
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.parts import (
@@ -21,7 +22,6 @@ from chameleon_tvm.spaces.loops.parts import (
 )
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, scheduled
 from chameleon_tvm.spaces.loops.trees import uses, walk
-from chameleon_tvm.targets import TVMTargets, tvm_target
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 

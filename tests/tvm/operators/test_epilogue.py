@@ -7,9 +7,9 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
-from chameleon_tvm.targets import TVMTargets
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
 FULL = {"bias": True, "residual": True}

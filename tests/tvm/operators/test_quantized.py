@@ -8,6 +8,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.quantized import Quantisation
 from chameleon_tvm.operators.specs import (
@@ -18,7 +19,6 @@ from chameleon_tvm.operators.specs import (
     DenseSpec,
     DepthwiseConv2dSpec,
 )
-from chameleon_tvm.targets import TVMTargets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

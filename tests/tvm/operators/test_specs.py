@@ -3,8 +3,8 @@
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_tvm.frontends.operators import OperatorsFrontend
-from chameleon_tvm.frontends.options import OperatorsOptions
+from chameleon_tvm.operators.frontend import OperatorsFrontend
+from chameleon_tvm.operators.frontend_options import OperatorsOptions
 from chameleon_tvm.operators.layouts import spatial_rank, with_rank
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.task import Task
-from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import (
     AttentionSpec,

@@ -8,11 +8,11 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import PrimFuncSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.provider import SketchSpace
-from chameleon_tvm.targets import TVMTargets
 
 GOOD = """
 import numpy as np

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_tvm.remote.artifact import (
+from chameleon_tvm.building.remote.artifact import (
     RECIPE,
     Argument,
     Recipe,

@@ -10,10 +10,10 @@ import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
 from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.cpus.naming import name_of, native_name
+from chameleon_tvm.building.remote.facts import ServerFacts, ask, check, own_facts, own_version
+from chameleon_tvm.device.cpus.naming import name_of, native_name
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.quick_tvm import codegen
-from chameleon_tvm.remote.facts import ServerFacts, ask, check, own_facts, own_version
-from chameleon_tvm.targets import TVMTargets
 
 CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.errors import DeviceLostError, TargetError
-from chameleon_tvm.remote.failures import meaning, remote_calls, ruins_context
+from chameleon_tvm.building.remote.failures import meaning, remote_calls, ruins_context
 
 # As apache-tvm 0.27 wrote them when servers were killed, kernels crashed and sessions expired.
 LOST = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chameleon_core.errors import ChameleonError
-from chameleon_tvm.rivals.launch import _run, _tuning_seconds
+from chameleon_tvm.rivals.launch import answer_of, tuning_limit
 
 PROGRAMS = {
     "hangs": "import time; time.sleep(600)",
@@ -33,26 +33,26 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_one_that_hangs_is_given_up():
     with pytest.raises(ChameleonError, match="rival_hangs was not done after 0 s and was killed"):
-        _run("rival_hangs", {}, 1, 0.2)
+        answer_of("rival_hangs", {}, 1, 0.2)
 
 
 def test_one_that_fails_says_why():
     with pytest.raises(ChameleonError, match="rival_fails failed: out of luck"):
-        _run("rival_fails", {}, 1)
+        answer_of("rival_fails", {}, 1)
 
 
 def test_one_that_dies_without_a_word():
     with pytest.raises(ChameleonError, match="rival_dies failed: SIGKILL"):
-        _run("rival_dies", {}, 1)
+        answer_of("rival_dies", {}, 1)
 
 
 def test_one_that_answers():
-    answer = _run("rival_answers", {"seed": 7}, 3)
+    answer = answer_of("rival_answers", {"seed": 7}, 3)
     assert (answer["seed"], answer["threads"]) == (7, "3")
     assert not Path(answer["there"]).exists()
 
 
 def test_the_limit_is_beyond_what_a_tuner_was_given():
-    assert 100.0 < _tuning_seconds(100.0) < math.inf
-    assert _tuning_seconds(100.0, 5) == _tuning_seconds(100.0)
-    assert _tuning_seconds(0.0, 64) > _tuning_seconds(0.0, 5)
+    assert 100.0 < tuning_limit(100.0) < math.inf
+    assert tuning_limit(100.0, 5) == tuning_limit(100.0)
+    assert tuning_limit(0.0, 64) > tuning_limit(0.0, 5)

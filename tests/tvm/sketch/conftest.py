@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 from chameleon_core.plugins import NoOptions
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec
-from chameleon_tvm.targets import TVMTargets
 
 
 @pytest.fixture(scope="session")

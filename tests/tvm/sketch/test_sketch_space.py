@@ -9,11 +9,11 @@ import pytest
 from chameleon_core.errors import InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
+from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT
 from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
-from chameleon_tvm.targets import TVMTargets, target_info
 
 
 @pytest.fixture(scope="module")

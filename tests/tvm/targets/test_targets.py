@@ -8,9 +8,9 @@ from chameleon_core.loop.start.tasks import tasks_of
 from chameleon_core.pipeline import from_dict
 from chameleon_core.plugins import NoOptions
 from chameleon_system.processor import own_architecture
-from chameleon_tvm import targets
-from chameleon_tvm.cpus.naming import CpuName
-from chameleon_tvm.targets import TVMTargets, target_info, tvm_target
+from chameleon_tvm.device import targets
+from chameleon_tvm.device.cpus.naming import CpuName
+from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
 from hypothesis import given
 from hypothesis import strategies as st
 

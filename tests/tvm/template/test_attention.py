@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.kernel import TVMKernel
-from chameleon_tvm.lowering import compile_function
+from chameleon_tvm.building.kernel import TVMKernel
+from chameleon_tvm.building.lowering import compile_function
+from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
 from chameleon_tvm.operators.exponentials import exponential
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.targets import TVMTargets, target_info, tvm_target
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -6,10 +6,11 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.building.kernel import Program, TVMKernel
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.base import BFLOAT16_BITS
 from chameleon_tvm.instructions.bfloat16 import rounded, rounding, widened
-from chameleon_tvm.kernel import Program, TVMKernel
-from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.operators.halves import real
 from chameleon_tvm.operators.specs import (
     Conv1dSpec,
@@ -21,7 +22,6 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.targets import TVMTargets, tvm_target
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
 PROVIDER = TemplateSpace(TemplateOptions())

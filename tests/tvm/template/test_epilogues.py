@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
-from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.building.kernel import Program, TVMKernel
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.activations import activate
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.spec import leaky_relu
@@ -17,7 +18,6 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.targets import TVMTargets
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

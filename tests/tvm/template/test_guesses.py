@@ -6,13 +6,13 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_tvm.lowering import lower_function
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
 from chameleon_tvm.spaces.template.guesses import CostGuess
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.targets import target_info, tvm_target
 
 AVX2 = json.dumps({"kind": "llvm", "mcpu": "znver3", "num-cores": 2})
 AVX512 = json.dumps({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.halves import half_of
-from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.operators.base import numpy_type
 from chameleon_tvm.operators.specs import (
     AttentionSpec,
@@ -20,7 +21,6 @@ from chameleon_tvm.operators.specs import (
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.targets import TVMTargets, tvm_target
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
 PROVIDER = TemplateSpace(TemplateOptions())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError, InvalidConfigurationError
 from chameleon_core.plugins import NoOptions
+from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
@@ -14,7 +15,6 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.targets import TVMTargets, target_info
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

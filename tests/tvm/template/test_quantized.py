@@ -7,8 +7,9 @@ import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.base import Dot
-from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.spec import ACTIVATIONS
 from chameleon_tvm.operators.specs import (
@@ -25,7 +26,6 @@ from chameleon_tvm.spaces.sketch.provider import SketchSpace
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.targets import TVMTargets, tvm_target
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

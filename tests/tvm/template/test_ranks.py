@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.convolution_specs import DEPTHWISE, GROUPED
 from chameleon_tvm.operators.layouts import channels_first, channels_last
 from chameleon_tvm.operators.specs import Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
@@ -11,7 +12,6 @@ from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_o
 from chameleon_tvm.spaces.template.geometry import block_diagonal, groups_per_vector
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.targets import TVMTargets
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 from chameleon_core.plugins import NoOptions
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import (
     AttentionSpec,
     BatchMatmulSpec,
@@ -13,7 +14,6 @@ from chameleon_tvm.operators.specs import (
 )
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.targets import TVMTargets
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

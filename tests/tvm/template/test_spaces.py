@@ -6,6 +6,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
+from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.operators.specs import (
     Conv1dSpec,
     Conv2dSpec,
@@ -21,7 +22,6 @@ from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
-from chameleon_tvm.targets import TVMTargets, target_info
 from hypothesis import given
 from hypothesis import strategies as st
 

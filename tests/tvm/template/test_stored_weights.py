@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm.spaces.template.algorithms import rounding_error
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.targets import TVMTargets
 
 NATIVE = TVMTargets(NoOptions()).resolve("native")
 HASWELL = TVMTargets(NoOptions()).resolve("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell")

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
+from chameleon_networks.frameworks.precision import ROUNDING
 from chameleon_testing.conformance_hardware import check_space_provider
-from chameleon_tvm.frameworks.precision import ROUNDING
+from chameleon_tvm.building.lowering import compile_function, lower_function
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
 from chameleon_tvm.instructions.emission import permissions_of
-from chameleon_tvm.lowering import compile_function, lower_function
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
 from chameleon_tvm.quick_tvm import tvm
@@ -24,7 +25,6 @@ from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm.spaces.template.tile_block import Runs
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
-from chameleon_tvm.targets import TVMTargets, tvm_target
 from chameleon_tvm.testing.instruction_kernels import trials_of
 from chameleon_tvm.testing.instructions import assembly, require_meaning
 from chameleon_tvm.testing.loop_tiles import LoopTiles

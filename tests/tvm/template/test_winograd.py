@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm.spaces.template.transforms import expected_error, transforms
-from chameleon_tvm.targets import TVMTargets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

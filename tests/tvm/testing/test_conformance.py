@@ -16,6 +16,7 @@ from chameleon_core.plugins import (
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_testing.conformance import ConformanceError
 from chameleon_testing.suites.checking import outcomes
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.instructions.neon import Sdot
 from chameleon_tvm.operators import base
 from chameleon_tvm.operators.base import Operator, seeded_array
@@ -24,7 +25,6 @@ from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, Conv2d
 from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template import provider
 from chameleon_tvm.spaces.template.scheduled import ScheduledTemplate
-from chameleon_tvm.targets import TVMTargets
 from chameleon_tvm.testing import suites
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.suites import InstructionSuite, OperatorSuite, TemplateSuite

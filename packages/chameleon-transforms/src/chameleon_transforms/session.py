@@ -16,7 +16,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.loop import Interruption, RunResult, run_pipeline
 from chameleon_core.pipeline import ResolvedPipeline, StageSpec, from_dict
 from chameleon_core.pipeline.transform import Transformation
-from chameleon_tvm.frontends.network_options import NetworkOptions
+from chameleon_networks.importers.options import NetworkOptions
 from torch import Tensor
 
 from chameleon_transforms.data import batches, checked, minibatch

@@ -15,14 +15,8 @@ from chameleon_core.plugins import (
 )
 
 from chameleon_tvm.baselines.records import BASELINES
-from chameleon_tvm.frontends.network_options import (
-    REDUCED,
-    BuiltinOptions,
-    OnnxOptions,
-    TorchOptions,
-)
-from chameleon_tvm.frontends.options import OperatorsOptions
 from chameleon_tvm.instructions.records import INSTRUCTIONS
+from chameleon_tvm.operators.frontend_options import OperatorsOptions
 from chameleon_tvm.operators.records import OPERATORS
 from chameleon_tvm.rivals.options import MetaScheduleOptions
 from chameleon_tvm.spaces.options import AutoOptions
@@ -55,29 +49,8 @@ FRONTENDS = (
     PluginRecord(
         name="operators",
         summary="Single tensor operators, written down in the pipeline file",
-        factory="chameleon_tvm.frontends.operators:OperatorsFrontend",
+        factory="chameleon_tvm.operators.frontend:OperatorsFrontend",
         options=OperatorsOptions,
-    ),
-    PluginRecord(
-        name="builtin",
-        summary="The operators of a network written here, with random weights",
-        factory="chameleon_tvm.frontends.bucketed:builtin",
-        options=BuiltinOptions,
-        precisions=REDUCED,
-    ),
-    PluginRecord(
-        name="torch",
-        summary="The operators of a PyTorch module, or of a saved torch.export program",
-        factory="chameleon_tvm.frontends.bucketed:torch",
-        options=TorchOptions,
-        precisions=REDUCED,
-    ),
-    PluginRecord(
-        name="onnx",
-        summary="The operators of a network in an ONNX file",
-        factory="chameleon_tvm.frontends.bucketed:onnx",
-        options=OnnxOptions,
-        precisions=REDUCED,
     ),
 )
 
@@ -85,7 +58,7 @@ TARGETS = (
     PluginRecord(
         name="tvm",
         summary="Everything TVM takes, the command-line form, tags, and 'native'",
-        factory="chameleon_tvm.targets:TVMTargets",
+        factory="chameleon_tvm.device.targets:TVMTargets",
         options=NoOptions,
     ),
 )
@@ -135,26 +108,11 @@ def chameleon_baselines() -> Iterable[PluginRecord]:
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
-    """Commands about compiled networks, and about the CPU that they are compiled for."""
+    """The command about the CPU that kernels are compiled for."""
     yield CommandRecord(
         name="cpu",
         summary="Show what a target's CPU is taken for; measure and keep its memory's rate.",
         factory="chameleon_tvm.commands.cpu:command",
-    )
-    yield CommandRecord(
-        name="compile",
-        summary="Compile and verify the network of a run, without tuning.",
-        factory="chameleon_tvm.commands.compile:command",
-    )
-    yield CommandRecord(
-        name="bench-network",
-        summary="Time a delivered network against whatever else runs it here.",
-        factory="chameleon_tvm.commands.bench_network:command",
-    )
-    yield CommandRecord(
-        name="export",
-        summary="Write a run's winners as libraries, as bundles for C, or for TVM alone.",
-        factory="chameleon_tvm.commands.export:command",
     )
 
 

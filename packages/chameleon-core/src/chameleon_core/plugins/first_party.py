@@ -12,6 +12,7 @@ FIRST_PARTY = frozenset(
         "chameleon-tuner-cli",
         "chameleon-tuner-cost-models",
         "chameleon-tuner-explorers",
+        "chameleon-tuner-networks",
         "chameleon-tuner-one-shot",
         "chameleon-tuner-records",
         "chameleon-tuner-runners",

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 from chameleon_core.stages import Device, Kernel
-from chameleon_tvm.remote.local_device import LocalDevice
+from chameleon_tvm.building.remote.local_device import LocalDevice
 
 from chameleon_runners.cuda.monitor import state_of
 from chameleon_runners.cuda.options import CudaDeviceOptions

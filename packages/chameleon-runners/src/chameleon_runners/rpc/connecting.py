@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from chameleon_core.errors import DeviceLostError, TargetError
-from chameleon_tvm.remote.failures import meaning
+from chameleon_tvm.building.remote.failures import meaning
 
 _OTHER_KEY = "cannot find server that matches key"
 _NOT_CONNECTED = "sock.Connect(addr)"

@@ -20,8 +20,8 @@ import psutil
 from chameleon_system.permissions import AMX, refusal
 from chameleon_system.processes.answering import Answers
 from chameleon_system.processes.death_signal import die_with
+from chameleon_tvm.building.remote.facts import FACTS_FUNCTION, own_facts
 from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.remote.facts import FACTS_FUNCTION, own_facts
 
 _WATCH_SECONDS = 0.2
 _DESERTED_SECONDS = 1.0

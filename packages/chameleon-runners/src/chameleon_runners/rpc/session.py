@@ -13,14 +13,14 @@ from pathlib import Path
 
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.stages import Kernel
-from chameleon_tvm.kernel import CPU_FLUSH, device_kind
+from chameleon_tvm.building.kernel import CPU_FLUSH, device_kind
+from chameleon_tvm.building.remote.buffers import DeviceBuffers
+from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
+from chameleon_tvm.building.remote.failures import remote_calls, ruins_context
+from chameleon_tvm.building.remote.kernels import KernelLoader, flush_of
+from chameleon_tvm.building.remote.smoke_test import is_right, smoke_test_for
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.remote.buffers import DeviceBuffers
-from chameleon_tvm.remote.facts import ServerFacts, ask, check
-from chameleon_tvm.remote.failures import remote_calls, ruins_context
-from chameleon_tvm.remote.kernels import KernelLoader, flush_of
-from chameleon_tvm.remote.smoke_test import is_right, smoke_test_for
-from chameleon_tvm.targets import tvm_target
 
 from chameleon_runners.rpc.connecting import brief, connect, hang_up
 

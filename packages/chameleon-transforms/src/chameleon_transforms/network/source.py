@@ -7,9 +7,9 @@ import torch
 from chameleon_core.errors import ConfigError
 from chameleon_core.pipeline.schema import StageSpec
 from chameleon_core.plugins.factory import load_factory
-from chameleon_tvm.frontends.torch_training import evaluated
-from chameleon_tvm.networks.records import NETWORKS
-from chameleon_tvm.networks.weights import initialise
+from chameleon_networks.importers.builtin.records import NETWORKS
+from chameleon_networks.importers.builtin.weights import initialise
+from chameleon_networks.importers.torch.training import evaluated
 from chameleon_tvm.sources import named_object
 from torch import Tensor, nn
 

@@ -14,8 +14,8 @@ from chameleon_core.loop.start.tasks import target_of
 from chameleon_core.pipeline import ResolvedPipeline, from_dict
 from chameleon_core.pipeline.jsonable import to_json
 from chameleon_core.run_folder import read_store
-from chameleon_tvm.frontends.options import OperatorsOptions
 from chameleon_tvm.operators.convolution_specs import CONVOLUTIONS
+from chameleon_tvm.operators.frontend_options import OperatorsOptions
 
 from chameleon_transforms.nest.tasks import Spec
 

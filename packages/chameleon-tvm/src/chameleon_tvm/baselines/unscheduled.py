@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chameleon_tvm.builder import TVMBuilder
-from chameleon_tvm.kernel import Program
+from chameleon_tvm.building.builder import TVMBuilder
+from chameleon_tvm.building.kernel import Program
 
 
 class UnscheduledBuilder(TVMBuilder):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from chameleon_tvm.cpus.description import TargetInfo
+    from chameleon_tvm.device.cpus.description import TargetInfo
 
 
 @click.command("cpu")
@@ -25,12 +25,12 @@ def command(text: str, measuring: bool, as_json: bool) -> None:
     import attrs  # noqa: PLC0415 - --help is quick
     from chameleon_core.plugins.records import NoOptions  # noqa: PLC0415
 
-    from chameleon_tvm.cpus.features import used_features  # noqa: PLC0415
+    from chameleon_tvm.device.cpus.features import used_features  # noqa: PLC0415
+    from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target  # noqa: PLC0415
     from chameleon_tvm.instructions.choosing import (  # noqa: PLC0415
         others_records_of,
         own_records_of,
     )
-    from chameleon_tvm.targets import TVMTargets, target_info, tvm_target  # noqa: PLC0415
 
     target = TVMTargets(NoOptions()).resolve(text)
     info = target_info(target)
@@ -68,9 +68,9 @@ def _measured(target: str, info: TargetInfo) -> dict[str, Any]:
     from chameleon_core.errors import TargetError  # noqa: PLC0415
 
     from chameleon_tvm.commands.cpu_measuring import measure  # noqa: PLC0415
-    from chameleon_tvm.cpus.description import is_this_cpu  # noqa: PLC0415
-    from chameleon_tvm.cpus.memory import keep_memory_rate  # noqa: PLC0415
-    from chameleon_tvm.targets import tvm_target  # noqa: PLC0415
+    from chameleon_tvm.device.cpus.description import is_this_cpu  # noqa: PLC0415
+    from chameleon_tvm.device.cpus.memory import keep_memory_rate  # noqa: PLC0415
+    from chameleon_tvm.device.targets import tvm_target  # noqa: PLC0415
 
     values = json.loads(target)
     if not is_this_cpu(tvm_target(target), values):

@@ -7,8 +7,8 @@ import os
 import attrs
 import numpy as np
 
-from chameleon_tvm.cpus.description import TargetInfo
-from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.building.kernel import Program, TVMKernel
+from chameleon_tvm.device.cpus.description import TargetInfo
 from chameleon_tvm.quick_tvm import tirx, tvm
 from chameleon_tvm.spaces.template import emit
 

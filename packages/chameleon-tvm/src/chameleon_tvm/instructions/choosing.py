@@ -13,12 +13,12 @@ from chameleon_core.plugins import KINDS, InstructionRecord, default_registry
 from chameleon_core.plugins.factory import make
 from chameleon_system.permissions import refusal
 
-from chameleon_tvm.cpus.description import is_this_cpu
-from chameleon_tvm.cpus.features import architecture_of, target_features
+from chameleon_tvm.device.cpus.description import is_this_cpu
+from chameleon_tvm.device.cpus.features import architecture_of, target_features
+from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Instruction
 from chameleon_tvm.instructions.records import INSTRUCTIONS
 from chameleon_tvm.instructions.tiles import TileProduct
-from chameleon_tvm.targets import target_info, tvm_target
 
 log = structlog.get_logger()
 

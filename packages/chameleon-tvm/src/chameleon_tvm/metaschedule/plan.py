@@ -12,6 +12,7 @@ from chameleon_core.errors import ConfigError
 from chameleon_core.plugins import NoOptions
 from chameleon_core.task import Task
 
+from chameleon_tvm.device.targets import TVMTargets, target_info
 from chameleon_tvm.quick_tvm import Schedule, Target, tvm
 from chameleon_tvm.spaces.sketch.constraints import with_whole_vectors
 from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, first_line
@@ -20,7 +21,6 @@ from chameleon_tvm.spaces.sketch.options import SketchOptions
 from chameleon_tvm.spaces.sketch.plan import merge
 from chameleon_tvm.spaces.sketch.provider import SketchPlan
 from chameleon_tvm.spaces.sketch.replay import replay
-from chameleon_tvm.targets import TVMTargets, target_info
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from chameleon_core.dtypes import INT7, INT8
 
-from chameleon_tvm.gpus import BFLOAT16_SINCE, capability
+from chameleon_tvm.device.gpus import BFLOAT16_SINCE, capability
 
 if TYPE_CHECKING:
     from chameleon_tvm.operators.spec import OperatorSpec

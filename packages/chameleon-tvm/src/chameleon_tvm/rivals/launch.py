@@ -10,17 +10,11 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chameleon_core.errors import ChameleonError
 from chameleon_core.task import Task
 from chameleon_system.processes.child import ChildProcess, status_words
-
-from chameleon_tvm.graph.processes import frontend_request
-
-if TYPE_CHECKING:
-    from chameleon_tvm.frontends.networks import NetworkFrontend
-
 
 _TIMING_SECONDS = 600.0
 """Importing TVM, building one kernel and timing it may take so long."""
@@ -70,8 +64,8 @@ def tune_with_metaschedule(
         "as_shipped": as_shipped,
         "seed": seed,
     }
-    limit = _tuning_seconds(wall_seconds, trials)
-    answer = _run("chameleon_tvm.rivals.metaschedule", request, threads, limit)
+    limit = tuning_limit(wall_seconds, trials)
+    answer = answer_of("chameleon_tvm.rivals.metaschedule", request, threads, limit)
     answer["kernel_seconds"] = None
     if answer["trace"] is not None:
         # A fresh process times it: the tuner's own has its thread pool on other cores.
@@ -80,55 +74,7 @@ def tune_with_metaschedule(
     return answer
 
 
-def tune_network_with_metaschedule(
-    frontend: NetworkFrontend,
-    folder: Path,
-    *,
-    target: str,
-    threads: int,
-    wall_seconds: float,
-    batch_size: int = 64,
-    layout: str = "NCHW",
-    as_shipped: bool = False,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Tune a network with TVM's ``tune_relax`` in a process of its own, and compile it.
-
-    Args:
-        frontend: the network.
-        folder: where the compiled network goes, in the form of a delivered one.
-        target: the resolved target.
-        threads: that kernels run with and that it may build with.
-        wall_seconds: it stops after the batch in which this much has passed since its process
-            was started, imports included, and then compiles. The first of these moments comes
-            when a batch of every task is built.
-        batch_size: of each task at a time; 64 is MetaSchedule's own.
-        layout: of the whole graph, ``NCHW`` or ``NHWC``.
-        as_shipped: leave its avoidable import and its runner's core as they are.
-        seed: of its search.
-
-    Returns:
-        ``seconds`` (wall-clock it took, compiling included), ``trials``, ``failed``, ``tasks``
-        and ``history`` (per batch: seconds since the start, trials, and the sum of all tasks' best
-        seconds so far by its own clock, or None).
-    """
-    request = {
-        **frontend_request(frontend),
-        "folder": str(folder.absolute()),
-        "target": target,
-        "launched": time.time(),
-        "threads": threads,
-        "wall_seconds": wall_seconds,
-        "batch_size": batch_size,
-        "layout": layout,
-        "as_shipped": as_shipped,
-        "seed": seed,
-    }
-    limit = _tuning_seconds(wall_seconds)
-    return _run("chameleon_tvm.rivals.network", request, threads, limit)
-
-
-def _tuning_seconds(wall_seconds: float, trials: int = 0) -> float:
+def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
     """After how long a tuner must have ended that heeds the limits it was given."""
     limits = (wall_seconds or math.inf, trials * _TRIAL_SECONDS or math.inf)
     return _OVERRUN_SECONDS + min(limits)
@@ -161,7 +107,7 @@ def time_kernels(
     for _ in range(rounds):
         for kernel, times in zip(kernels, seconds, strict=True):
             request = {"task": task.to_json(), "threads": threads, "kernel": dict(kernel)}
-            answer = _run("chameleon_tvm.rivals.timing", request, threads)
+            answer = answer_of("chameleon_tvm.rivals.timing", request, threads)
             if not answer["error"] <= answer["tolerance"]:
                 raise ChameleonError(
                     f"a kernel of task {task.name!r} is off by {answer['error']:.1e}, where "
@@ -172,7 +118,7 @@ def time_kernels(
     return seconds
 
 
-def _run(
+def answer_of(
     module: str, request: Mapping[str, Any], threads: int, limit: float = _TIMING_SECONDS
 ) -> dict[str, Any]:
     """The answer of a module's process.

@@ -21,12 +21,12 @@ from chameleon_core.task import Task
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm.metaschedule.traces import trace_json
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.rivals.timing import pin_to_first_core
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
-from chameleon_tvm.targets import tvm_target
 
 UNLIMITED_TRIALS = 1_000_000
 

@@ -9,8 +9,8 @@ import attrs
 from chameleon_core.stages import Baseline, Builder
 from chameleon_core.task import Task
 
-from chameleon_tvm.builder import TVMBuilder
-from chameleon_tvm.kernel import Program
+from chameleon_tvm.building.builder import TVMBuilder
+from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.operators.base import is_operator
 
 

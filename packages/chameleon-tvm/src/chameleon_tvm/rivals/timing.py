@@ -14,7 +14,7 @@ from chameleon_core.plugins import default_registry
 from chameleon_core.task import Task
 from chameleon_system.cores import CoreWatch, usable_cores
 
-from chameleon_tvm.kernel import Program, TVMKernel
+from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm.spaces.sketch.packing import pack

@@ -9,14 +9,14 @@ from chameleon_core.plugins import InstructionRecord, NoOptions
 from chameleon_testing.conformance import require
 from numpy.typing import NDArray
 
-from chameleon_tvm.cpus.description import is_this_cpu
-from chameleon_tvm.cpus.features import architecture_of, target_features
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.cpus.description import is_this_cpu
+from chameleon_tvm.device.cpus.features import architecture_of, target_features
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.instructions.base import Instruction
 from chameleon_tvm.instructions.choosing import instruction_of
 from chameleon_tvm.instructions.emission import require_permissions
-from chameleon_tvm.lowering import lower_function
 from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.targets import TVMTargets, tvm_target
 from chameleon_tvm.testing.instruction_kernels import Operands, Trial, trials_of
 from chameleon_tvm.testing.instruction_operands import require_same
 

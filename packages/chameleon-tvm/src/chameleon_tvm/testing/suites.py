@@ -11,9 +11,9 @@ from chameleon_core.task import Task
 from chameleon_testing.sentences import require
 from chameleon_testing.suites.base import ConformanceSuite
 
+from chameleon_tvm.device.targets import TVMTargets
 from chameleon_tvm.operators.spec import OperatorSpec
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.targets import TVMTargets
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.instructions import check_instruction
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from chameleon_core.space import DesignSpace
 from chameleon_core.task import Task
 
-from chameleon_tvm.gpus import gpu_info
+from chameleon_tvm.device.gpus import gpu_info
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.cuda.nest import Nest
@@ -19,7 +20,6 @@ from chameleon_tvm.spaces.cuda.tiling import design_space
 from chameleon_tvm.spaces.cuda.verify import verify
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.targets import tvm_target
 
 
 class CudaTemplate(Template):

@@ -9,7 +9,7 @@ import numpy as np
 from chameleon_core.space import Values
 from numpy.typing import NDArray
 
-from chameleon_tvm.gpus import MAX_REGISTERS_PER_THREAD, GpuInfo
+from chameleon_tvm.device.gpus import MAX_REGISTERS_PER_THREAD, GpuInfo
 from chameleon_tvm.spaces.cuda.nest import Nest
 
 FLOAT_BYTES = 4

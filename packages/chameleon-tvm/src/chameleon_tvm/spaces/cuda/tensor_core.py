@@ -23,12 +23,13 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_tvm.gpus import (
+from chameleon_tvm.device.gpus import (
     MAX_REGISTERS_PER_THREAD,
     TENSOR_CORES_SINCE,
     capability,
     gpu_info,
 )
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.instructions.fragments import SIDE
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
@@ -40,7 +41,6 @@ from chameleon_tvm.spaces.cuda.tiling import UNROLL_STEPS, first_guesses
 from chameleon_tvm.spaces.cuda.verify import verify
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.targets import tvm_target
 
 HALF_BYTES, SUM_BYTES = 2, 4
 SUM_REGISTERS = SIDE * SIDE // WARP

@@ -16,7 +16,7 @@ from chameleon_core.space import (
 )
 from numpy.typing import NDArray
 
-from chameleon_tvm.gpus import MAX_REGISTERS_PER_THREAD, MAX_VECTOR_BYTES, GpuInfo
+from chameleon_tvm.device.gpus import MAX_REGISTERS_PER_THREAD, MAX_VECTOR_BYTES, GpuInfo
 from chameleon_tvm.spaces.cuda.estimates import (
     FLOAT_BYTES,
     GROUPS,

@@ -6,7 +6,7 @@ from functools import cache
 
 from chameleon_core.errors import InvalidConfigurationError
 
-from chameleon_tvm.gpus import MAX_VECTOR_BYTES, GpuInfo
+from chameleon_tvm.device.gpus import MAX_VECTOR_BYTES, GpuInfo
 from chameleon_tvm.quick_tvm import tirx, tvm
 
 

@@ -12,13 +12,13 @@ from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.base import operator_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.loops.lowered import loops_of
 from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.targets import target_info
 
 KIND = "loops"
 """``Task.operator`` of functions of loops in a network."""

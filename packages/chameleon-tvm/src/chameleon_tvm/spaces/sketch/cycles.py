@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.targets import TargetInfo
+from chameleon_tvm.device.targets import TargetInfo
 
 L2_BYTES_PER_CYCLE = 64.0
 """Bytes per cycle and core from L2, whose transfers prefetching overlaps: an order of magnitude."""

@@ -15,11 +15,11 @@ import numpy as np
 from chameleon_core.space import Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.spaces.sketch.cycles import cycles_of
 from chameleon_tvm.spaces.sketch.nest import MOST_COPIES, Access, Extents, Nest
 from chameleon_tvm.spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT, SKETCH
-from chameleon_tvm.targets import TargetInfo
 
 OPERANDS = 6
 """Vector registers a multiply-add loop wants for its operands."""

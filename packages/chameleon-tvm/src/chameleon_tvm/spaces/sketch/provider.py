@@ -13,8 +13,9 @@ from chameleon_core.space import Constraint, DesignSpace, FeatureBlock
 from chameleon_core.stages import Arrays, Builder, SpaceProvider
 from chameleon_core.task import Task
 
-from chameleon_tvm.builder import TVMBuilder
-from chameleon_tvm.kernel import Program
+from chameleon_tvm.building.builder import TVMBuilder
+from chameleon_tvm.building.kernel import Program
+from chameleon_tvm.device.targets import target_info, tvm_target
 from chameleon_tvm.operators.base import Operator, operator_of
 from chameleon_tvm.spaces.sketch.constraints import (
     cpu_constraints,
@@ -32,7 +33,6 @@ from chameleon_tvm.spaces.sketch.plan import merge
 from chameleon_tvm.spaces.sketch.replay import replay
 from chameleon_tvm.spaces.sketch.rewriting import layout_free
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, schedule
-from chameleon_tvm.targets import target_info, tvm_target
 
 log = structlog.get_logger()
 

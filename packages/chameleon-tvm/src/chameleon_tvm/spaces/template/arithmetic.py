@@ -12,6 +12,7 @@ from chameleon_core.dtypes import INT8
 from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.base import Dot
 from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
 from chameleon_tvm.instructions.halves import Half, half_in, half_of
@@ -26,7 +27,6 @@ from chameleon_tvm.spaces.template import emit
 from chameleon_tvm.spaces.template.emit import Expr
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm.spaces.template.vector_epilogue import pack_bias
-from chameleon_tvm.targets import target_info
 
 EXACT_FLOAT = 2**24
 """Sums of whole numbers up to here are exact in float32."""

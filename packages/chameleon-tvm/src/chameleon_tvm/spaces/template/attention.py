@@ -9,6 +9,7 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.arithmetic import scores_dot
@@ -17,7 +18,6 @@ from chameleon_tvm.spaces.template.attention_parts import AttentionTile
 from chameleon_tvm.spaces.template.attention_tiling import AttentionTiling
 from chameleon_tvm.spaces.template.base import Template
 from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.targets import target_info
 
 
 class AttentionTemplate(Template):

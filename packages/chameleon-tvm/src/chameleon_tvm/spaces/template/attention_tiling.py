@@ -7,6 +7,7 @@ import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.operators.element_types import HALVES
 from chameleon_tvm.operators.specs import AttentionSpec
 from chameleon_tvm.spaces.template.estimates import (
@@ -19,7 +20,6 @@ from chameleon_tvm.spaces.template.guesses import (
     TILE_CYCLES,
     first_guesses,
 )
-from chameleon_tvm.targets import TargetInfo
 
 POWER_OPERATIONS = 14.0
 """Vector instructions that turn a vector of scores into powers and add them up."""

@@ -11,8 +11,8 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
-from chameleon_tvm.builder import TVMBuilder
-from chameleon_tvm.kernel import Program
+from chameleon_tvm.building.builder import TVMBuilder
+from chameleon_tvm.building.kernel import Program
 from chameleon_tvm.operators.base import Operator
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template.options import TemplateOptions

@@ -9,6 +9,7 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.operators.specs import BatchMatmulSpec
 from chameleon_tvm.quick_tvm import tirx
@@ -22,7 +23,6 @@ from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.matmul import tiling_of
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.quantized_epilogue import QuantizedProductEpilogue
-from chameleon_tvm.targets import target_info
 
 
 class PackingBatchMatmul(DirectConvolution):

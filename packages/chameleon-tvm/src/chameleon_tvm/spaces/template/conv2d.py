@@ -12,6 +12,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import (
     ConvolutionSpec,
@@ -54,7 +55,6 @@ from chameleon_tvm.spaces.template.winograd_tiling import (
     winograd_applies,
     winograd_tile_of,
 )
-from chameleon_tvm.targets import target_info
 
 Array = NDArray[np.float32]
 

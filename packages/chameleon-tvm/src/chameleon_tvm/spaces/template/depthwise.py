@@ -12,6 +12,7 @@ from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import DepthwiseSpec, channel_block, convolution_of
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -30,7 +31,6 @@ from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.tile_position import TilePosition
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
-from chameleon_tvm.targets import target_info
 
 
 class DepthwiseConvolution(DirectConvolution):

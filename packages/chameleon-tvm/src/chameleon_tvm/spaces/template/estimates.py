@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm.targets import TargetInfo
+from chameleon_tvm.device.targets import TargetInfo
 
 AVX512_BYTES = 64
 FLOAT_BYTES = 4

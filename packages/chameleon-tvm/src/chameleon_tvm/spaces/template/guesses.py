@@ -10,10 +10,10 @@ import numpy as np
 from chameleon_core.space import DesignSpace, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.geometry import Geometry
-from chameleon_tvm.targets import TargetInfo
 
 COPIED = 1.5
 """A byte that is read and written in a loop of its own takes so much longer than one from L3."""

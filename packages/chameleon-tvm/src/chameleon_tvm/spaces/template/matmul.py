@@ -10,6 +10,7 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 from chameleon_core.task import Task
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.operators.specs import DenseSpec
 from chameleon_tvm.quick_tvm import tirx
 from chameleon_tvm.spaces.template import emit
@@ -39,7 +40,6 @@ from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptio
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
-from chameleon_tvm.targets import target_info
 
 MOST = 4.0
 """Largest error of many outputs over the expected one that is accepted."""

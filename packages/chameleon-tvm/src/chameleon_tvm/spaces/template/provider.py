@@ -12,11 +12,11 @@ from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Builder, SpaceProvider
 from chameleon_core.task import Task
 
+from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.operators.base import OWN
 from chameleon_tvm.spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.records import TEMPLATES
-from chameleon_tvm.targets import tvm_target
 
 
 def template_of(task: Task, options: TemplateOptions | None = None) -> Template:

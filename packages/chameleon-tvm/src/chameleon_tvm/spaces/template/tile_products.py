@@ -9,6 +9,7 @@ import attrs
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Arrays
 
+from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.instructions.choosing import tile_products_of
 from chameleon_tvm.instructions.emission import using
 from chameleon_tvm.instructions.halves import half_of
@@ -26,7 +27,6 @@ from chameleon_tvm.spaces.template.tile_block import (
 )
 from chameleon_tvm.spaces.template.tile_convolution import TileConvolution
 from chameleon_tvm.spaces.template.tile_tiling import TileTiling
-from chameleon_tvm.targets import target_info
 
 
 class TileProducts:

@@ -9,6 +9,7 @@ import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.spaces.template.algorithms import KNOB
 from chameleon_tvm.spaces.template.estimates import Numbers
@@ -16,7 +17,6 @@ from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.guesses import COPIED, TILE_CYCLES, first_guesses
 from chameleon_tvm.spaces.template.tile_block import Runs
 from chameleon_tvm.spaces.template.tiling import tile_sizes
-from chameleon_tvm.targets import TargetInfo
 
 TILED = "tiles"
 """Name of the algorithm."""

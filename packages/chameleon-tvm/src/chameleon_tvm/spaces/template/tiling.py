@@ -10,11 +10,11 @@ import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.spaces.template.arithmetic import FLOAT32, Arithmetic
 from chameleon_tvm.spaces.template.estimates import Estimates, Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.geometry import Geometry, tap_patterns
 from chameleon_tvm.spaces.template.guesses import CostGuess, first_guesses
-from chameleon_tvm.targets import TargetInfo
 
 MAX_WASTE = 1.13
 """Computed over needed outputs along one axis; tiles that waste more are not offered."""

@@ -11,12 +11,12 @@ import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Values
 from numpy.typing import NDArray
 
+from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.spaces.template.estimates import Numbers, broadcast_is_operand
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.options import TILES
 from chameleon_tvm.spaces.template.transforms import TAPS, transforms
 from chameleon_tvm.spaces.template.winograd import WinogradTile, tile_counts
-from chameleon_tvm.targets import TargetInfo
 
 FLOAT_BYTES = 4
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)

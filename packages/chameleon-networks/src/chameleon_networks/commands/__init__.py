@@ -1,0 +1,1 @@
+"""Commands about networks and about what runs deliver."""

@@ -1,0 +1,145 @@
+"""What the commands of this package read from a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chameleon_core.pipeline.schema import Subject
+    from chameleon_core.stages import Winner
+    from chameleon_core.store import RecordStore
+
+    from chameleon_networks.delivery.bucketed import BucketedFrontend
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+
+def pipeline_of(store: RecordStore, folder: Path, *, trust_source: bool) -> Subject:
+    """Model and space of the pipeline that a run folder belongs to.
+
+    The stages that searched need not be installed where nothing is searched for.
+
+    Args:
+        store: the run's records.
+        folder: the run's.
+        trust_source: whether code that the pipeline names may be imported.
+
+    Raises:
+        RunFolderError: it says none.
+        ConfigError: the pipeline names code, and the user does not trust it.
+    """
+    from chameleon_core.errors import RunFolderError  # noqa: PLC0415 - --help is quick
+    from chameleon_core.pipeline.load import subject_from_dict  # noqa: PLC0415
+    from chameleon_core.trust import check_sources  # noqa: PLC0415
+
+    owner: dict[str, Any] | None = store.fact("pipeline")
+    if owner is None:
+        raise RunFolderError(
+            f"{folder} does not say which pipeline it belongs to",
+            hint="Run `chameleon run` on the pipeline first.",
+        )
+    pipeline = subject_from_dict(owner["document"])
+    named = (pipeline.model.options, pipeline.space.options, pipeline.precision)
+    check_sources(folder, *named, trust_source=trust_source)
+    return pipeline
+
+
+def with_max_error(pipeline: Subject, max_error: float) -> Subject:
+    """The same with another bound on the error of its network.
+
+    Raises:
+        ConfigError: nothing was measured in another type than float32.
+    """
+    import attrs  # noqa: PLC0415 - --help is quick
+    from chameleon_core.errors import ConfigError  # noqa: PLC0415
+
+    if not pipeline.precision.types:
+        raise ConfigError(
+            "--max-error chooses among types, and this run measured operators in float32 alone",
+            hint="Name a 'precision' in the pipeline and run it into another folder.",
+        )
+    return attrs.evolve(pipeline, precision=attrs.evolve(pipeline.precision, max_error=max_error))
+
+
+def network_of(pipeline: Subject, store: RecordStore) -> NetworkFrontend | BucketedFrontend:
+    """The network that a run is about, in the layout that was chosen for it.
+
+    Raises:
+        ConfigError: its model is no network.
+    """
+    from chameleon_core.errors import ConfigError  # noqa: PLC0415
+    from chameleon_core.loop.start.frontend import recalled  # noqa: PLC0415
+    from chameleon_core.loop.start.tasks import frontend_of  # noqa: PLC0415
+
+    from chameleon_networks.delivery.bucketed import BucketedFrontend  # noqa: PLC0415
+    from chameleon_networks.delivery.networks import NetworkFrontend  # noqa: PLC0415
+
+    frontend = frontend_of(pipeline)
+    if not isinstance(frontend, NetworkFrontend | BucketedFrontend):
+        raise ConfigError(
+            f"the model of this run, {pipeline.model.name!r}, is no network",
+            hint="Runs on builtin, torch and onnx models can be compiled.",
+        )
+    recalled(pipeline, frontend, store)
+    return frontend
+
+
+def threads_of(store: RecordStore) -> int:
+    """Threads that the kernels of a run were measured with."""
+    return int((store.fact("runner") or {}).get("threads") or 1)
+
+
+def guesses_for(store: RecordStore, pipeline: Subject, folder: Path) -> tuple[Winner, ...]:
+    """The best guess of every task that was never measured: the predictor's, or the space's.
+
+    Args:
+        store: the run's records.
+        pipeline: the run's.
+        folder: the run's.
+    """
+    from chameleon_core.loop.end.delivery import guessed, guesses_of  # noqa: PLC0415
+    from chameleon_core.loop.start.tasks import spaces_of  # noqa: PLC0415
+    from chameleon_core.run_summary import finished_result  # noqa: PLC0415
+    from chameleon_core.task import Task  # noqa: PLC0415
+
+    result = finished_result(folder, store)
+    operators = () if result is None else result.operators
+    predicted = {Task(**one.task).key: one.guesses for one in operators if one.predicted}
+    unmeasured = [stored.task for stored in store.tasks() if not store.measurements(stored.id)]
+    spaces = spaces_of(pipeline, unmeasured, among=True)
+    found = (
+        guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
+        for task, space in zip(unmeasured, spaces, strict=True)
+    )
+    return tuple(winner for winner in found if winner is not None)
+
+
+def winners_of(store: RecordStore) -> tuple[Winner, ...]:
+    """The best configuration of every task: the comparison's winner, else the fastest measured."""
+    from chameleon_core.loop.end.choice import best_of  # noqa: PLC0415
+    from chameleon_core.loop.end.comparison import alternatives, winner  # noqa: PLC0415
+    from chameleon_core.loop.end.kept_records import shares_records  # noqa: PLC0415
+    from chameleon_core.loop.round.records import TaskRecords  # noqa: PLC0415
+    from chameleon_core.stages import Winner  # noqa: PLC0415
+
+    found, shared = [], shares_records(store)
+    for stored in store.tasks():
+        records = TaskRecords(store, stored)
+        valid = {m.config: m for m in records.measured.values() if m.ok}
+        comparison = store.comparison(stored.id)
+        config = None if comparison is None else winner(comparison, shared=shared)
+        best = valid.get(config) if config is not None else None
+        recorded = best is None
+        best = best or best_of(valid.values(), shared=shared)
+        if best is not None:
+            others = alternatives(list(valid.values()), best.config)
+            found.append(
+                Winner(
+                    task=stored.task,
+                    config=best.config,
+                    seconds=best.cost,
+                    alternatives=others,
+                    recorded=recorded and records.is_recorded(best.config),
+                )
+            )
+    return tuple(found)

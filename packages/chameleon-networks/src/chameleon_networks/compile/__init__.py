@@ -1,0 +1,1 @@
+"""Networks compiled: tuned kernels in place, and the calls between them."""

@@ -1,0 +1,218 @@
+"""A prepared network with its tuned kernels, compiled to a call sequence or Relax bytecode."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import structlog
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.instructions.emission import permissions_of
+from chameleon_tvm.quick_tvm import tirx
+
+from chameleon_networks.compile.defaults import OURS, symbol_of, with_default_schedules
+from chameleon_networks.compile.kernels import ChainKernel, Kernels
+from chameleon_networks.compile.loop_tasks import TunedLoops
+from chameleon_networks.compile.network_pipeline import PIPELINE
+from chameleon_networks.compile.placing import with_kernels
+from chameleon_networks.compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
+from chameleon_networks.compile.sequence.library import SequenceExecutable
+from chameleon_networks.compile.sequence.lookups import with_lookups
+from chameleon_networks.compile.sequence.marks import with_marks
+from chameleon_networks.compile.sequence.neighbours import with_useful_marks
+from chameleon_networks.compile.sequence.parallel_loops import extents_by_symbol
+from chameleon_networks.compile.sequence.variants import with_variants
+from chameleon_networks.compile.sequence.views import with_views
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.relaxed import relax, tvm
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledNetwork:
+    """A network that can be written into a folder.
+
+    Attributes:
+        executable: has ``export_library``.
+        virtual_machine: why Relax's virtual machine runs it; None where nothing has to.
+        functions: of its kernels before they were scheduled, by the kernels' names.
+        permissions: what a process has to ask the operating system for before it runs it.
+    """
+
+    executable: Any
+    virtual_machine: str | None = None
+    functions: Mapping[str, Any] = attrs.field(factory=dict)
+    permissions: frozenset[str] = frozenset()
+
+
+def compiled(
+    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str
+) -> CompiledNetwork:
+    """The network for a target.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        kernels: those that are tuned; chains without one are compiled as TVM would.
+        target: the resolved target.
+    """
+    resolved = tvm_target(target)
+    with (
+        resolved,
+        tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}),
+    ):
+        module = fused(with_kernels(module, chains, kernels.of))
+        needed = [permissions_of(one) for _, one in module.functions_items()]
+        permissions = frozenset().union(*needed)
+        try:
+            made = _call_sequence(module, target, kernels.loops)
+            return attrs.evolve(made, permissions=permissions)
+        except NotStatic as reason:
+            log.info("network_needs_the_virtual_machine", because=str(reason))
+            executable = interpreted(module, target, kernels.loops)
+            return CompiledNetwork(
+                executable=executable, virtual_machine=str(reason), permissions=permissions
+            )
+
+
+def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
+    """A ``relax.Executable`` that the virtual machine runs.
+
+    Args:
+        module: what ``fused`` returned.
+        target: the resolved target, which is the current one.
+        loops: schedules of functions that are no chains; others get a default one.
+    """
+    module = with_default_schedules(module, target, lambda _, one: loops.plan(one))
+    return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
+
+
+def fused_functions(module: Any, chains: Sequence[Chain], target: str) -> list[tuple[Any, int]]:
+    """What is computed beside the chains' kernels: functions, and how often each is called.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        target: the resolved target.
+    """
+    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+        functions = fused(with_kernels(module, chains, _placeholder))
+    calls: Counter[str] = Counter()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Call):
+            calls.update(
+                str(one.name_hint) for one in expression.args if isinstance(one, tvm.ir.GlobalVar)
+            )
+
+    relax.analysis.post_order_visit(functions["main"], visit)
+    return [
+        (function, calls[str(variable.name_hint)])
+        for variable, function in functions.functions_items()
+        if isinstance(function, tirx.PrimFunc) and OURS not in (function.attrs or {})
+    ]
+
+
+def _placeholder(chain: Chain) -> ChainKernel:
+    """A kernel that computes nothing, for looking at what is around it."""
+    # They get the shapes of what they are put at, some of which is not in the graph yet.
+    # What is not in the graph yet has no type; such chains are of float32.
+    types = [getattr(one, "ty", None) for one in (*chain.inputs, chain.last)]
+    kinds = ["float32" if one is None else str(one.dtype) for one in types]
+    buffers = [tirx.decl_buffer([1], kind, f"x{place}") for place, kind in enumerate(kinds)]
+    function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
+    return ChainKernel(
+        task="placeholder",
+        function=function,
+        arguments=(None,) * len(chain.inputs),
+        plain_loops=True,
+    )
+
+
+def fused(module: Any) -> Any:
+    """The network as calls of functions, each of several operators where they can be fused."""
+    passes = relax.transform
+    for one in (
+        with_marks,
+        passes.LegalizeOps(),
+        passes.AnnotateTIROpPattern(),
+        with_useful_marks,
+        passes.FuseOps(),
+        passes.FuseTIR(),
+        passes.DeadCodeElimination(),
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        passes.LegalizeOps(),
+        passes.RewriteDataflowReshape(),
+        passes.DeadCodeElimination(),
+    ):
+        module = one(module)
+    return module
+
+
+def _call_sequence(module: Any, target: str, loops: TunedLoops) -> CompiledNetwork:
+    """The network as calls of kernels.
+
+    Raises:
+        NotStatic: it is more than that.
+    """
+    sequence = sequence_of(module)
+    functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    sequence, functions = with_lookups(sequence, functions)
+    sequence, functions = with_views(sequence, functions)
+    sequence, functions = _named_after_tasks(sequence, functions, loops)
+    sequence, placed = with_variants(sequence, functions)
+    whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
+    sequence = _told_by_task(sequence, functions)
+    named = {name: one.with_attr("global_symbol", name) for name, one in placed.items()}
+    # Strides of views decide on vectors, so that schedules come last.
+    kernels = with_default_schedules(
+        tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
+    )
+    library = tvm.compile(kernels, target=tvm_target(target), tir_pipeline=PIPELINE)
+    extents = extents_by_symbol(kernels.functions_items())
+    executable = SequenceExecutable(kernels=library, sequence=sequence, loops=extents)
+    return CompiledNetwork(executable=executable, functions=whole)
+
+
+def _named_after_tasks(
+    sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
+) -> tuple[CallSequence, dict[str, Any]]:
+    """The sequence with tuned functions of loops called as tuned kernels are."""
+    names = {name: loops.task_of(one) for name, one in functions.items()}
+    renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
+    calls = [
+        attrs.evolve(call, kernel=renamed[call.kernel], symbol=renamed[call.kernel])
+        for call in sequence.calls
+    ]
+    made = {renamed[name]: function for name, function in functions.items()}
+    return attrs.evolve(sequence, calls=tuple(calls)), made
+
+
+def _told_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
+    """The sequence whose tuned kernels' calls are told of by their tasks.
+
+    A task that occurs in several shapes or types of its output has several functions, of which
+    one alone has the name that profiles know.
+    """
+
+    def told(call: Call) -> Call:
+        task = (functions[call.kernel].attrs or {}).get(OURS)
+        return call if task is None else attrs.evolve(call, kernel=symbol_of(str(task)))
+
+    return attrs.evolve(sequence, calls=tuple(told(call) for call in sequence.calls))
+
+
+def untuned(module: Any, target: str) -> Any:
+    """A ``relax.Executable`` of the network as TVM compiles it without a tuner.
+
+    Args:
+        module: the network as it was imported, or prepared.
+        target: the resolved target.
+    """
+    resolved = tvm_target(target)
+    with resolved, tvm.transform.PassContext(opt_level=3):
+        return relax.build(relax.get_pipeline("zero")(module), resolved)

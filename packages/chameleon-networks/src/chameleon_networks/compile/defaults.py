@@ -1,0 +1,53 @@
+"""Schedules for what is not tuned: TVM's default is loops as they are written, on one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm.words import identifier
+
+log = structlog.get_logger()
+
+TUNED = "tuned_"
+"""What the names of tuned kernels' functions begin with; see ``symbol_of``."""
+
+OURS = "chameleon.task"
+"""Attribute of functions that are scheduled already: the task they were tuned as."""
+
+
+def symbol_of(task: str) -> str:
+    """The name of a tuned kernel's function.
+
+    Args:
+        task: the name of its task.
+    """
+    return TUNED + identifier(task)
+
+
+def with_default_schedules(
+    module: Any, target: str, plan_of: Callable[[str, Any], LoopPlan | None] | None = None
+) -> Any:
+    """The module with every unscheduled function of loops scheduled for a CPU.
+
+    Args:
+        module: an ``IRModule`` after ``FuseTIR``.
+        target: the resolved target.
+        plan_of: the schedule of a function, given its name and itself, where it was tuned.
+    """
+    lanes = target_info(target).lanes("float32")
+    for variable, function in list(module.functions_items()):
+        if not isinstance(function, tirx.PrimFunc) or OURS in (function.attrs or {}):
+            continue
+        try:
+            tuned = None if plan_of is None else plan_of(str(variable.name_hint), function)
+            made = scheduled(function, tuned or default_plan(function), lanes)
+        except Exception as error:  # noqa: BLE001 - whatever a schedule refuses is left as it is
+            log.debug("default_schedule_refused", problem=str(error).splitlines()[-1])
+            continue
+        module.update_func(variable, made)
+    return module

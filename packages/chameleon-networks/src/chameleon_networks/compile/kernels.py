@@ -1,0 +1,220 @@
+"""Tuned kernels for the chains of a network: the function, and the chain's own constants packed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.stages import SpaceProvider, Winner
+from chameleon_core.task import Task
+from chameleon_tvm.building.builder import TVMBuilder
+from chameleon_tvm.building.kernel import Program
+from chameleon_tvm.operators.element_types import OUTPUTS
+from chameleon_tvm.operators.specs import OperatorSpec, TypedSpec
+from chameleon_tvm.quick_tvm import tirx
+from numpy.typing import NDArray
+
+from chameleon_networks.compile.loop_tasks import TunedLoops
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.narrow_weights import specs_for
+
+log = structlog.get_logger()
+
+
+def _next_guess(winner: Winner) -> Winner | None:
+    """The guess that comes after one that is not to be used; None where there is none left."""
+    if not winner.guesses:
+        return None
+    config, *further = winner.guesses
+    return Winner(task=winner.task, config=config, guesses=tuple(further))
+
+
+def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
+    """The same operator with each other type that its output may have."""
+    if isinstance(spec, TypedSpec):
+        for kind in OUTPUTS[spec.dtype]:
+            if kind != spec.output_dtype:
+                yield attrs.evolve(spec, output_dtype=kind)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ChainKernel:
+    """What computes one chain.
+
+    Attributes:
+        task: name of the task it was tuned as.
+        function: parameters are the chain's inputs and packed constants, then the output.
+        arguments: one per parameter but the output: a packed constant, or None for an input.
+        plain_loops: as in ``Program``.
+    """
+
+    task: str
+    function: tirx.PrimFunc
+    arguments: tuple[NDArray[Any] | None, ...]
+    plain_loops: bool
+
+
+class Kernels:
+    """The winners of a run as kernels of a network's chains.
+
+    Args:
+        winners: the best configuration of every task, by ``Task.key``.
+        space: what they are configurations of.
+        target: the resolved target.
+    """
+
+    def __init__(self, winners: Mapping[str, Winner], space: SpaceProvider, target: str) -> None:
+        self._winners = dict(winners)
+        self._space = space
+        self._target = target
+        self._builders: dict[str, TVMBuilder | None] = {}
+
+    def task_of(self, chain: Chain) -> Task:
+        """The task that a chain is an occurrence of, named as its winner."""
+        tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
+        known = (self._winners.get(task.key) for task in tasks)
+        winner = next((winner for winner in known if winner is not None), None)
+        return tasks[-1] if winner is None else winner.task
+
+    def like(self, chain: Chain) -> Winner | None:
+        """The winner of a chain's task, or of the same operator with another type of its output.
+
+        In a network of several types an output may be in another one than where all operators
+        have the same; the knobs are those of either, and nearly all of the work.
+        """
+        for own in specs_for(chain, self._target):
+            task = own.task("chain", self._target)
+            winner = self._winners.get(task.key)
+            if winner is not None:
+                return winner
+            for spec in _with_other_outputs(own):
+                other = self._winners.get(spec.task("chain", self._target).key)
+                if other is not None:
+                    return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
+        return None
+
+    def adapted(self, chains: Iterable[Chain]) -> Kernels:
+        """The same kernels, with those of ``like`` for chains that have none of their own."""
+        found = dict(self._winners)
+        for chain in chains:
+            winner = self.like(chain)
+            if winner is not None:
+                found.setdefault(winner.task.key, winner)
+        made = Kernels(found, self._space, self._target)
+        made._builders = self._builders
+        return made
+
+    def without(self, keys: frozenset[str]) -> Kernels:
+        """The same kernels but those of some tasks."""
+        kept = {key: winner for key, winner in self._winners.items() if key not in keys}
+        made = Kernels(kept, self._space, self._target)
+        made._builders = self._builders
+        return made
+
+    def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
+        """The same kernels but for those of some tasks, which get other configurations.
+
+        Args:
+            configs: by ``Task.key``.
+        """
+        winners = {
+            key: attrs.evolve(winner, config=configs.get(key, winner.config))
+            for key, winner in self._winners.items()
+        }
+        made = Kernels(winners, self._space, self._target)
+        made._builders = self._builders
+        return made
+
+    def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
+        """The same kernels but for guesses that make room for the next ones.
+
+        Args:
+            keys: of tasks that were never measured.
+            give_up: have them no kernel at all, rather than the next guess where there is one.
+        """
+        winners = dict(self._winners)
+        for key in keys:
+            better = None if give_up else _next_guess(winners[key])
+            if better is None:
+                del winners[key]
+            else:
+                winners[key] = better
+        made = Kernels(winners, self._space, self._target)
+        made._builders = self._builders
+        return made
+
+    def joined(self, winners: Mapping[str, Winner]) -> Kernels:
+        """The same kernels and some more.
+
+        Args:
+            winners: by ``Task.key``; of tasks that have a kernel already they count for nothing.
+        """
+        made = Kernels({**winners, **self._winners}, self._space, self._target)
+        made._builders = self._builders
+        return made
+
+    @property
+    def keys(self) -> list[str]:
+        """Identities of the tasks that have a kernel."""
+        return list(self._winners)
+
+    @property
+    def winners(self) -> Mapping[str, Winner]:
+        """The winners by ``Task.key``."""
+        return self._winners
+
+    @property
+    def loops(self) -> TunedLoops:
+        """The schedules of functions that are no chains."""
+        return TunedLoops.of(self._winners.values())
+
+    def of(self, chain: Chain) -> ChainKernel | None:
+        """The kernel of a chain, or None where its task has no winner."""
+        task = self.task_of(chain)
+        winner = self._winners.get(task.key)
+        builder = None if winner is None else self._builder(winner.task)
+        if winner is None or builder is None:
+            return None
+        operator = builder.operator
+        inputs = list(builder.inputs)
+        for place, constant in zip(sorted(operator.constants), chain.constants, strict=True):
+            inputs[place] = np.ascontiguousarray(constant)
+        builder.use(inputs)
+        program = self._program(task.key, builder)
+        if program is None:
+            return None
+        return ChainKernel(
+            task=winner.task.name,
+            function=program.function,
+            arguments=tuple(
+                np.ascontiguousarray(array) if place in operator.constants else None
+                for place, array in enumerate(program.inputs)
+            ),
+            plain_loops=program.plain_loops,
+        )
+
+    def _program(self, key: str, builder: TVMBuilder) -> Program | None:
+        """The program of a task's winner; of a guess that gives none, that of the next guess."""
+        while (winner := self._winners.get(key)) is not None:
+            try:
+                return builder.program(winner.config)
+            except Exception as error:
+                if winner.checked:
+                    raise
+                log.warning("guess_not_built", task=winner.task.name, problem=str(error))
+                self._winners.pop(key)
+                following = _next_guess(winner)
+                if following is not None:
+                    self._winners[key] = following
+        return None
+
+    def _builder(self, task: Task) -> TVMBuilder | None:
+        if task.key not in self._builders:
+            made = self._space.builder(task, threads=1)
+            if not isinstance(made, TVMBuilder):
+                log.warning("kernel_of_another_compiler_left_out", task=task.name)
+            self._builders[task.key] = made if isinstance(made, TVMBuilder) else None
+        return self._builders[task.key]

@@ -1,0 +1,149 @@
+"""Fused functions of a network that are no products, as tasks: what takes long is tuned as well.
+
+Normalisations, poolings, resizes, reductions: after fusion each is a function of loops with a
+default schedule. Those that take a considerable share of an inference are tasks of their own, whose
+configurations are schedules (``spaces.loops``); the rest keeps the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import structlog
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Winner
+from chameleon_core.task import Task
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.operators.prim_functions import function_arguments, function_flop
+from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.loops.schedule import LoopPlan
+from chameleon_tvm.spaces.loops.template import KIND, plan_of
+from chameleon_tvm.spaces.loops.trees import structural_equal, structural_hash
+
+from chameleon_networks.compile.defaults import OURS
+
+log = structlog.get_logger()
+
+SHARE = 0.02
+"""A function that takes this share of an inference's time is worth measurements: a kernel twice as
+fast then saves 1 % of it."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TunedLoops:
+    """The schedules of functions that were tuned.
+
+    Attributes:
+        plans: by identity of the function, the task's name and the schedule.
+    """
+
+    plans: Mapping[int, tuple[str, LoopPlan]]
+
+    @classmethod
+    def of(cls, winners: Iterable[Winner]) -> TunedLoops:
+        """The schedules among a run's winners."""
+        plans = {}
+        for winner in winners:
+            if winner.task.operator == KIND:
+                function = operator_of(winner.task).prim_func()
+                plans[_identity(function)] = winner.task.name, plan_of(winner.task, winner.config)
+        return cls(plans=plans)
+
+    def task_of(self, function: Any) -> str | None:
+        """The name of the task that a function was tuned as."""
+        found = self.plans.get(_identity(function)) if self.plans else None
+        return None if found is None else found[0]
+
+    def plan(self, function: Any) -> LoopPlan | None:
+        """The schedule that a function was found to be fastest with."""
+        found = self.plans.get(_identity(function)) if self.plans else None
+        return None if found is None else found[1]
+
+
+def costly_functions(
+    functions: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]], seconds: float
+) -> list[dict[str, Any]]:
+    """The functions worth tuning, as JSON values that ``loop_tasks`` takes.
+
+    Args:
+        functions: of the network, by the names of their kernels; those without a default schedule
+            are left out.
+        kernels: what ``profile.kernel_seconds`` returned for the network.
+        seconds: of one inference, to which shares are related.
+
+    Returns:
+        ``name``, ``function``, ``calls`` in one inference and ``seconds`` of all of them; the
+        slowest first.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for row in kernels:
+        function = functions.get(str(row["name"]))
+        if function is None or OURS in (function.attrs or {}):
+            continue
+        entry = found.setdefault(
+            _identity(function),
+            {"name": row["name"], "function": function, "calls": 0, "seconds": 0.0},
+        )
+        entry["calls"] += row["calls"]
+        entry["seconds"] += row["seconds"]
+    chosen = [entry for entry in found.values() if entry["seconds"] >= SHARE * seconds]
+    return [
+        {**entry, "function": tvm.ir.save_json(_bare(entry["function"]))}
+        for entry in sorted(chosen, key=lambda entry: -float(entry["seconds"]))
+        if _has_float_inputs(entry["function"])
+    ]
+
+
+def loop_tasks(
+    costly: Iterable[Mapping[str, Any]], functions: Iterable[tuple[Any, int]], target: str
+) -> list[Task]:
+    """The tasks of what ``costly_functions`` returned, as far as the tuned network has it.
+
+    Args:
+        costly: its entries.
+        functions: of the network around its tuned kernels, and how often each is called; without
+            those kernels products and what is fused with them were functions as well.
+        target: the resolved target.
+    """
+    occurrences = {_identity(function): (function, calls) for function, calls in functions}
+    tasks = []
+    for entry in costly:
+        name = f"{KIND}_{entry['name']}"
+        function = tvm.ir.load_json(entry["function"])
+        own, calls = occurrences.get(_identity(function), (None, 0))
+        # An entry may come out of a file: only what the network itself computes is ever built.
+        if not calls or not structural_equal(_bare(own), function):
+            continue
+        try:
+            arguments = function_arguments(function, name)
+            flop = function_flop(function, name)
+        except ConfigError as error:
+            log.info("function_not_tuned", function=entry["name"], problem=str(error))
+            continue
+        tasks.append(
+            Task(
+                name=name,
+                operator=KIND,
+                arguments=arguments,
+                target=target,
+                flop=flop,
+                weight=calls,
+            )
+        )
+    return tasks
+
+
+def _bare(function: Any) -> Any:
+    """The function without attributes: its name, and what passes have noted."""
+    return tirx.PrimFunc(function.params, function.body, function.ret_type)
+
+
+def _identity(function: Any) -> int:
+    return int(structural_hash(_bare(function)))
+
+
+def _has_float_inputs(function: Any) -> bool:
+    """Whether random numbers will do as inputs: random places may lie outside of an array."""
+    return all(str(parameter.dtype) == "float32" for parameter in function.params)

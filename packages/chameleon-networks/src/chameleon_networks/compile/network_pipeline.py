@@ -1,0 +1,50 @@
+"""How TVM lowers the functions of a network: a pipeline of its own, registered by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chameleon_tvm.building.lowering import PLAIN_LOOPS
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.loops.lowered import LANES, loops_of
+
+from chameleon_networks.graph.relaxed import tvm
+
+PIPELINE = "chameleon-network"
+PLAIN = "chameleon.plain_loops"
+"""Attribute of a function that is loops already, in a block of its own."""
+
+
+def _as_loops(function: Any) -> Any:
+    """A function that is loops in a block of its own, or becomes loops, as loops alone."""
+    if LANES in (function.attrs or {}):
+        return loops_of(function)
+    return function.with_body(function.body.block.body)
+
+
+def _network_pipeline() -> tuple[Any, Any, Any]:
+    """The short way for functions that are loops or become it, TVM's default for all others."""
+    plain, host, device = tirx.get_tir_pipeline(PLAIN_LOOPS)
+    usual, _, _ = tirx.get_tir_pipeline("default")
+
+    def both(module: Any, _context: Any) -> Any:
+        marked = {
+            variable: _as_loops(function)
+            for variable, function in module.functions_items()
+            if any(name in (function.attrs or {}) for name in (PLAIN, LANES))
+        }
+        others = {
+            variable: function
+            for variable, function in module.functions_items()
+            if variable not in marked
+        }
+        lowered = plain(tvm.IRModule(marked, attrs=module.attrs))
+        if others:
+            lowered.update(usual(tvm.IRModule(others, attrs=module.attrs)))
+        return lowered
+
+    network = tvm.transform.module_pass(both, opt_level=0, name="ChameleonNetwork")
+    return network, host, device
+
+
+tirx.register_tir_pipeline(PIPELINE, _network_pipeline)

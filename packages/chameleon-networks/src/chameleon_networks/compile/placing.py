@@ -1,0 +1,127 @@
+"""Kernels put into the graph, each where its chain's last operator is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_tvm.spaces.template.emit import with_shapes
+
+from chameleon_networks.compile.defaults import OURS, symbol_of
+from chameleon_networks.compile.kernels import ChainKernel
+from chameleon_networks.compile.network_pipeline import PLAIN
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+
+_OPAQUE = 8
+"""``OpPatternKind``: nothing may be fused with it."""
+
+
+def with_kernels(
+    module: Any,
+    chains: Sequence[Chain],
+    kernel_of: Callable[[Chain], ChainKernel | None],
+    *,
+    reshape: bool = False,
+) -> Any:
+    """The network with calls of kernels in the places of chains.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        kernel_of: the kernel of a chain, or None where the chain is to stay.
+        reshape: reshape the graph's arrays for the kernels, rather than the kernels' parameters.
+    """
+    found = {chain.last: (chain, kernel_of(chain)) for chain in chains}
+    placed = {last: pair for last, pair in found.items() if pair[1] is not None}
+    placer = _Placer(module, placed, reshape=reshape)
+    variable = module.get_global_var("main")
+    placer.builder_.update_func(variable, placer.visit_expr(module["main"]))
+    return relax.transform.DeadCodeElimination()(placer.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Placer(relax.PyExprMutator):
+    """Puts a call of the kernel where a chain's last operator is.
+
+    There, not at the chain's first: the residual may be defined after the convolution.
+    """
+
+    def __init__(self, module: Any, found: dict[Any, tuple[Chain, Any]], *, reshape: bool) -> None:
+        super().__init__(module)
+        self._found = found
+        self._reshape = reshape
+        self._functions: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        if binding.var not in self._found:
+            super().visit_var_binding_(binding)
+            return
+        chain, kernel = self._found[binding.var]
+        inputs = iter(chain.inputs)
+        arguments: list[Any] = []
+        for constant in kernel.arguments:
+            if constant is None:
+                argument = self.visit_expr(next(inputs))
+                # A chain may ask for a value that the graph does not have yet.
+                computed = isinstance(argument, relax.Call)
+                arguments.append(self.builder_.emit(argument) if computed else argument)
+            else:
+                arguments.append(relax.const(np.ascontiguousarray(constant)))
+        shape = shape_of(binding.var)
+        if self._reshape:
+            *inside, out = [[int(e) for e in one.shape] for one in kernel.function.params]
+            arguments = [
+                argument if list(shape_of(argument)) == wanted else self._reshaped(argument, wanted)
+                for argument, wanted in zip(arguments, inside, strict=True)
+            ]
+        else:
+            out = list(shape)
+        call = relax.call_tir(
+            self._function(kernel, arguments, out),
+            arguments,
+            relax.TensorType(out, str(binding.var.ty.dtype)),
+        )
+        if out != list(shape):
+            call = relax.op.reshape(self.builder_.emit(call), list(shape))
+        if isinstance(binding.var, relax.DataflowVar):
+            made = self.builder_.emit(call)
+        else:
+            made = self.builder_.emit_output(call)
+        self.set_var_remap(binding.var, made)
+
+    def _reshaped(self, argument: Any, shape: Sequence[int]) -> Any:
+        if isinstance(argument, tvm.ir.GenericConst):
+            return relax.const(array_of(argument).reshape(shape))
+        return self.builder_.emit(relax.op.reshape(argument, list(shape)))
+
+    def _function(self, kernel: ChainKernel, arguments: Sequence[Any], out: Sequence[int]) -> Any:
+        """The kernel's function in the module; occurrences of one shape and type share it."""
+        shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
+        # A kernel in eight bits writes its output in those or in another type, by its readers.
+        kinds = tuple(str(parameter.dtype) for parameter in kernel.function.params)
+        key = kernel.task, shapes, kinds
+        if key not in self._functions:
+            function = _shaped(kernel.function, shapes).without_attr("global_symbol")
+            function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
+            if kernel.plain_loops:
+                function = _in_block(function).with_attr(PLAIN, 1)
+            variable = self.builder_.add_func(function, symbol_of(kernel.task))
+            self._functions[key] = variable
+        return self._functions[key]
+
+
+def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """The function with parameters of the graph's shapes."""
+    names = [str(parameter.name) for parameter in function.params]
+    made = with_shapes(function, dict(zip(names, shapes, strict=True)))
+    return made.with_attrs(dict(function.attrs))
+
+
+def _in_block(function: Any) -> Any:
+    """The function in a block of its own, as ``RewriteDataflowReshape`` wants all of one input."""
+    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
+    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))

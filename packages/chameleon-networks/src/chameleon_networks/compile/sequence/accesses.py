@@ -1,0 +1,197 @@
+"""Whether a kernel can work on a tensor with other strides, or look up where its channels lie."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+from chameleon_tvm.quick_tvm import tirx
+from tvm_ffi.structural import WalkResult, structural_hash, structural_walk
+
+from chameleon_networks.compile.network_pipeline import PLAIN
+from chameleon_networks.compile.sequence.variants import aliases, axis_by_buffer, extents
+from chameleon_networks.graph.relaxed import tvm
+from chameleon_networks.graph.strides import axis_in, is_dense, reshaped_strides
+
+Function = Any
+Buffer = Any
+
+
+def takes_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
+    """Whether a parameter of a function may have strides that leave gaps.
+
+    Not so where it is read in a shape that cannot have them, where vectors reach over a gap, and
+    where another function is passed its address.
+
+    Args:
+        function: its parameters are buffers without gaps.
+        position: the parameter's.
+        strides: of the parameter's axes, in elements.
+    """
+    parameter = function.params[position]
+    if is_dense(extents(parameter), strides):
+        return True
+    known: dict[Buffer, Sequence[int]] = {}
+    for buffer in (parameter, *aliases(function, parameter)):
+        found = reshaped_strides(extents(parameter), strides, extents(buffer))
+        if found is None:
+            return False
+        known[buffer] = found
+    return _Accesses(function, known).fit(known)
+
+
+def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
+    """The axis of a parameter that a function may look up; None where it cannot.
+
+    It cannot where vectors go along the axis, where columns and channels are one axis, and where
+    another function is passed the address. Nor can a function that is not loops yet: schedules
+    may make vectors of any axis.
+
+    Args:
+        function: its parameters are buffers.
+        position: of a parameter that is only read.
+        shape: of a tensor that the parameter is, or has a part of, perhaps in another shape.
+        axis: of that tensor.
+    """
+    if PLAIN not in (function.attrs or {}):
+        return None
+    found = axis_in(shape, axis, extents(function.params[position]))
+    if found is None:
+        return None
+    axes = axis_by_buffer(function, position, found)
+    return found if None not in axes.values() and _Accesses(function, axes).single(axes) else None
+
+
+def count_lookups(function: Function, position: int, axis: int) -> int:
+    """How often a function looks something up: what a loop's body reads alike, it looks up once.
+
+    Args:
+        function: its parameters are buffers.
+        position: a parameter's.
+        axis: what ``table_axis`` returned for it.
+    """
+    axes = axis_by_buffer(function, position, axis)
+    return _Accesses(function, axes).distinct(axes)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Access:
+    """An element that is loaded or stored.
+
+    Attributes:
+        buffer: of which buffer.
+        indices: where in it.
+        loop: number of the innermost loop around the access.
+        times: how often that loop's body is executed, at most.
+    """
+
+    buffer: Buffer
+    indices: Sequence[Any]
+    loop: int
+    times: int
+
+
+class _Accesses:
+    """How a function loads and stores elements of some buffers."""
+
+    def __init__(self, function: Function, buffers: Collection[Buffer]) -> None:
+        self._analyzer = tvm.sym.Analyzer()
+        self._buffers = buffers
+        self._found: list[_Access] = []
+        self._declared: list[Any] = []
+        self._calls: list[Any] = []
+        self._loops = self._loop = 0
+        self._times = 1
+        self._walk(function)
+        self._escapes = any(
+            isinstance(argument, tvm.ir.Var) and argument in buffers
+            for call in self._calls
+            if not any(call.same_as(one.data) for one in self._declared)
+            for argument in call.args
+        )
+
+    def _walk(self, node: Any) -> None:
+        structural_walk(
+            node,
+            [
+                (tvm.ir.expr.TensorLoad, lambda load: self._access(load.source, load.indices)),
+                (tirx.BufferStore, lambda store: self._access(store.buffer, store.indices)),
+                (tirx.For, self._inside_loop),
+                (tirx.DeclBuffer, self._declared.append),
+                (tvm.ir.Call, self._calls.append),
+            ],
+            order="pre",
+        )
+
+    def _access(self, buffer: Buffer, indices: Sequence[Any]) -> None:
+        if buffer in self._buffers:
+            found = _Access(buffer=buffer, indices=indices, loop=self._loop, times=self._times)
+            self._found.append(found)
+
+    def _inside_loop(self, loop: Any) -> WalkResult:
+        extent = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
+        self._analyzer.bind(loop.loop_var, extent)
+        outside = self._loop, self._times
+        self._loops += 1
+        self._loop = self._loops
+        self._times *= int(self._analyzer.const_int_bound(loop.extent).max_value)
+        self._walk(loop.body)
+        self._loop, self._times = outside
+        return WalkResult.SKIP
+
+    def fit(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
+        """Whether no vector reaches over a gap that the buffers' strides leave."""
+        return not self._escapes and all(
+            self._inside(one.buffer, one.indices, strides[one.buffer])
+            for one in self._found
+            if any(map(_is_vector, one.indices))
+        )
+
+    def single(self, axes: Mapping[Buffer, Any]) -> bool:
+        """Whether each access has one index on an axis of its buffer, and none outside of it."""
+        if self._escapes:
+            return False
+        for one in self._found:
+            axis = axes[one.buffer]
+            index = one.indices[axis]
+            if _is_vector(index):
+                return False
+            bound = self._analyzer.const_int_bound(self._analyzer.simplify(index))
+            if int(bound.min_value) < 0 or int(bound.max_value) >= extents(one.buffer)[axis]:
+                return False
+        return True
+
+    def distinct(self, axes: Mapping[Buffer, Any]) -> int:
+        """How many indices there are on an axis of each buffer, all loops run to their ends."""
+        different = {
+            (one.loop, int(structural_hash(one.indices[axes[one.buffer]]))): one.times
+            for one in self._found
+        }
+        return sum(different.values())
+
+    def _inside(self, buffer: Buffer, indices: Sequence[Any], strides: Sequence[int]) -> bool:
+        """Whether a vector stays where its buffer has no gaps."""
+        *outer, last = indices
+        if any(map(_is_vector, outer)) or not isinstance(last, tirx.Ramp):
+            return False
+        shape = extents(buffer)
+        step = getattr(last.stride, "value", 0)
+        if step <= 0 or strides[-1] != 1:
+            return False
+        dense = 1
+        place: Any = last.base + step * (int(last.lanes) - 1)
+        for axis in range(len(shape) - 1, -1, -1):
+            if shape[axis] == 1:
+                continue
+            if strides[axis] != dense:
+                break
+            if axis != len(shape) - 1:
+                place = place + indices[axis] * dense
+            dense *= shape[axis]
+        bound = self._analyzer.const_int_bound(self._analyzer.simplify(place))
+        return int(bound.max_value) < dense
+
+
+def _is_vector(index: Any) -> bool:
+    return isinstance(index, tirx.Ramp | tirx.Broadcast)

@@ -1,0 +1,262 @@
+"""Shuffles that move nothing: kernels look up where each channel of what they read lies.
+
+Between a shuffle and the kernels that read it are splits, slices and concatenations of the same
+axis; what comes out is a selection of the channels of tensors that other kernels write. Those
+tensors become parts of one storage, and a kernel that reads channels one at a time gets a table
+of where each is. Whoever cannot look anything up reads a view where the channels follow each
+other, and else a copy of the selection.
+
+No order of memory would do without tables. A unit of ShuffleNet v2
+(https://arxiv.org/abs/1807.11164) reads a part of what each unit before it in its stage computes,
+and later units read the rest of that. Where a range meets three others that do not overlap, it
+holds the middle one entirely: as soon as a unit reads parts of three tensors, what it reads or
+what others write has gaps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm.quick_tvm import tirx
+from chameleon_tvm.spaces.template import emit
+
+from chameleon_networks.compile.sequence.accesses import table_axis, takes_strides
+from chameleon_networks.compile.sequence.calls import (
+    Call,
+    CallSequence,
+    Lookup,
+    Storage,
+    Tensor,
+    bytes_of,
+)
+from chameleon_networks.compile.sequence.changes import Changes, part_of
+from chameleon_networks.compile.sequence.marks import SHUFFLE, mark_of
+from chameleon_networks.compile.sequence.regions import Region, Selection, next_region
+from chameleon_networks.graph.strides import dense_strides, reshaped_strides
+from chameleon_networks.runtime.pack import ALIGNMENT
+
+Function = Any
+
+
+def with_lookups(
+    sequence: CallSequence, functions: Mapping[str, Function]
+) -> tuple[CallSequence, dict[str, Function]]:
+    """The sequence without shuffles where a kernel can look its channels up.
+
+    Args:
+        sequence: the calls.
+        functions: the kernels by name.
+
+    Returns:
+        The calls, and their functions, among them those that copy. Shuffles that are left have no
+        mark any more.
+    """
+    tried: set[Storage] = set()
+    while True:
+        changes = Changes(sequence, functions)
+        region = next_region(changes, tried)
+        if region is None:
+            break
+        _Resolver(changes, region).resolve()
+        sequence, functions = changes.sequence, changes.functions
+    left = {
+        name: function.without_attr(SHUFFLE) if mark_of(function) == SHUFFLE else function
+        for name, function in functions.items()
+    }
+    return sequence, left
+
+
+class _Resolver:
+    """Replaces the calls of a region among the changes."""
+
+    def __init__(self, changes: Changes, region: Region) -> None:
+        self._changes = changes
+        self._region = region
+        self._axis = region.axis
+        self._before: dict[int, list[Call]] = {place: [] for place in region.places}
+        """What is called in the places of the region's calls: copies."""
+        self._moved: dict[Tensor, Tensor] = {}
+        """Where the tensors that channels are of lie in the end."""
+
+    def resolve(self) -> None:
+        """Replace the calls, unless no kernel can look anything up."""
+        known = self._region.selections
+        readers = [
+            (place, position, known[read.storage])
+            for place, [call] in enumerate(self._changes.calls)
+            for position, read in enumerate(call.reads)
+            if place not in self._region.places and read.storage in known
+        ]
+        returned = [known[one] for one in self._changes.returned if one in known]
+        used = [*(selection for _, _, selection in readers), *returned]
+        sources = dict.fromkeys(source for one in used for source in one.sources)
+        reshaped = len({one.storage for one in sources}) < len(sources)
+        inside = any(one.storage in known for one in sources)
+        apart = all(selection.tensor.whole for selection in known.values())
+        useful = any(self._table_axis(*one) is not None for one in readers)
+        if reshaped or inside or not apart or not useful:
+            return
+        for group in _joined([selection.sources for selection in used]):
+            self._place(group)
+        found = [(*reader, self._found_by(*reader)) for reader in readers]
+        copied = dict.fromkeys([*returned, *(one for _, _, one, call in found if call is None)])
+        for place, position, selection, _ in found:
+            if selection not in copied:
+                # Another parameter of the call may have been changed since.
+                call = self._found_by(place, position, selection)
+                self._changes.calls[place] = [] if call is None else [call]
+        for selection in copied:
+            self._before[selection.place].append(self._copied(selection))
+        for place, calls in self._before.items():
+            self._changes.calls[place] = calls
+
+    def _place(self, group: Sequence[Tensor]) -> None:
+        """Put tensors into one storage, one behind the other, in rows of the same length."""
+        [first, *others], axis = group, self._axis
+        if not others:
+            self._moved[first] = first
+            return
+        widest = max(tensor.shape[axis] for tensor in group)
+        shape = (*first.shape[:axis], widest, *first.shape[axis + 1 :])
+        strides, element = dense_strides(shape), bytes_of((1,), first.dtype)
+        # Whole steps of the axis apart, so that tables reach all of them.
+        unit = math.lcm(strides[axis] * element, ALIGNMENT)
+        step = -(-bytes_of(shape, first.dtype) // unit) * unit
+        storage = Storage(size=step * len(group))
+        for number, source in enumerate(group):
+            target = attrs.evolve(source, storage=storage, offset=number * step, strides=strides)
+            self._moved[source] = target
+            free = source.storage.written and source.storage not in self._changes.returned
+            if not free or not self._changes.moved(source, target):
+                place, kernel = self._first_reader(source)
+                self._before[place].append(self._changes.copy(kernel, source, target))
+
+    def _first_reader(self, source: Tensor) -> tuple[int, str]:
+        """The first call of the region that reads a tensor, and its kernel."""
+        return next(
+            (place, call.kernel)
+            for place in self._region.places
+            for call in self._changes.calls[place]
+            if source in call.reads
+        )
+
+    def _table_axis(self, place: int, position: int, selection: Selection) -> int | None:
+        """The axis of a parameter that its kernel can look up; None where it cannot."""
+        [call] = self._changes.calls[place]
+        function = self._changes.functions[call.kernel]
+        return table_axis(function, position, selection.tensor.shape, self._axis)
+
+    def _found_by(self, place: int, position: int, selection: Selection) -> Call | None:
+        """A reader's call with its channels where they lie; None where it needs a copy."""
+        [call] = self._changes.calls[place]
+        function, shape = self._changes.functions[call.kernel], call.reads[position].shape
+        view = self._view(selection)
+        if view is not None:
+            strides = reshaped_strides(view.shape, view.strides, shape)
+            if strides is not None and takes_strides(function, position, strides):
+                return _reading(call, position, attrs.evolve(view, shape=shape, strides=strides))
+        axis = self._table_axis(place, position, selection)
+        if axis is None:
+            return None
+        whole = self._whole(selection)
+        strides = reshaped_strides(whole.shape, whole.strides, shape)
+        if strides is None:
+            return None
+        # Of an axis of one index the stride counts as well: the table leads elsewhere.
+        strides = (*strides[:axis], whole.strides[self._axis], *strides[axis + 1 :])
+        made = _reading(call, position, attrs.evolve(whole, shape=shape, strides=strides))
+        lookup = Lookup(position=position, axis=axis, table=self._table(selection))
+        return attrs.evolve(made, lookups=(*made.lookups, lookup))
+
+    def _view(self, selection: Selection) -> Tensor | None:
+        """The channels of a selection where they lie, if they follow each other there."""
+        (source, start), *_ = selection.channels
+        wanted = tuple((source, start + number) for number in range(len(selection.channels)))
+        if selection.channels != wanted:
+            return None
+        first = [0] * len(source.shape)
+        first[self._axis] = start
+        return part_of(self._moved[source], selection.tensor.shape, first)
+
+    def _whole(self, selection: Selection) -> Tensor:
+        """A selection as though it lay at the start of the storage that has its channels."""
+        moved = self._moved[selection.sources[0]]
+        return attrs.evolve(moved, offset=0, shape=selection.tensor.shape)
+
+    def _table(self, selection: Selection) -> Tensor:
+        """Where the channels of a selection are, in steps of the axis from the storage's start."""
+        places = []
+        for source, index in selection.channels:
+            moved = self._moved[source]
+            step = moved.strides[self._axis] * bytes_of((1,), moved.dtype)
+            places.append(moved.offset // step + index)
+        table = np.array(places, np.int64)
+        storage = Storage(size=table.nbytes, constant=table)
+        return Tensor(storage=storage, shape=table.shape, strides=(1,), dtype="int64")
+
+    def _copied(self, selection: Selection) -> Call:
+        """A call that copies a selection."""
+        [call] = self._changes.calls[selection.place]
+        tensor = selection.tensor
+        name = f"{call.kernel}_of_some_of_{'x'.join(map(str, tensor.shape))}_{tensor.dtype}"
+        if name not in self._changes.functions:
+            self._changes.functions[name] = _copying(tensor, self._axis)
+        reads = (self._whole(selection), self._table(selection))
+        return Call(kernel=name, reads=reads, writes=(tensor,))
+
+
+def _joined(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+    """Tensors in groups, so that each set is in one of them."""
+    groups: list[dict[Tensor, None]] = []
+    for one in sets:
+        met = [group for group in groups if not group.keys().isdisjoint(one)]
+        groups = [group for group in groups if group not in met]
+        groups.append(dict.fromkeys(tensor for some in (*met, one) for tensor in some))
+    return [list(group) for group in groups]
+
+
+def _reading(call: Call, position: int, tensor: Tensor) -> Call:
+    """A call that reads another tensor."""
+    reads = (*call.reads[:position], tensor, *call.reads[position + 1 :])
+    return attrs.evolve(call, reads=reads)
+
+
+def _copying(tensor: Tensor, axis: int) -> Function:
+    """A function that copies a tensor whose channels it looks up.
+
+    It is loops as they are to be: where channels are innermost, one at a time is faster than
+    vectors that are put together from elements.
+    """
+    shape, extent = tensor.shape, tensor.shape[axis]
+    outside, inside = shape[:axis], shape[axis + 1 :]
+    rows, row = math.prod(outside), math.prod(inside)
+    source = tirx.decl_buffer(shape, tensor.dtype, "source")
+    places = tirx.decl_buffer([extent], "int64", "places")
+    chosen = tirx.decl_buffer(shape, tensor.dtype, "chosen")
+
+    def copied(outer: list[Any], channel: Any) -> Any:
+        def element(index: Any) -> Any:
+            inner = emit.split(index, inside)
+            place = emit.load(places, [channel])
+            value = emit.load(source, [*outer, place, *inner])
+            return emit.store(chosen, [*outer, channel, *inner], value)
+
+        return emit.loop("element", row, element)
+
+    def pixel(index: Any) -> Any:
+        outer = emit.split(index, outside)
+        return emit.loop("channel", extent, lambda channel: copied(outer, channel))
+
+    def plane(index: Any) -> Any:
+        *outer, channel = emit.split(index, (*outside, extent))
+        return copied(outer, channel)
+
+    if row == 1:
+        body = emit.parallel("pixel", rows, pixel)
+    else:
+        body = emit.parallel("plane", rows * extent, plane)
+    return emit.function([source, places, chosen], body)

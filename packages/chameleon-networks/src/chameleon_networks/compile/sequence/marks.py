@@ -1,0 +1,167 @@
+"""Concatenations, splits, slices and shuffles kept apart where views or tables may replace them.
+
+Where all neighbours of one are element-wise or move data themselves, TVM's fused kernel is as good:
+it reads and writes everything once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chameleon_tvm.quick_tvm import te, tirx
+
+from chameleon_networks.compile.sequence.shuffles import Shuffle, shuffle_of
+from chameleon_networks.graph.extents import extents_of, known_extents
+from chameleon_networks.graph.relaxed import relax, tvm
+
+CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
+"""Attributes of functions: the axis of a concatenation or split, the first indices of a slice."""
+SHUFFLE = "chameleon.shuffle"
+"""The same of a shuffle: the axis, then for each index of it the index that lies there before."""
+
+_MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
+
+
+def with_marks(module: Any) -> Any:
+    """The module with calls of marked functions in the places of what may need no kernel.
+
+    Args:
+        module: an ``IRModule`` in normal form, before ``LegalizeOps``.
+    """
+    marker = _Marker(module)
+    variable = module.get_global_var("main")
+    marker.builder_.update_func(variable, marker.visit_expr(module["main"]))
+    return relax.transform.DeadCodeElimination()(marker.builder_.get())
+
+
+def mark_of(function: Any) -> str | None:
+    """Which mark a function has, if any."""
+    return next((mark for mark in _MARKS if mark in (function.attrs or {})), None)
+
+
+@relax.expr_functor.mutator
+class _Marker(relax.PyExprMutator):
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._values = {
+            binding.var: binding.value
+            for block in module["main"].body.blocks
+            for binding in block.bindings
+        }
+
+    def visit_call_(self, call: Any) -> Any:
+        shuffle = shuffle_of(call, self._values)
+        if shuffle is not None:
+            return self._shuffled(shuffle, call)
+        call = self.visit_expr_post_order(call)
+        name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
+        value: int | list[int] | None
+        if name == "relax.concat" and isinstance(call.args[0], relax.Tuple):
+            arrays = list(call.args[0].fields)
+            mark, value = CONCAT, _axis(call.attrs.axis, call)
+        elif name == "relax.split":
+            arrays = [call.args[0]]
+            mark, value = SPLIT, _axis(call.attrs.axis, call.args[0])
+        elif name == "relax.strided_slice":
+            arrays = [call.args[0]]
+            mark, value = SLICE, _first_indices(call)
+        else:
+            return call
+        kinds = [call.ty] if mark != SPLIT else list(call.ty.fields)
+        if value is None or not all(_static(one) for one in (*(a.ty for a in arrays), *kinds)):
+            return call
+        inputs = [
+            te.placeholder(_extents(a.ty), str(a.ty.dtype), f"part{n}")
+            for n, a in enumerate(arrays)
+        ]
+        function = _moving(mark, value, inputs, [_extents(kind) for kind in kinds])
+        function = function.without_attr("global_symbol").with_attr(mark, value)
+        kernel = self.builder_.add_func(function, mark.removeprefix("chameleon."))
+        return relax.call_tir(kernel, arrays, list(kinds) if mark == SPLIT else kinds[0])
+
+    def _shuffled(self, shuffle: Shuffle, call: Any) -> Any:
+        source = self.visit_expr(shuffle.source)
+        array = te.placeholder(_extents(source.ty), str(source.ty.dtype), "source")
+        axis = shuffle.axis
+
+        def element(*indices: Any) -> Any:
+            (_, far), *inner = shuffle.parts
+            place, rest = 0, indices[axis]
+            for extent, step in reversed(inner):
+                place, rest = place + rest % extent * step, rest // extent
+            return array(*indices[:axis], place + rest * far, *indices[axis + 1 :])
+
+        made = te.compute(array.shape, element, "shuffle")
+        function = te.create_prim_func([array, made], index_dtype_override="int64")
+        value = [axis, *shuffle.table]
+        function = function.without_attr("global_symbol").with_attr(SHUFFLE, value)
+        kernel = self.builder_.add_func(function, "shuffle")
+        return relax.call_tir(kernel, [source], call.ty)
+
+
+def _moving(mark: str, value: Any, inputs: list[Any], shapes: list[list[int]]) -> Any:
+    """A function that moves the data, for where no view can."""
+    if mark == CONCAT:
+        made = [_concatenated(inputs, value, shapes[0])]
+    elif mark == SLICE:
+        made = [_part(inputs[0], shapes[0], value, "slice")]
+    else:
+        made, start = [], 0
+        for number, shape in enumerate(shapes):
+            first = [start if axis == value else 0 for axis in range(len(shape))]
+            made.append(_part(inputs[0], shape, first, f"split{number}"))
+            start += shape[value]
+    # Relax counts in 64 bits, and TVM fuses only what counts alike.
+    return te.create_prim_func([*inputs, *made], index_dtype_override="int64")
+
+
+def _part(source: Any, shape: list[int], first: Any, name: str) -> Any:
+    def element(*indices: Any) -> Any:
+        return source(*(index + start for index, start in zip(indices, first, strict=True)))
+
+    return te.compute(shape, element, name)
+
+
+def _concatenated(inputs: list[Any], axis: int, shape: list[int]) -> Any:
+    def element(*indices: Any) -> Any:
+        value, start = None, 0
+        for source in inputs:
+            moved = [*indices]
+            moved[axis] = indices[axis] - start
+            read = source(*moved)
+            value = (
+                read if value is None else tirx.if_then_else(indices[axis] >= start, read, value)
+            )
+            start += int(source.shape[axis])
+        return value
+
+    return te.compute(shape, element, "concat")
+
+
+def _axis(axis: Any, value: Any) -> int:
+    return int(axis if axis is not None else 0) % len(value.ty.shape)
+
+
+def _first_indices(call: Any) -> list[int] | None:
+    """First index on each axis of a slice; None where it skips elements or is not static."""
+    source, *lists = call.args
+    if len(lists) < 3 or not all(isinstance(one, relax.Tuple) for one in lists):  # noqa: PLR2004
+        return None
+    if not all(hasattr(field, "value") for one in lists for field in one.fields):
+        return None
+    axes, begins, _, *steps = ([int(field.value) for field in one.fields] for one in lists)
+    if any(step != 1 for one in steps for step in one):
+        return None
+    first = [0] * len(source.ty.shape)
+    for axis, begin in zip(axes, begins, strict=True):
+        extent = int(source.ty.shape[axis])
+        first[axis] = min(max(begin + extent if begin < 0 else begin, 0), extent)
+    return first
+
+
+def _static(kind: Any) -> bool:
+    return known_extents(kind) is not None
+
+
+def _extents(kind: Any) -> list[int]:
+    return list(extents_of(kind))

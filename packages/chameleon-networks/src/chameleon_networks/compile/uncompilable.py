@@ -1,0 +1,97 @@
+"""Which operator of a network cannot be compiled, found by compiling each alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.words import first_line
+
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.source_location import SourceLocation
+
+
+@attrs.frozen(kw_only=True)
+class UncompilableOperator:
+    """An operator that cannot be compiled.
+
+    Attributes:
+        operator: what it is, and where in the network.
+        problem: what the compiler says.
+    """
+
+    operator: str
+    problem: str
+
+
+def no_kernels(target: str) -> Kernels:
+    """The kernels of a network of which nothing is tuned."""
+    return Kernels({}, AutoSpace(AutoOptions()), target)
+
+
+def first_uncompilable(
+    module: Any, target: str, locations: Mapping[str, SourceLocation]
+) -> UncompilableOperator | None:
+    """The first operator of a network that cannot be compiled alone; None where all can.
+
+    Args:
+        module: the network as it was imported.
+        target: the resolved target.
+        locations: for names of variables where they are from.
+    """
+    tried = set()
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+                continue
+            key = _key(call)
+            if key in tried:
+                continue
+            tried.add(key)
+            problem = _problem(call, target)
+            if problem is not None:
+                name = str(call.op.name).removeprefix("relax.")
+                known = locations.get(str(binding.var.name))
+                unknown = f"an operator {name} that gives {binding.var.ty}"
+                return UncompilableOperator(
+                    operator=known.sentence if known else unknown, problem=problem
+                )
+    return None
+
+
+def _key(call: Any) -> str:
+    """Calls of one key are compiled into the same program."""
+    types = [str(getattr(one, "ty", one)) for one in call.args]
+    return f"{call.op.name} {types} {call.attrs}"
+
+
+def _problem(call: Any, target: str) -> str | None:
+    """What the compiler says against a call of an operator on inputs of its own."""
+    inputs: dict[Any, Any] = {}
+
+    def alone(argument: Any) -> Any:
+        if isinstance(argument, relax.Var):
+            return inputs.setdefault(argument, relax.Var(f"x{len(inputs)}", argument.ty))
+        if isinstance(argument, relax.Tuple):
+            return relax.Tuple([alone(field) for field in argument.fields])
+        return argument
+
+    try:
+        arguments = [alone(argument) for argument in call.args]
+        builder = relax.BlockBuilder()
+        with builder.function("main", list(inputs.values())):
+            with builder.dataflow():
+                made = builder.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+                result = builder.emit_output(made)
+            builder.emit_func_output(result)
+        compiled(prepared(builder.get(), "NCHW"), [], no_kernels(target), target)
+    except Exception as error:  # noqa: BLE001 - that is what is looked for
+        return first_line(error)
+    return None

@@ -1,0 +1,1 @@
+"""The end of a run: networks compiled with the winners, verified and compared."""

@@ -1,0 +1,240 @@
+"""What else runs a network that is delivered: its reference, other frameworks, itself untuned."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Arrays, Delivery
+from chameleon_tvm.words import one_line
+
+from chameleon_networks.compile.compile import untuned
+from chameleon_networks.compile.uncompilable import no_kernels
+from chameleon_networks.delivery.reduced_rivals import (
+    ReducedRequest,
+    ReducedRivals,
+    rivals_precision,
+)
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.running.latency import median_seconds
+from chameleon_networks.running.processes import (
+    NetworkProcess,
+    delivered_process,
+    framework_process,
+)
+from chameleon_networks.running.verify import nudged
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+UNTUNED = "untuned"
+"""Name of the network as TVM compiles it without a tuner."""
+
+
+class Baselines:
+    """What else runs a network, each in a process of its own.
+
+    The reference's process starts at once and beside whatever comes next: it imports and loads for
+    seconds, on one core.
+
+    Args:
+        frontend: the network.
+        delivery: says the target, and the threads that all compute with.
+        scratch: where the untuned network is compiled to.
+        stack: the processes end with it.
+
+    Attributes:
+        left_out: why something that may run the network was not timed, by name.
+    """
+
+    def __init__(
+        self,
+        frontend: NetworkFrontend,
+        delivery: Delivery,
+        scratch: Path,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._frontend = frontend
+        self._delivery = delivery
+        self._folder = scratch / UNTUNED
+        self._stack = stack
+        self.left_out = dict(frontend.left_out) if frontend.options.compare else {}
+        name, threads = frontend.frameworks[0], delivery.threads
+        self._first = stack.enter_context(
+            framework_process(frontend, name, threads=threads, wait=False)
+        )
+
+    @cached_property
+    def reference(self) -> NetworkProcess:
+        """What has the right answers: the first framework, or TVM untuned without one.
+
+        Raises:
+            ChameleonError: there is none.
+        """
+        try:
+            self._first.opened()
+        except ChameleonError as error:
+            self._not_run(self._first.name, error)
+        else:
+            return self._first
+        found = self._untuned()
+        if found is None:
+            raise ChameleonError(
+                f"neither {self._first.name} nor TVM without tuning can run the network",
+                hint="The log says why; without a reference nothing is delivered.",
+            )
+        return found
+
+    def opened(self, name: str) -> NetworkProcess | None:
+        """The network run by something else, or None where that cannot be opened.
+
+        Args:
+            name: one of ``NetworkFrontend.frameworks``, or its ``exact``.
+        """
+        try:
+            return self._stack.enter_context(
+                framework_process(self._frontend, name, threads=self._delivery.threads)
+            )
+        except ChameleonError as error:
+            self._not_run(name, error)
+            return None
+
+    def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
+        """The reference's answers in float64; None where nothing can give them.
+
+        Of a quantised network, its answers for nudged samples.
+
+        Args:
+            samples: inputs.
+        """
+        if self._frontend.rounded:
+            return [self.reference.outputs(nudged(inputs)) for inputs in samples]
+        name = self._frontend.exact
+        if name is None or self.reference.name not in self._frontend.frameworks:
+            return None
+        process = self.opened(name)
+        if process is None:
+            return None
+        try:
+            return [process.outputs(inputs) for inputs in samples]
+        except ChameleonError as error:
+            self._not_run(name, error)
+            return None
+        finally:
+            process.close()
+
+    def latencies(
+        self, ours: NetworkProcess, inputs: Arrays, reduced: ReducedRequest | None = None
+    ) -> dict[str, Any]:
+        """Seconds of the network, of itself untuned, and of other frameworks, in turns.
+
+        Args:
+            ours: the network that is delivered.
+            inputs: that all are timed with.
+            reduced: the precisions beside float32 in which other frameworks run it, too; then
+                there is ``rivals_reduced`` as well, see ``ReducedRivals.results``.
+        """
+        if not self._frontend.options.compare:
+            return {}
+        begun, plan = time.perf_counter(), self._delivery.plan
+        processes = [ours]
+        if self.reference.name in self._frontend.frameworks:
+            processes.append(self.reference)
+        processes += self._beside_the_reference(inputs)
+        beside = None if reduced is None else self._reduced(reduced)
+        if beside is not None:
+            processes += beside.opened()
+        left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - begun))
+        seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
+        for name in self._frontend.frameworks:
+            if name in seconds and not seconds[name]:
+                self.left_out[name] = "it failed while it was timed"
+        others = {name: seconds[name] for name in self._frontend.frameworks if seconds.get(name)}
+        found: dict[str, Any] = {
+            "rivals_footprint": {
+                process.name: {"memory_bytes": process.about()["memory_bytes"]}
+                for process in processes
+                if process.name in others
+            },
+            "latency_seconds": seconds[ours.name],
+            "untuned_seconds": seconds.get(UNTUNED),
+            "rivals": others,
+            "left_out": self.left_out,
+        }
+        if beside is None:
+            return found
+        found["rivals_reduced"] = beside.results(seconds)
+        found["rivals_precision"] = rivals_precision(self._frontend, others)
+        return {**found, "left_out": self.left_out | beside.left_out}
+
+    def _reduced(self, request: ReducedRequest) -> ReducedRivals:
+        threads = self._delivery.threads
+        return ReducedRivals(self._frontend, request, threads=threads, stack=self._stack)
+
+    def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
+        """What is timed beside the network and its reference.
+
+        They start side by side: each imports and compiles for many seconds, mostly on one core,
+        some of them only when they run first.
+        """
+        starting = [
+            self._stack.enter_context(
+                framework_process(
+                    self._frontend,
+                    name,
+                    threads=self._delivery.threads,
+                    warm_up=inputs,
+                    wait=False,
+                )
+            )
+            for name in self._frontend.frameworks[1:]
+        ]
+        # Ours, the reference, those that start, and what TVM makes without tuning.
+        built, of = 2, 3 + len(starting)
+        self._delivery.plan.tell("built", built, of)
+        plain = self.reference if self.reference.name == UNTUNED else self._untuned()
+        found = []
+        for process in starting:
+            try:
+                process.opened()
+            except ChameleonError as error:
+                self._not_run(process.name, error)
+            else:
+                found.append(process)
+            built += 1
+            self._delivery.plan.tell("built", built, of)
+        self._delivery.plan.tell("built", of, of)
+        return found if plain is None else [*found, plain]
+
+    def _untuned(self) -> NetworkProcess | None:
+        """The network as TVM compiles it without a tuner."""
+        delivery = self._delivery
+        plain = prepared(self._frontend.imported, "NCHW")
+        kernels = no_kernels(delivery.target)
+        try:
+            with warnings_once():
+                executable = untuned(plain, delivery.target)
+            manifest = manifest_of(plain, [], kernels, delivery.target, delivery.threads)
+            write_package(self._folder, executable, manifest)
+            return self._stack.enter_context(
+                delivered_process(UNTUNED, self._folder, threads=delivery.threads)
+            )
+        except ChameleonError as error:
+            self._not_run(UNTUNED, error)
+            return None
+
+    def _not_run(self, name: str, error: ChameleonError) -> None:
+        log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+        if name in self._frontend.frameworks:
+            self.left_out[name] = one_line(error)

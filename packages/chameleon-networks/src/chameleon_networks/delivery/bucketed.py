@@ -1,0 +1,220 @@
+"""The frontends of whole networks: one network, or one for each bucket of shapes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.pipeline import Precision
+from chameleon_core.stages import Delivery, Frontend, Trials
+from chameleon_core.task import Task
+
+from chameleon_networks.delivery.bucket_inputs import BucketInputs
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.importers.options import (
+    BuiltinOptions,
+    NetworkOptions,
+    OnnxOptions,
+    TorchOptions,
+)
+from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_networks.shapes import Bucket, bucket_with, buckets_of, dimensions_of
+
+if TYPE_CHECKING:
+    from chameleon_networks.package.buckets import Buckets as Dispatch
+
+Make = Callable[[Any], NetworkFrontend]
+
+
+class BucketedFrontend(Frontend):
+    """A network for several shapes of its inputs, each of which is compiled by itself.
+
+    Args:
+        make: the network's frontend for options with fixed shapes.
+        options: with buckets among the shapes.
+
+    Attributes:
+        options: those.
+        dimensions: what varies in the shapes.
+        networks: each bucket with its network, the smallest extents first.
+    """
+
+    def __init__(self, make: Make, options: NetworkOptions) -> None:
+        self.options = options
+        self.dimensions = dimensions_of(options.shapes)
+        self._make = make
+        self.networks = [(one, self._with_shapes(one)) for one in buckets_of(options.shapes)]
+        for bucket, network in self.networks:
+            network.bucket = BucketInputs(bucket.name, lambda: self._dispatch)
+
+    def compute_in(self, precision: Precision) -> None:
+        if precision.metric is not None:
+            raise ConfigError(
+                f"a metric is of one network, and this one has {len(self.networks)} buckets of "
+                "shapes, each with types of its own",
+                hint="Bound the error by 'max_error' instead of 'metric' and 'max_drop', or give "
+                "each input one shape.",
+            )
+        for _, network in self.networks:
+            network.compute_in(precision)
+
+    def check_source(self) -> None:
+        self.networks[0][1].check_source()
+
+    def _with_shapes(self, bucket: Bucket) -> NetworkFrontend:
+        return self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
+
+    def with_extents(self, extents: Sequence[int]) -> NetworkFrontend:
+        """The network for other extents of the dimensions than those of a bucket."""
+        return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
+
+    def named(self, extents: Sequence[int]) -> str:
+        """Some extents of the dimensions, in words."""
+        pairs = zip(self.dimensions, extents, strict=True)
+        return " and ".join(f"{dimension} {extent}" for dimension, extent in pairs)
+
+    @cached_property
+    def input_names(self) -> list[str]:
+        """Names of all inputs, in their order."""
+        return self.networks[0][1].input_names()
+
+    @cached_property
+    def _dispatch(self) -> Dispatch:
+        """What says which bucket a delivered network takes; it runs none."""
+        from chameleon_networks.delivery.dispatch import signatures_dispatch  # noqa: PLC0415 - needs TVM
+
+        return signatures_dispatch(self)
+
+    def check(
+        self, target: str, threads: int, earlier: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        from chameleon_networks.delivery.padding import check_padding  # noqa: PLC0415 - needs TVM
+
+        found: dict[str, Any] = {}
+        for bucket, network in self.networks:
+            before = None if earlier is None else earlier["buckets"].get(bucket.name)
+            try:
+                checked = network.check(target, threads, before)
+            except (ConfigError, TargetError) as error:
+                raise type(error)(f"bucket {bucket.name}: {error}", hint=error.hint) from error
+            if checked is not None:
+                found[bucket.name] = checked
+        if not found:
+            return None
+        padding = check_padding(self, threads) if earlier is None else earlier["padding"]
+        return {
+            "buckets": found,
+            "padding": padding,
+            "summary": "; ".join([*_summaries(found), *padding]),
+        }
+
+    def settle(self, trials: Trials) -> dict[str, Any] | None:
+        shared = _Share(trials, len(self.networks))
+        found = {}
+        for bucket, network in self.networks:
+            network.settle(shared)
+            found[bucket.name] = network.settled()
+        return {"buckets": found, "summary": "; ".join(_summaries(found))}
+
+    def recall(self, settled: Mapping[str, Any]) -> None:
+        for bucket, network in self.networks:
+            network.recall(settled["buckets"][bucket.name])
+
+    def tasks(self, target: str) -> list[Task]:
+        return self._together([network.tasks(target) for _, network in self.networks])
+
+    def named_tasks(self, target: str) -> list[Task]:
+        """The same tasks without looking at the weights."""
+        return self._together([network.named_tasks(target) for _, network in self.networks])
+
+    def _together(self, tasks: Sequence[Sequence[Task]]) -> list[Task]:
+        """The tasks of all buckets, each once, with its occurrences in all of them.
+
+        Different tasks that have one name are told apart by the first bucket that has them.
+        """
+        found: dict[str, Task] = {}
+        first: dict[str, str] = {}
+        named: dict[str, set[str]] = defaultdict(set)
+        replaced: dict[str, str] = {}
+        for (bucket, _), own in zip(self.networks, tasks, strict=True):
+            keys = {task.name: task.key for task in own}
+            for task in own:
+                known = found.get(task.key)
+                weight = task.weight + (0 if known is None else known.weight)
+                # What one bucket has anyway is no alternative, whatever it is in another one.
+                if known is None or (known.alternative_of and not task.alternative_of):
+                    known = task
+                found[task.key] = attrs.evolve(known, weight=weight)
+                first.setdefault(task.key, bucket.name)
+                if task.alternative_of:
+                    replaced.setdefault(task.key, keys[task.alternative_of])
+        for key, task in found.items():
+            named[task.name].add(key)
+        names = {
+            key: task.name if len(named[task.name]) == 1 else f"{task.name}@{first[key]}"
+            for key, task in found.items()
+        }
+        return [
+            attrs.evolve(
+                task,
+                name=names[key],
+                alternative_of=names[replaced[key]] if task.alternative_of else "",
+            )
+            for key, task in found.items()
+        ]
+
+    def deliver(self, delivery: Delivery) -> dict[str, Any] | None:
+        from chameleon_networks.delivery.deliver_buckets import delivered  # noqa: PLC0415 - needs TVM
+
+        return delivered(self, delivery)
+
+
+class _Share(Trials):
+    """Measurements that leave as much time to the other buckets.
+
+    Args:
+        trials: measures.
+        buckets: that there are.
+    """
+
+    def __init__(self, trials: Trials, buckets: int) -> None:
+        self.target = trials.target
+        self.live = trials.live
+        self.seconds = trials.seconds / buckets
+        self._trials = trials
+
+    def best_seconds(
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
+    ) -> float | None:
+        return self._trials.best_seconds(task, guesses, seconds_to_beat=seconds_to_beat)
+
+
+def _summaries(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is said of each bucket; once where it is the same of all of them."""
+    said = {name: str(one["summary"]) for name, one in found.items()}
+    if len(set(said.values())) == 1:
+        return [f"each bucket: {next(iter(said.values()))}"]
+    return [f"bucket {name}: {words}" for name, words in said.items()]
+
+
+def builtin(options: BuiltinOptions) -> Frontend:
+    """The frontend ``builtin``."""
+    return _frontend(BuiltinFrontend, options)
+
+
+def torch(options: TorchOptions) -> Frontend:
+    """The frontend ``torch``."""
+    return _frontend(TorchFrontend, options)
+
+
+def onnx(options: OnnxOptions) -> Frontend:
+    """The frontend ``onnx``."""
+    return _frontend(OnnxFrontend, options)
+
+
+def _frontend(make: Make, options: NetworkOptions) -> Frontend:
+    return BucketedFrontend(make, options) if dimensions_of(options.shapes) else make(options)

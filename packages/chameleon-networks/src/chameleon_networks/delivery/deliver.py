@@ -1,0 +1,138 @@
+"""Makes a verified network in a folder of the winners of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from chameleon_core.stages import Delivery
+from chameleon_system.files import replace_folder
+
+from chameleon_networks.compile.sequence.weights import WEIGHTS, link_weights
+from chameleon_networks.delivery.delivery_steps import DeliverySteps
+from chameleon_networks.delivery.guesses import mended
+from chameleon_networks.package.package import (
+    check_compiler,
+    check_target,
+    read_manifest,
+    write_manifest,
+)
+from chameleon_networks.running.first_answer import first_answer
+from chameleon_networks.running.verify import SAMPLES
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+
+def delivered(frontend: NetworkFrontend, delivery: Delivery) -> dict[str, Any]:
+    """Compile, verify and time a network; only what gives the right answers gets into the folder.
+
+    It is there as soon as it is verified; what it takes is written into its manifest later.
+
+    Args:
+        frontend: the network.
+        delivery: what to compile it with, and where to.
+
+    Returns:
+        See ``Frontend.deliver``.
+
+    Raises:
+        ChameleonError: it cannot be compiled at all, or nothing can check it.
+    """
+    started = time.perf_counter()
+    check_target(delivery.target)
+    check_compiler()
+    with contextlib.ExitStack() as stack:
+        steps = DeliverySteps(frontend, delivery, stack)
+        staged, result = verified(steps, frontend)
+        if staged is None:
+            return result
+        staged, result = frontend.in_types(steps, staged, result)
+        # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
+        replace(staged, delivery.folder)
+        result["delivered_seconds"] = time.perf_counter() - started
+        result["delivery_seconds"] = steps.seconds.until_now()
+        log.info("network_delivered", folder=str(delivery.folder))
+        ours = stack.enter_context(steps.running(staged))
+        result.update(steps.latencies(ours))
+        rivals = result.pop("rivals_footprint", None)
+        if rivals is not None:
+            result["footprint"] = {"network": first_answer(delivery.folder), **rivals}
+        result["kernels"] = steps.kernel_seconds(ours, staged)
+        write_manifest(delivery.folder, {**read_manifest(staged), "latency": result})
+    return {**result, "folder": str(delivery.folder)}
+
+
+def verified(steps: DeliverySteps, frontend: NetworkFrontend) -> tuple[Path | None, dict[str, Any]]:
+    """Compile and verify a network in the types that it has anyway.
+
+    Args:
+        steps: its delivery.
+        frontend: the network.
+
+    Returns:
+        The folder that it is in for now, with its whole manifest, or None where it is not to be
+        delivered; and what there is to say about it, ``failure`` among it.
+    """
+    staged = steps.best_in_place() if frontend.options.in_place else None
+    if staged is None:
+        staged, verdict = steps.tried(steps.kernels, "network")
+    else:
+        verdict = steps.verdict(staged)
+    staged, verdict = mended(steps, staged, verdict)
+    result: dict[str, Any] = {
+        "latency_seconds": None,
+        "untuned_seconds": None,
+        "rivals": {},
+        "max_relative_error": verdict.max_relative_error,
+        "reference": steps.baselines.reference.name,
+        "layout": frontend.choice.to_json(),
+        "unmeasured": steps.unmeasured(),
+        "failure": None,
+    }
+    if staged is None or verdict.problem is not None:
+        return None, {**result, "failure": steps.accuse(verdict)}
+    verification: dict[str, Any] = {
+        "reference": steps.baselines.reference.name,
+        "samples": SAMPLES,
+        "tolerance": steps.expected.tolerance,
+        "max_relative_error": verdict.max_relative_error,
+    }
+    if steps.expected.conditioning is not None:
+        why = steps.expected.conditioning.sentence(steps.baselines.reference.name)
+        verification["conditioning"] = result["conditioning"] = why
+        log.warning("rounding_is_large", why=why)
+    if frontend.half is not None:
+        own = steps.in_own_precision(staged, frontend.half)
+        verification["own_precision"] = result["own_precision"] = own
+        if own.get("problem"):
+            return None, {**result, "failure": f"the network is not delivered: {own['problem']}"}
+    # What the package says of its weights stays.
+    manifest = {**read_manifest(staged), **steps.manifest(), "verification": verification}
+    write_manifest(staged, manifest)
+    return staged, result
+
+
+def replace(staged: Path, folder: Path) -> None:
+    """Put a finished folder in its place in one step; an earlier one is removed.
+
+    Whoever has loaded the earlier one keeps its files.
+    """
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        shutil.copytree(staged, part, copy_function=_copied)
+        replace_folder(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _copied(source: str, target: str) -> None:
+    place = link_weights if Path(source).name == WEIGHTS else shutil.copy2
+    place(Path(source), Path(target))

@@ -1,0 +1,249 @@
+"""Makes one folder of the winners of a run, with a verified network for each bucket of shapes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.stages import Arrays, Delivery
+from chameleon_core.task import Task
+
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.bucket_results import summed
+from chameleon_networks.delivery.deliver import replace, verified
+from chameleon_networks.delivery.delivery_steps import DeliverySteps
+from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dispatch_table
+from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
+from chameleon_networks.package.package import (
+    check_compiler,
+    check_target,
+    read_manifest,
+    write_loader,
+    write_manifest,
+)
+from chameleon_networks.package.shared_weights import share_weights
+from chameleon_networks.running.processes import NetworkProcess, delivered_process
+from chameleon_networks.running.verify import Run, compared
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.bucketed import BucketedFrontend
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+_SHARED = ("format", "target", "cpu_features", "threads", "versions", "system")
+"""What the manifests of all buckets say alike."""
+
+
+def delivered(frontend: BucketedFrontend, delivery: Delivery) -> dict[str, Any]:
+    """Compile, verify and time a network in each of its buckets.
+
+    Nothing gets into the folder unless every bucket gives the right answers, padded inputs among
+    them. What they take is written into the manifest later.
+
+    Args:
+        frontend: the network.
+        delivery: what to compile it with, and where to.
+
+    Returns:
+        See ``Frontend.deliver``; ``buckets`` has a row for each.
+
+    Raises:
+        ChameleonError: a bucket cannot be compiled at all, or nothing can check it.
+    """
+    started = time.perf_counter()
+    check_target(delivery.target)
+    check_compiler()
+    union = {task.key: task.name for task in frontend.named_tasks(delivery.target)}
+    own: dict[str, Delivery] = {}
+    called: dict[str, dict[str, str]] = {}
+    for bucket, network in frontend.networks:
+        tasks = {task.key: task for task in network.named_tasks(delivery.target)}
+        own[bucket.name] = _own(delivery, tasks, len(frontend.networks))
+        called[bucket.name] = {task.name: union[key] for key, task in tasks.items()}
+    made: dict[str, _Made] = {}
+    with tempfile.TemporaryDirectory(prefix="chameleon-buckets-") as scratch:
+        whole = plain = Path(scratch, "network")
+        padded = any(one.padded for one in frontend.dimensions)
+        if padded and any(network.types for _, network in frontend.networks):
+            # What padding changes could not be told from what types lose, so that it is looked for
+            # in the network without them.
+            plain = Path(scratch, "plain")
+        for bucket, network in frontend.networks:
+            log.info("bucket_begun", bucket=bucket.name)
+            folders = whole / bucket.name, plain / bucket.name
+            found = _compiled(network, own[bucket.name], *folders)
+            if found.result["failure"] is not None:
+                failure = f"bucket {bucket.name}: {found.result['failure']}"
+                return {**found.result, "failure": failure, "kernels": []}
+            made[bucket.name] = found
+        results = {name: one.result for name, one in made.items()}
+        manifest = _combined(frontend, whole)
+        if plain != whole:
+            _combined(frontend, plain)
+        problem = _problem(frontend, whole, plain, made, delivery.threads)
+        if problem is not None:
+            failure = f"the network is not delivered: {problem}"
+            return {**summed(frontend, results, called), "failure": failure}
+        replace(whole, delivery.folder)
+    seconds = time.perf_counter() - started
+    log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
+    if frontend.options.compare:
+        _time(frontend, own, made, delivery.folder)
+    result = {**summed(frontend, results, called), "delivered_seconds": seconds}
+    said = ("precision", "precision_summary", "front")
+    if "front" in result:
+        manifest["precision"] = {name: result[name] for name in said}
+    write_manifest(delivery.folder, {**manifest, "latency": result})
+    return {**result, "folder": str(delivery.folder)}
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Made:
+    """The network of one bucket.
+
+    Attributes:
+        result: what ``deliver.verified`` says about it, and what is added to it.
+        kernels: that it is compiled with.
+        inputs: some of its own.
+        outputs: of it alone for them; none where it is not to be delivered.
+    """
+
+    result: dict[str, Any]
+    kernels: Kernels
+    inputs: Arrays
+    outputs: Arrays
+
+
+def _compiled(network: NetworkFrontend, delivery: Delivery, folder: Path, plain: Path) -> _Made:
+    """Compile and verify the network of one bucket.
+
+    Args:
+        network: the bucket's.
+        delivery: its own.
+        folder: gets it.
+        plain: gets it in the types that it has anyway; may be the same folder.
+    """
+    begun = time.perf_counter()
+    inputs = network.samples(np.random.default_rng(0))
+    with contextlib.ExitStack() as stack:
+        steps = DeliverySteps(network, delivery, stack)
+        staged, result = verified(steps, network)
+        if staged is None:
+            return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=[])
+        if plain != folder:
+            shutil.copytree(staged, plain)
+        staged, result = network.in_types(steps, staged, result)
+        running = stack.enter_context(steps.running(staged))
+        kernels = steps.kernel_seconds(running, staged)
+        outputs = running.outputs(inputs)
+        shutil.copytree(staged, folder)
+    result = {**result, "kernels": kernels, "seconds": time.perf_counter() - begun}
+    return _Made(result=result, kernels=steps.kernels, inputs=inputs, outputs=outputs)
+
+
+def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
+    """A delivery of one bucket: its own winners, named and weighted as in that network alone.
+
+    Args:
+        delivery: of all buckets.
+        tasks: of the bucket by ``Task.key``.
+        buckets: how many there are; each has its share of the time that comparing may take.
+    """
+    winners = [
+        attrs.evolve(winner, task=tasks[winner.task.key])
+        for winner in delivery.winners
+        if winner.task.key in tasks
+    ]
+    plan = attrs.evolve(delivery.plan, seconds=delivery.plan.seconds / buckets)
+    return attrs.evolve(delivery, winners=winners, plan=plan)
+
+
+def _combined(frontend: BucketedFrontend, whole: Path) -> dict[str, Any]:
+    """Make one network of the buckets' folders; returns its manifest."""
+    folders = {bucket.name: whole / bucket.name for bucket, _ in frontend.networks}
+    saved = share_weights(whole, folders)
+    manifests = {name: read_manifest(folder) for name, folder in folders.items()}
+    shapes = [
+        BucketShapes(
+            name=bucket.name,
+            extents=bucket.extents,
+            inputs=[one["shape"] for one in manifests[bucket.name]["inputs"]],
+            outputs=[one["shape"] for one in manifests[bucket.name]["outputs"]],
+        )
+        for bucket, _ in frontend.networks
+    ]
+    first = manifests[shapes[0].name]
+    manifest = {
+        **{name: first[name] for name in _SHARED},
+        "shared_bytes": saved,
+        **dispatch_table(frontend, [one["dtype"] for one in first["inputs"]], shapes),
+    }
+    write_loader(whole, "buckets.py")
+    write_manifest(whole, manifest)
+    return manifest
+
+
+def _problem(
+    frontend: BucketedFrontend,
+    whole: Path,
+    plain: Path,
+    made: Mapping[str, _Made],
+    threads: int,
+) -> str | None:
+    """What is wrong with the answers of the network in all buckets, if anything.
+
+    Args:
+        frontend: the network.
+        whole: its folder.
+        plain: the folder of the same in the types that it has anyway, which may be ``whole``.
+        made: what it was made of, by bucket.
+        threads: that it computes with.
+    """
+    with delivered_process("the compiled network", whole, threads=threads) as process:
+        for bucket, one in made.items():
+            verdict = compared(process.outputs, [one.inputs], [one.outputs])
+            if verdict.problem is not None:
+                return f"bucket {bucket} is not what it was alone: {verdict.problem}"
+        if plain == whole:
+            return _changed_by_padding(frontend, process, threads)
+    with delivered_process("the network without types", plain, threads=threads) as process:
+        return _changed_by_padding(frontend, process, threads)
+
+
+def _changed_by_padding(
+    frontend: BucketedFrontend, process: NetworkProcess, threads: int
+) -> str | None:
+    """How padding changes the answers of the network that a process has open, if it does."""
+
+    def run_of(_: PaddingProbe, __: Arrays, ___: Arrays, ____: list[NetworkProcess]) -> Run:
+        return process.outputs
+
+    padding = padding_problem(frontend, threads, run_of)
+    return None if padding is None else f"{padding}. {WAY_OUT}"
+
+
+def _time(
+    frontend: BucketedFrontend,
+    own: Mapping[str, Delivery],
+    made: Mapping[str, _Made],
+    folder: Path,
+) -> None:
+    """Add the latencies of each bucket to what is known about it.
+
+    The network is timed as it is delivered, choosing the bucket included.
+    """
+    for bucket, network in frontend.networks:
+        with contextlib.ExitStack() as stack:
+            steps = DeliverySteps(network, own[bucket.name], stack)
+            steps.kernels = made[bucket.name].kernels
+            ours = stack.enter_context(steps.running(folder))
+            made[bucket.name].result.update(steps.latencies(ours))

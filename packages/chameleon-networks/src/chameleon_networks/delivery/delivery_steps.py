@@ -1,0 +1,328 @@
+"""The steps of one delivery: compile, verify, find who is to blame, time."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Delivery
+from chameleon_tvm.words import one_line
+
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.baselines import Baselines
+from chameleon_networks.delivery.guesses import ANOTHER, DEFAULT, FIRST, PREDICTED
+from chameleon_networks.delivery.in_network import (
+    NetworkVariant,
+    choices,
+    fastest,
+    seconds_in_network,
+)
+from chameleon_networks.frameworks.precision import ROUNDING
+from chameleon_networks.frameworks.running import TORCH
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.running.processes import NetworkProcess, delivered_process
+from chameleon_networks.running.verify import (
+    ROUNDINGS,
+    SAMPLES,
+    Expected,
+    OutputCheck,
+    compared,
+    guilty,
+)
+from chameleon_networks.step_seconds import StepSeconds
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+
+class Typed(Protocol):
+    """A network some of whose chains are in other types, prepared."""
+
+    @property
+    def module(self) -> Any:
+        """A Relax ``IRModule``."""
+
+    @property
+    def chains(self) -> Sequence[Chain]:
+        """Its chains."""
+
+
+log = structlog.get_logger()
+
+COMPILING = "compiling and verifying"
+"""The step of a delivery in which the network becomes one of the types that it has anyway."""
+
+_UNBLAMED = (
+    "it fails without any tuned kernel too, as where a model has other weights each time it is made"
+)
+
+
+class DeliverySteps:
+    """The steps of one delivery.
+
+    Args:
+        frontend: the network.
+        delivery: what to compile it with, and where to.
+        stack: processes and temporary files end with it.
+
+    Attributes:
+        kernels: what it is compiled with.
+        replaced: why a guess was not used, by ``Task.key``.
+        baselines: what else runs the network, the reference among it.
+        seconds: what each step has taken.
+    """
+
+    def __init__(
+        self, frontend: NetworkFrontend, delivery: Delivery, stack: contextlib.ExitStack
+    ) -> None:
+        self.seconds = StepSeconds(COMPILING)
+        self._frontend = frontend
+        self._delivery = delivery
+        self._stack = stack
+        self._module, self._chains = frontend.prepared
+        winners = {winner.task.key: winner for winner in delivery.winners}
+        own = {key: one for key, one in winners.items() if not one.task.alternative_of}
+        self.kernels = Kernels(own, delivery.space, delivery.target)
+        self._alternatives = {
+            key: one for key, one in winners.items() if key not in own and one.measured
+        }
+        temporary = tempfile.TemporaryDirectory(prefix="chameleon-compile-")
+        self._virtual_machine: str | None = None
+        self._permissions: list[str] = []
+        self._verified: dict[Path, NetworkProcess] = {}
+        self._scratch = Path(stack.enter_context(temporary))
+        rng = np.random.default_rng(0)
+        self._samples = [frontend.samples(rng) for _ in range(SAMPLES)]
+        self.replaced: dict[str, str] = {}
+        self.baselines = Baselines(frontend, delivery, self._scratch, stack)
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The reference's answers, waited for where it has not started yet.
+
+        Raises:
+            ChameleonError: nothing has the right answers, or they are not finite.
+        """
+        with self.seconds.during("reference"):
+            reference = self.baselines.reference
+            answers = [reference.outputs(inputs) for inputs in self._samples]
+        if not all(np.isfinite(array).all() for arrays in answers for array in arrays):
+            raise ChameleonError(
+                f"{reference.name} computes numbers that are not finite, so that nothing "
+                "can be checked against them",
+                hint="Look for NaN among the weights, or for inputs that the network divides by.",
+            )
+        exact = partial(self.baselines.exact, self._samples)
+        return Expected(self._samples, answers, exact, rounded=self._frontend.rounded)
+
+    @property
+    def target(self) -> str:
+        """The resolved target."""
+        return self._delivery.target
+
+    @property
+    def threads(self) -> int:
+        """What networks compute with."""
+        return self._delivery.threads
+
+    def with_alternatives(self, chains: Sequence[Chain]) -> Kernels:
+        """The kernels for chains some of which are in other types than the network has."""
+        return self.kernels.joined(self._alternatives).adapted(chains)
+
+    def compile_typed(self, network: Typed, name: str) -> Path:
+        """The network with types of its chains in a folder of its own."""
+        kernels = self.with_alternatives(network.chains)
+        return self._written(network.module, network.chains, kernels, name)
+
+    def manifest(self) -> dict[str, Any]:
+        """What goes into the folder's manifest."""
+        return self._manifest(self._module, self._chains, self.kernels)
+
+    def _manifest(self, module: Any, chains: Sequence[Chain], kernels: Kernels) -> dict[str, Any]:
+        delivery = self._delivery
+        made = manifest_of(module, chains, kernels, delivery.target, delivery.threads)
+        return {
+            **made,
+            "layout": self._frontend.choice.to_json(),
+            "virtual_machine": self._virtual_machine,
+            **({"permissions": self._permissions} if self._permissions else {}),
+            "unmeasured": self.unmeasured(),
+        }
+
+    def unmeasured(self) -> list[dict[str, str]]:
+        """Operators whose kernel was never timed: ``NetworkResult.unmeasured``."""
+        given = {winner.task.key: winner for winner in self._delivery.winners}
+        found = []
+        for task in self._frontend.named_tasks(self._delivery.target):
+            if task.alternative_of:
+                continue  # without a time it is in no network
+            chosen, first = self.kernels.winners.get(task.key), given.get(task.key)
+            if chosen is not None and chosen.measured:
+                continue
+            best = PREDICTED if first is not None and first.predicted else FIRST
+            if chosen is None or first is None:
+                kernel = DEFAULT
+            else:
+                kernel = best if chosen.config == first.config else ANOTHER
+            because = "it was not reached" if first is not None else "no measurement succeeded"
+            if not self._delivery.measures:
+                because = "not measured, as the budget says"
+            if first is not None and kernel != best:
+                because += f", and its {best} gives no program"
+            because = self.replaced.get(task.key, because)
+            found.append({"name": task.name, "kernel": kernel, "because": because})
+        return found
+
+    def compile(self, kernels: Kernels, name: str) -> Path:
+        """The network with some kernels in a folder of its own."""
+        return self._written(self._module, self._chains, kernels, name)
+
+    def _written(self, module: Any, chains: Sequence[Chain], kernels: Kernels, name: str) -> Path:
+        log.info("compiling_network", kernels=len(kernels.keys), chains=len(chains))
+        with warnings_once():
+            made = compiled(module, chains, kernels, self._delivery.target)
+        self._virtual_machine = made.virtual_machine
+        self._permissions = sorted(made.permissions)
+        folder = self._scratch / name
+        earlier = self._verified.pop(folder, None)
+        if earlier is not None:
+            earlier.close()
+        write_package(folder, made.executable, self._manifest(module, chains, kernels))
+        return folder
+
+    def best_in_place(self) -> Path | None:
+        """Settle on the kernels that are fastest in the network; the folder where it is there.
+
+        Where the network with the winners does not run, nothing is tried: its verdict says why.
+        """
+        variants: list[NetworkVariant] = []
+        with contextlib.ExitStack() as stack:
+            for place, kernels in enumerate(choices(self.kernels)):
+                try:
+                    folder = self.compile(kernels, f"trial-{place}")
+                    process = stack.enter_context(self.running(folder))
+                except ChameleonError as error:
+                    log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                    if not place:
+                        return None
+                    continue
+                variants.append(NetworkVariant(kernels=kernels, folder=folder, process=process))
+            if len(variants) == 1:
+                return variants[0].folder
+            _ = self.expected  # what still starts would disturb what is timed
+            threads = self._delivery.threads
+            try:
+                found = seconds_in_network(variants, self._samples[0], threads=threads)
+            except ChameleonError as error:
+                log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                return variants[0].folder
+        better = fastest(variants, found)
+        self.kernels = self.kernels.replaced(better)
+        return None if better else variants[0].folder
+
+    def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
+        """The network with some kernels, and whether it is right; it may fail to compile.
+
+        Raises:
+            Exception: it does not compile, and there is no guess among its kernels.
+        """
+        try:
+            folder = self.compile(kernels, name)
+        except Exception as error:
+            if all(winner.checked for winner in kernels.winners.values()):
+                raise
+            problem = f"it cannot be compiled: {one_line(error)}"
+            return None, OutputCheck(max_relative_error=None, problem=problem)
+        return folder, self.verdict(folder)
+
+    def verdict(self, folder: Path) -> OutputCheck:
+        """Whether the network of a folder gives the reference's answers, in its own process."""
+        try:
+            process = self._process("the compiled network", folder)
+        except ChameleonError as error:
+            return OutputCheck(max_relative_error=None, problem=str(error))
+        self._stack.enter_context(process)
+        verdict = self.expected.verdict(process.outputs)
+        if verdict.problem is None:
+            self._verified[folder] = process
+        else:
+            process.close()
+        return verdict
+
+    def in_own_precision(self, folder: Path, kind: str) -> dict[str, Any]:
+        """The network of a folder against the framework's answers in half precision.
+
+        Args:
+            folder: of a network that agrees with the same in float32.
+            kind: the precision, a key of ``ROUNDING``.
+
+        Returns:
+            ``dtype``, ``reference``, ``tolerance``, ``max_relative_error`` and ``problem``, the
+            latter two null where there is none; without a reference the ``dtype`` alone.
+        """
+        found = self.baselines.opened(TORCH)
+        if found is None:
+            return {"dtype": kind}
+        tolerance = ROUNDINGS * ROUNDING[kind]
+        with found, self.running(folder) as process:
+            expected = [found.outputs(inputs) for inputs in self._samples]
+            verdict = compared(process.outputs, self._samples, expected, tolerance=tolerance)
+        problem = verdict.problem
+        return {
+            "dtype": kind,
+            "reference": found.name,
+            "tolerance": tolerance,
+            "max_relative_error": verdict.max_relative_error,
+            "problem": problem
+            and f"compared with torch in {kind}, {problem}; it agrees with the "
+            "same network in float32, which a model returned in float32 is compared with alone",
+        }
+
+    def accuse(self, verdict: OutputCheck) -> str:
+        """A sentence that names the tasks to blame for a network that fails."""
+        log.warning("network_fails", problem=verdict.problem)
+
+        def fails(keys: frozenset[str]) -> bool:
+            others = frozenset(self.kernels.keys) - keys
+            _, found = self.tried(self.kernels.without(others), "suspects")
+            return found.problem is not None
+
+        keys = guilty(self.kernels.keys, fails)
+        names = ", ".join(self.kernels.winners[key].task.name for key in keys)
+        blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
+        return f"the network is not delivered: {verdict.problem}; {blame}"
+
+    def running(self, folder: Path) -> NetworkProcess:
+        """The network of a folder in a process of its own: where there is one, what verified it."""
+        return self._verified.pop(folder, None) or self._process("network", folder)
+
+    def latencies(self, ours: NetworkProcess) -> dict[str, Any]:
+        """Seconds of the network and of its baselines; see ``Baselines.latencies``."""
+        try:
+            reduced = self._frontend.reduced_request(self.baselines.reference.outputs)
+        except ChameleonError as error:
+            log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
+            self.baselines.left_out["what is in reduced precision"] = one_line(error)
+            reduced = None
+        return self.baselines.latencies(ours, self._samples[0], reduced)
+
+    def kernel_seconds(self, process: NetworkProcess, folder: Path) -> list[dict[str, Any]]:
+        """Where the time goes; nothing where that cannot be found out."""
+        try:
+            return process.profile(str(folder), self._samples[0])
+        except ChameleonError as error:
+            log.warning("network_not_profiled", problem=str(error), hint=error.hint)
+            return []
+
+    def _process(self, name: str, folder: Path) -> NetworkProcess:
+        return delivered_process(name, folder, threads=self._delivery.threads)

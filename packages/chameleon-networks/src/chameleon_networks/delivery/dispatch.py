@@ -1,0 +1,177 @@
+"""What the loader of several buckets goes by: shapes, dimensions, and where outputs are cut."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from chameleon_networks.package.buckets import Buckets
+from chameleon_networks.package.package import signature_of
+from chameleon_networks.shapes import Dimension
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.bucketed import BucketedFrontend
+
+Shapes = Sequence[Sequence[int]]
+
+
+@attrs.frozen(kw_only=True)
+class BucketShapes:
+    """The shapes of one bucket.
+
+    Attributes:
+        name: of the bucket.
+        extents: of the dimensions.
+        inputs: shape of each.
+        outputs: shape of each.
+    """
+
+    name: str
+    extents: tuple[int, ...]
+    inputs: Shapes
+    outputs: Shapes
+
+
+def dispatch_table(
+    frontend: BucketedFrontend, dtypes: Sequence[str], buckets: Sequence[BucketShapes]
+) -> dict[str, Any]:
+    """The parts of a manifest that ``buckets.Buckets`` reads, as JSON values.
+
+    Args:
+        frontend: the network.
+        dtypes: of its inputs.
+        buckets: those that there are to choose from; each is in a folder of its name.
+    """
+    names = frontend.input_names
+    return {
+        "inputs": [
+            {"name": name, "dtype": dtype} for name, dtype in zip(names, dtypes, strict=True)
+        ],
+        "dimensions": [
+            {
+                "name": str(dimension),
+                "buckets": list(dimension.buckets),
+                "axes": [[names.index(a.input), a.axis, a.pad] for a in dimension.axes],
+                "outputs": _multiples(place, buckets),
+            }
+            for place, dimension in enumerate(frontend.dimensions)
+        ],
+        "buckets": [
+            {
+                "name": one.name,
+                "folder": one.name,
+                "inputs": [list(shape) for shape in one.inputs],
+                "outputs": [list(shape) for shape in one.outputs],
+            }
+            for one in buckets
+        ],
+    }
+
+
+def signatures_dispatch(frontend: BucketedFrontend) -> Buckets:
+    """What chooses a bucket as the delivered network will, before there is one; it runs none.
+
+    Args:
+        frontend: the network.
+    """
+    signatures = [signature_of(network.prepared[0]) for _, network in frontend.networks]
+    shapes = [
+        BucketShapes(
+            name=bucket.name,
+            extents=bucket.extents,
+            inputs=[one["shape"] for one in signature["inputs"]],
+            outputs=[one["shape"] for one in signature["outputs"]],
+        )
+        for (bucket, _), signature in zip(frontend.networks, signatures, strict=True)
+    ]
+    dtypes = [one["dtype"] for one in signatures[0]["inputs"]]
+
+    def nothing(bucket: str) -> Callable[..., Any]:
+        raise NotImplementedError(f"there is no network for bucket {bucket} yet")
+
+    return Buckets(dispatch_table(frontend, dtypes, shapes), nothing)
+
+
+def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int]]:
+    """Axes of outputs whose extent is the dimension's, or so many times that, in every bucket.
+
+    Returns:
+        Number of the output, number of the axis, and how many times.
+    """
+    extents = [one.extents[dimension] for one in buckets]
+    if len(set(extents)) == 1:
+        return []
+    found = []
+    for place, shape in enumerate(buckets[0].outputs):
+        for axis in range(len(shape)):
+            others = [one.outputs[place] for one in buckets]
+            if any(len(other) != len(shape) for other in others):
+                continue
+            factor = shape[axis] // extents[0]
+            if factor and all(
+                other[axis] == factor * extent
+                for other, extent in zip(others, extents, strict=True)
+            ):
+                found.append([place, axis, factor])
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class PaddingProbe:
+    """Extents that are no bucket's, for which padding has to give the right answers.
+
+    Attributes:
+        asked: one for each dimension.
+        padded: those of the bucket that the loader takes for them.
+        words: what is padded, as half a sentence.
+    """
+
+    asked: tuple[int, ...]
+    padded: tuple[int, ...]
+    words: str
+
+
+def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
+    """One probe for each padded dimension, and one of all together where there are several."""
+    least = {place: one.buckets[0] for place, one in enumerate(dimensions)}
+    between: dict[int, tuple[int, int]] = {}
+    for place, one in enumerate(dimensions):
+        found = _between(one.buckets) if one.padded else None
+        if found is not None:
+            between[place] = found
+    groups = [[place] for place in between] + ([list(between)] if len(between) > 1 else [])
+    made = []
+    for group in groups:
+        pairs: Mapping[int, tuple[int, int]] = {
+            place: between[place] if place in group else (extent, extent)
+            for place, extent in least.items()
+        }
+        words = [
+            f"{dimensions[place]} {pairs[place][0]} padded to {pairs[place][1]}" for place in group
+        ]
+        made.append(
+            PaddingProbe(
+                asked=tuple(asked for asked, _ in pairs.values()),
+                padded=tuple(padded for _, padded in pairs.values()),
+                words=" and ".join(words),
+            )
+        )
+    return made
+
+
+def _between(buckets: Sequence[int]) -> tuple[int, int] | None:
+    """An extent in the middle of the widest gap and the bucket above; None without any gap."""
+    gaps = [
+        (above - below, below, above)
+        for below, above in itertools.pairwise(buckets)
+        if above - below > 1
+    ]
+    if not gaps and buckets[0] > 1:
+        gaps = [(buckets[0], 0, buckets[0])]
+    if not gaps:
+        return None
+    _, below, above = max(gaps)
+    return (below + above) // 2, above

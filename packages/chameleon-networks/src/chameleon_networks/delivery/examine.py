@@ -1,0 +1,251 @@
+"""Whether a network can be delivered at all: ``python -m chameleon_networks.delivery.examine``.
+
+The network is compiled as it would be delivered, without tuned kernels, and run once against the
+framework. That happens in a process of its own, since a compiler that fails may take its process
+along. The request is a line of JSON on standard input, the answer the last one on standard output;
+those before it tell what is done, in which nothing has crashed.
+
+What refuses most networks comes first: torch's export and TVM's import, which names all operators
+that are lacking, before anything is compiled. The framework runs the network in the meantime.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ChameleonError, ConfigError, TargetError
+from chameleon_core.stages import Arrays
+from chameleon_system.processes.answering import Answers, requests
+from chameleon_tvm.words import WAY_OUT, first_line
+
+from chameleon_networks.running.reference import Reference
+from chameleon_networks.step_seconds import StepSeconds
+
+_RUNS, _SLOW_SECONDS = 3, 0.5
+"""Inferences of the network without tuned kernels that are timed: enough to tell what counts. One
+that takes longer is timed once: a disturbance is short beside it."""
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def main() -> None:
+    """Answer one request."""
+    answers = Answers()
+    request = next(requests())
+    steps = StepSeconds("start", request["started"])
+    serve = importlib.import_module("chameleon_networks.running.serve")
+    try:
+        frontend = serve.requested_frontend(request)
+        answer = examined(
+            frontend,
+            request["layouts"],
+            request["target"],
+            request["threads"],
+            steps=steps,
+            tell=answers.send,
+        )
+    except ChameleonError as error:
+        answer = {
+            "problem": str(error),
+            "hint": error.hint,
+            "target": isinstance(error, TargetError),
+        }
+    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
+    answers.send({**answer, "step_seconds": steps.until_now()})
+    # What is left of a network of this size takes seconds to be freed one by one.
+    os._exit(0)
+
+
+def examined(
+    frontend: Any,
+    layouts: Sequence[str],
+    target: str,
+    threads: int,
+    *,
+    steps: StepSeconds | None = None,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """The first layout that a network can be compiled in, and how well its answers agree.
+
+    Args:
+        frontend: the network's.
+        layouts: to try, in order.
+        target: the resolved target.
+        threads: that the framework computes with.
+        steps: notes how long each step takes.
+        tell: gets ``done``, the name of a step that another process may repeat now, and with
+            ``prepare`` the ``layout``.
+
+    Returns:
+        ``layout``, ``max_relative_error``, ``reference``; ``refused``, which says what is wrong
+        with the layouts before it; ``loops``, the functions that are worth tuning although they
+        are no products (``loop_tasks.costly_functions``); and ``conditioning``, a sentence where
+        the framework's own rounding makes a larger error right than usual. Without a reference, or
+        on another CPU, there is no error.
+
+    Raises:
+        ConfigError: there is no such layout; says what is wrong.
+    """
+    steps = steps or StepSeconds("start")
+    steps.begin("export")
+    frontend.read_ahead()
+    steps.begin("import")
+    imported = frontend.imported
+    tell({"done": "import"})
+    refused: dict[str, str] = {}
+    with Reference(frontend, frontend.samples(np.random.default_rng(0)), threads) as reference:
+        examination = _Examination(
+            frontend=frontend,
+            target=target,
+            threads=threads,
+            reference=reference,
+            steps=steps,
+            tell=tell,
+        )
+        for layout in layouts:
+            try:
+                return {**examination.tried(layout), "refused": refused}
+            except _LayoutFailedError as error:
+                refused[layout] = str(error)
+    steps.begin("find what fails")
+    failing = importlib.import_module("chameleon_networks.compile.uncompilable")
+    guilty = failing.first_uncompilable(imported, target, frontend.locations)
+    if guilty is not None:
+        raise ConfigError(f"{guilty.operator} cannot be compiled: {guilty.problem}", hint=WAY_OUT)
+    whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
+    raise ConfigError(f"the network cannot be delivered: {whole}", hint=WAY_OUT)
+
+
+class _LayoutFailedError(Exception):
+    """A network cannot be delivered in one layout, though maybe in another one."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Examination:
+    """What a network is compiled with, and compared to, in each layout."""
+
+    frontend: Any
+    target: str
+    threads: int
+    reference: Reference
+    steps: StepSeconds
+    tell: Tell
+
+    def tried(self, layout: str) -> dict[str, Any]:
+        """What ``examined`` returns of a layout.
+
+        Raises:
+            _LayoutFailedError: it cannot be delivered in it.
+            ConfigError: nor can it in any other one.
+        """
+        found: dict[str, Any] = {"layout": layout, "reference": None, "loops": []}
+        with tempfile.TemporaryDirectory(prefix="chameleon-check-") as folder:
+            functions = self._written(layout, Path(folder))
+            self.steps.begin("reference")
+            self.reference.wait()
+            expected, name = self.reference.expected, self.reference.name
+            if expected is None or not self._runs_here():
+                return found
+            self.steps.begin("run")
+            outputs, kernels = _profiled(folder, self.reference.inputs)
+        self.steps.begin("compare")
+        verdict = expected.verdict(partial(_given, outputs))
+        if verdict.problem is not None:
+            raise _LayoutFailedError(f"compared with {name}, {verdict.problem}")
+        conditioning = expected.conditioning
+        return {
+            "layout": layout,
+            "max_relative_error": verdict.max_relative_error,
+            "reference": name,
+            "conditioning": conditioning and conditioning.sentence(name),
+            "loops": _costly(functions, kernels, self.reference.seconds),
+        }
+
+    def _written(self, layout: str, folder: Path) -> Mapping[str, Any]:
+        """Write the network as it would be delivered, without a tuned kernel.
+
+        Returns:
+            The functions of its kernels before they were scheduled, by the kernels' names.
+        """
+        chains = importlib.import_module("chameleon_networks.graph.chains")
+        compiling = importlib.import_module("chameleon_networks.compile.compile")
+        failing = importlib.import_module("chameleon_networks.compile.uncompilable")
+        package = importlib.import_module("chameleon_networks.package.package")
+        prepare = importlib.import_module("chameleon_networks.graph.prepare")
+        self.steps.begin("prepare")
+        try:
+            module = prepare.prepared(self.frontend.imported, layout)
+            found, none = chains.chains_of(module), failing.no_kernels(self.target)
+            self.tell({"done": "prepare", "layout": layout})
+            self.steps.begin("compile")
+            made = compiling.compiled(module, found, none, self.target)
+        except prepare.LayoutError as error:
+            raise _LayoutFailedError(str(error)) from error
+        except ChameleonError:
+            raise
+        except Exception as error:
+            raise _LayoutFailedError(first_line(error)) from error
+        if self._runs_here():
+            self.steps.begin("link")
+            manifest = package.manifest_of(module, found, none, self.target, self.threads)
+            package.write_package(folder, made.executable, manifest)
+        functions: Mapping[str, Any] = made.functions
+        return functions
+
+    def _runs_here(self) -> bool:
+        package = importlib.import_module("chameleon_networks.package.package")
+        try:
+            package.check_target(self.target)
+        except TargetError:
+            return False
+        return True
+
+
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[Mapping[str, Any]]]:
+    """Outputs of a network, and where its time goes; see ``profile.kernel_seconds``.
+
+    It is loaded as a delivered one is: what fails there would fail at the end of a run.
+    """
+    load = importlib.import_module("chameleon_networks.package.load").load
+    network = load(folder)
+    profiler = importlib.import_module("chameleon_networks.running.profile").Profiler(
+        folder, inputs
+    )
+    runs = [profiler.run()]
+    if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
+        # The first one found cold caches; what the loader does with arguments is seen here.
+        network(*inputs)
+        runs = [profiler.run() for _ in range(_RUNS)]
+    return profiler.outputs, profiler.summed(runs)
+
+
+def _costly(
+    functions: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]], seconds: float
+) -> list[dict[str, Any]]:
+    """Functions worth tuning: by their share of the framework's time, or of the network's own.
+
+    Without tuned kernels the network may take many times as long as it will, in which what takes
+    long later is lost; the framework's time is the scale that is there before anything is tuned.
+    """
+    tasks = importlib.import_module("chameleon_networks.compile.loop_tasks")
+    own = sum(float(row["seconds"]) for row in kernels)
+    found: list[dict[str, Any]] = tasks.costly_functions(functions, kernels, min(own, seconds))
+    return found
+
+
+def _given(outputs: Arrays, _: Arrays) -> Arrays:
+    """What a network gave that has run already."""
+    return outputs
+
+
+if __name__ == "__main__":
+    main()

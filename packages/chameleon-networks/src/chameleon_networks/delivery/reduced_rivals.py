@@ -1,0 +1,215 @@
+"""What else runs a network in reduced precision, each with its error against float32."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.dtypes import commonly
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Arrays
+from chameleon_tvm.words import one_line
+
+from chameleon_networks.frameworks.reduced import AS_IT_COMES, FLOAT32, asked_for, left_out_reduced
+from chameleon_networks.running.processes import NetworkProcess, reduced_process
+from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.serve import write_arrays
+from chameleon_networks.running.verify import Run, agreement, magnitudes
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True)
+class ReducedRequest:
+    """In which precisions a network is compared with whatever else runs it.
+
+    Attributes:
+        precisions: each one of ``frameworks.reduced.PRECISIONS``.
+        calibration: inputs of some inferences, the same for all that have to be calibrated; none
+            where nothing has to.
+        samples: what errors are measured on.
+        expected: the outputs in float32 for each of them, cut.
+    """
+
+    precisions: Sequence[str]
+    calibration: Sequence[Arrays]
+    samples: Sequence[Sample]
+    expected: Sequence[Arrays]
+
+
+def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
+    """The precisions to compare a network with that is computed in some types.
+
+    Args:
+        types: names, float32 perhaps among them; that alone is compared with nothing here.
+    """
+    reduced = tuple(one for one in dict.fromkeys(map(commonly, types)) if one != FLOAT32)
+    return (*reduced, AS_IT_COMES) if reduced else ()
+
+
+class ReducedRivals:
+    """What else runs a network in reduced precision, each in a process of its own.
+
+    They are opened one after the other: to quantise a network takes several times its memory.
+
+    Args:
+        frontend: the network.
+        request: what is asked for.
+        threads: that all compute with.
+        stack: processes and files end with it.
+
+    Attributes:
+        left_out: why something that may run the network so was not timed, by name.
+    """
+
+    def __init__(
+        self,
+        frontend: NetworkFrontend,
+        request: ReducedRequest,
+        *,
+        threads: int,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._frontend = frontend
+        self._request = request
+        self._threads = threads
+        self._stack = stack
+        self._chosen = {one.name: one for one in asked_for(frontend.forms, request.precisions)}
+        self._errors: dict[str, float] = {}
+        self._opened: dict[str, NetworkProcess] = {}
+        self.left_out = left_out_reduced(frontend.forms, list(self._chosen.values()))
+        scratch = tempfile.TemporaryDirectory(prefix="chameleon-calibration-")
+        self._calibration = Path(stack.enter_context(scratch), "inputs.npz")
+        write_arrays(
+            self._calibration, [array for inputs in request.calibration for array in inputs]
+        )
+
+    def opened(self) -> list[NetworkProcess]:
+        """Those that can be opened and give numbers."""
+        for name in self._chosen:
+            if name in self.left_out:
+                continue
+            log.info("opening_reduced_network", by=name)
+            try:
+                self._open(name)
+            except ChameleonError as error:
+                log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+                self.left_out[name] = one_line(error)
+        return list(self._opened.values())
+
+    def _open(self, name: str) -> None:
+        """Open one of them and compare its answers with those in float32.
+
+        Raises:
+            ChameleonError: it cannot be opened, or its answers cannot be compared.
+        """
+        process = self._stack.enter_context(
+            reduced_process(
+                self._frontend,
+                name,
+                (self._calibration, len(self._request.calibration)),
+                threads=self._threads,
+                warm_up=self._request.samples[0].inputs,
+            )
+        )
+        try:
+            self._errors[name] = max_relative_error(
+                process.outputs, self._request.samples, self._request.expected
+            )
+        except ChameleonError:
+            process.close()
+            raise
+        process.pause()
+        self._opened[name] = process
+
+    def results(self, seconds: Mapping[str, float | None]) -> dict[str, dict[str, Any]]:
+        """What is known of each that was timed, by name.
+
+        Args:
+            seconds: of one inference of each network by its name; None for one that failed.
+
+        Returns:
+            ``asked``, the precision asked for, ``precision``, what it computes in as it says,
+            ``seconds`` and ``max_relative_error``, against the reference in float32.
+        """
+        found = {}
+        for name, process in self._opened.items():
+            took = seconds.get(name)
+            if took is None:
+                self.left_out[name] = "it failed while it was timed"
+                continue
+            found[name] = {**self.about(process), "seconds": took}
+        return found
+
+    def about(self, process: NetworkProcess) -> dict[str, Any]:
+        """What ``results`` says of one of ``opened`` before it is timed."""
+        return {
+            "asked": self._chosen[process.name].precision,
+            "precision": process.precision,
+            "max_relative_error": self._errors[process.name],
+        }
+
+
+def rivals_precision(frontend: NetworkFrontend, names: Iterable[str]) -> dict[str, str]:
+    """What those of some frameworks compute in that do not in float32, by name."""
+    named = {name: frontend.precision_of(name) for name in names}
+    return {name: precision for name, precision in named.items() if precision != FLOAT32}
+
+
+def reduced_of_all(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One inference in each bucket of shapes by what was timed in all of them.
+
+    Args:
+        results: what ``Baselines.latencies`` says of each bucket.
+
+    Returns:
+        The same of all together, the largest error of each; nothing where none was asked for.
+    """
+    found = [one["rivals_reduced"] for one in results if "rivals_reduced" in one]
+    if len(found) < len(results):
+        return {}
+    everywhere = [name for name in found[0] if all(name in one for one in found)]
+    return {
+        "rivals_precision": results[0]["rivals_precision"],
+        "rivals_reduced": {
+            name: {
+                **found[0][name],
+                "seconds": sum(one[name]["seconds"] for one in found),
+                "max_relative_error": max(one[name]["max_relative_error"] for one in found),
+            }
+            for name in everywhere
+        },
+    }
+
+
+def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[Arrays]) -> float:
+    """The largest |difference| over the largest |expected| of a network's outputs, of all samples.
+
+    Args:
+        run: the network.
+        samples: what it is measured on.
+        expected: the outputs in float32 for each, cut.
+
+    Raises:
+        ChameleonError: it gives no finite numbers of the shapes expected, or none at all.
+    """
+    worst, scales = 0.0, magnitudes(expected)
+    for sample, wanted in zip(samples, expected, strict=True):
+        got = sample.cut(run(sample.inputs))
+        found = agreement(got, wanted, tolerance=float("inf"), scales=scales)
+        error = found.max_relative_error
+        if found.problem is not None or error is None:
+            raise ChameleonError(str(found.problem))
+        if not np.isfinite(error):
+            raise ChameleonError("its outputs are not finite where those in float32 are")
+        worst = max(worst, error)
+    return worst

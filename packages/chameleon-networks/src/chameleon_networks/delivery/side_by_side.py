@@ -1,0 +1,177 @@
+"""Delivered networks timed beside whatever else runs them, in one precision or in several."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_tvm.words import one_line
+
+from chameleon_networks.delivery.reduced_rivals import (
+    ReducedRequest,
+    ReducedRivals,
+    max_relative_error,
+)
+from chameleon_networks.frameworks.reduced import FLOAT32, INT8
+from chameleon_networks.package.package import read_manifest
+from chameleon_networks.running.latency import Rounds, turn_seconds
+from chameleon_networks.running.processes import (
+    NetworkProcess,
+    delivered_process,
+    framework_process,
+)
+from chameleon_networks.running.verify import Run
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True)
+class SideBySide:
+    """What came of timing networks beside one another.
+
+    Attributes:
+        times: seconds of each turn by name; see ``latency.Rounds``.
+        about: where several precisions were asked for, ``precision``, ``asked`` and
+            ``max_relative_error`` of each that was timed, by name; empty otherwise.
+        left_out: why something that was to be timed was not, by name, as half a sentence.
+    """
+
+    times: Rounds
+    about: Mapping[str, Mapping[str, Any]]
+    left_out: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class Compared:
+    """What is to be timed.
+
+    Attributes:
+        frontend: the network.
+        ours: folders of delivered networks, by what they are called.
+        bucket: of shapes, in which they are timed; empty where there is one shape.
+        names: of its frameworks.
+        reduced: gives the precisions beside float32, in which frameworks run it, too, for the
+            reference; errors are measured then. None for float32 alone.
+        threads: that all compute with.
+        rounds: turns of each.
+    """
+
+    frontend: NetworkFrontend
+    ours: Mapping[str, Path]
+    bucket: str = ""
+    names: Sequence[str]
+    reduced: Callable[[Run], ReducedRequest] | None = None
+    threads: int
+    rounds: int
+
+
+def side_by_side(asked: Compared) -> SideBySide:
+    """Time networks in turns, each in a process of its own.
+
+    Args:
+        asked: which.
+
+    Raises:
+        ChameleonError: a delivered network cannot be opened, or errors cannot be measured since
+            the reference cannot.
+    """
+    left_out: dict[str, str] = {}
+    about: dict[str, dict[str, Any]] = {}
+    inputs = asked.frontend.samples(np.random.default_rng(0))
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(delivered_process(name, folder, threads=asked.threads))
+            for name, folder in asked.ours.items()
+        ]
+        for name in asked.names:
+            found = _opened(asked, name, stack, left_out)
+            processes += [] if found is None else [found]
+        if asked.reduced is not None:
+            with _reference(asked, processes) as reference:
+                request = asked.reduced(reference.outputs)
+            about, processes = _with_errors(asked, processes, request, left_out)
+            rivals = ReducedRivals(asked.frontend, request, threads=asked.threads, stack=stack)
+            opened = rivals.opened()
+            processes += opened
+            about |= {process.name: rivals.about(process) for process in opened}
+            left_out |= rivals.left_out
+        times = turn_seconds(processes, inputs, threads=asked.threads, rounds=asked.rounds)
+    failed = {name: "it failed while it was timed" for name, one in times.items() if not one}
+    return SideBySide(
+        times=times,
+        about={name: one for name, one in about.items() if name not in failed},
+        left_out=left_out | failed,
+    )
+
+
+def precision_of(folder: Path, frontend: NetworkFrontend) -> str:
+    """What the delivered network of a folder computes in, in words.
+
+    Args:
+        folder: the network's, or that of one of its buckets.
+        frontend: the network; where no types were chosen it has those that it came with.
+    """
+    said = read_manifest(folder).get("precision")
+    if said is not None:
+        return str(said["precision"])
+    return INT8 if frontend.quantised else FLOAT32
+
+
+def _opened(
+    asked: Compared, name: str, stack: contextlib.ExitStack, left_out: dict[str, str]
+) -> NetworkProcess | None:
+    try:
+        made = framework_process(asked.frontend, name, threads=asked.threads)
+    except ChameleonError as error:
+        log.warning("network_not_run", by=name, problem=str(error))
+        left_out[name] = one_line(error)
+        return None
+    return stack.enter_context(made)
+
+
+def _reference(
+    asked: Compared, processes: Sequence[NetworkProcess]
+) -> contextlib.AbstractContextManager[NetworkProcess]:
+    """The reference in float32; it is opened for now where it is not among those timed."""
+    name = asked.frontend.frameworks[0]
+    timed = next((one for one in processes if one.name == name), None)
+    if timed is not None:
+        return contextlib.nullcontext(timed)
+    return framework_process(asked.frontend, name, threads=asked.threads)
+
+
+def _with_errors(
+    asked: Compared,
+    processes: Sequence[NetworkProcess],
+    request: ReducedRequest,
+    left_out: dict[str, str],
+) -> tuple[dict[str, dict[str, Any]], list[NetworkProcess]]:
+    """Precision and error of each that is in float32, or ours; and those that give numbers."""
+    about = {}
+    right = []
+    for process in processes:
+        name = process.name
+        folder = asked.ours.get(name)
+        if folder is None:
+            precision = asked.frontend.precision_of(name)
+        else:
+            precision = precision_of(folder / asked.bucket, asked.frontend)
+        try:
+            error = max_relative_error(process.outputs, request.samples, request.expected)
+        except ChameleonError as problem:
+            log.warning("network_not_compared", network=name, problem=str(problem))
+            left_out[name] = one_line(problem)
+            continue
+        process.pause()
+        about[name] = {"precision": precision, "asked": precision, "max_relative_error": error}
+        right.append(process)
+    return about, right

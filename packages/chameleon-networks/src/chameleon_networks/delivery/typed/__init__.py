@@ -1,0 +1,1 @@
+"""Deliveries whose operators are computed in chosen dtypes."""

@@ -1,0 +1,301 @@
+"""The end of a run whose pipeline names a precision: types are chosen, verified and timed.
+
+The network in float32 is compiled and verified before, as in any run. It stays what is delivered
+where nothing else holds the bound, and where nothing else is faster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.words import in_seconds
+from chameleon_tvm.words import first_line
+
+from chameleon_networks.delivery.in_network import OpenNetwork, seconds_in_network
+from chameleon_networks.delivery.typed.candidates import ANY, Candidate, Candidates
+from chameleon_networks.delivery.typed.errors import Simulation, TimedErrors
+from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks.delivery.typed.settled import SettledPrecision
+from chameleon_networks.package.package import read_manifest, write_manifest
+from chameleon_networks.precision.edges import bytes_per_second
+from chameleon_networks.precision.networks import Types
+from chameleon_networks.precision.points import Front, Point, in_words
+from chameleon_networks.precision.staying import why_float32
+from chameleon_networks.quantize.eligibility import FLOAT32
+from chameleon_networks.running.latency import median_seconds
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.delivery_steps import DeliverySteps
+
+log = structlog.get_logger()
+
+TRIALS = 5
+"""Networks that are compiled at most until one holds the bound."""
+
+SIMULATING, TIMING, CHOOSING = "simulating types", "timing in types", "choosing types"
+"""Steps of a delivery, beside those of ``candidates``."""
+
+CHOICES = 2
+"""Choices that are compiled at most: the first is of what operators take where all have one type,
+the next of what they take among those of the first."""
+
+
+def in_types(
+    steps: DeliverySteps, settled: SettledPrecision, staged: Path, result: Mapping[str, Any]
+) -> tuple[Path, dict[str, Any]]:
+    """Choose types for a network that is verified in float32.
+
+    Args:
+        steps: its delivery.
+        settled: the types that there are.
+        staged: the folder that it is in, in float32.
+        result: what there is to say about it.
+
+    Returns:
+        The folder of what is to be delivered, and what there is to say about that: ``precision`` in
+        words, ``precision_summary``, a sentence, and ``front``, a row for each point.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            return _TypedDelivery(steps, settled, staged, stack).chosen(result)
+        except ChameleonError as error:
+            log.warning("types_not_chosen", problem=str(error), hint=error.hint)
+            told = f"{FLOAT32}, since types could not be chosen: {error}"
+            return staged, {**result, "precision": FLOAT32, "precision_summary": told, "front": []}
+
+
+class _TypedDelivery:
+    def __init__(
+        self,
+        steps: DeliverySteps,
+        settled: SettledPrecision,
+        staged: Path,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._steps = steps
+        self._settled = settled
+        self._precision = settled.precision
+        self._staged = staged
+        self._stack = stack
+        self._clock = steps.seconds
+        self._clock.begin(CHOOSING)
+        self._bound = ANY if self._precision.max_error is None else self._precision.max_error
+        self._candidates = Candidates(steps, settled, staged)
+        with self._clock.during(SIMULATING):
+            self._simulation: Simulation = stack.enter_context(
+                settled.simulation(steps.target, steps.threads)
+            )
+            self._simulation.sample(self._candidates.samples)
+        self._float32 = stack.enter_context(self._candidates.process(FLOAT32, staged))
+        self._candidates.measure_float32(self._float32.outputs)
+        networks = settled.networks
+        self._chains = len(networks.chains)
+        self._seconds = OperatorSeconds(
+            networks, settled.types, steps.with_alternatives(networks.chains)
+        )
+        self._staying = why_float32(networks, settled.types, self._seconds.found)
+        uniform = [self._seconds.uniform(kind) for kind in settled.types]
+        self._in_networks = self._observed([{}, *uniform])
+        self._front = self._front_now()
+        self._trials = TRIALS
+
+    def _front_now(self) -> Front:
+        """What may be chosen among by what is known of operators."""
+        return Front(
+            self._settled.networks,
+            self._seconds.kinds,
+            self._seconds.found,
+            TimedErrors(self._simulation, partial(self._clock.during, SIMULATING)),
+            rate=bytes_per_second(),
+        )
+
+    def chosen(self, result: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+        """The folder of what is to be delivered, and what there is to say about it."""
+        candidates = self._chosen()
+        single = self._front.uniform(self._bound)
+        if single is not None and all(single.types != one.point.types for one in candidates):
+            # What is chosen is to be no slower than the best type alone, as measured.
+            beside = self._candidates.tried(single)
+            candidates += [beside] if beside.problem is None else []
+        best, seconds = self._fastest(candidates)
+        taken = {} if best is None else best.point.types
+        points = self._told_of(best)
+        rows = [one.to_json(self._chains, delivered=one.types == taken) for one in points]
+        for one in points:
+            log.info("precision_point", point=one.line(self._chains))
+        told = "; ".join([self._summary(best, seconds), *self._front.told, *self._staying])
+        log.info("precision_chosen", why=told)
+        said = {
+            "precision": in_words(taken, self._chains),
+            "precision_summary": told,
+            "front": rows,
+        }
+        folder, found = self._staged, {**result, **said}
+        if best is not None and best.folder is not None:
+            folder, found = best.folder, {**found, "max_relative_error": best.error}
+        self._write_manifest(folder, best, said)
+        return folder, found
+
+    def _chosen(self) -> list[Candidate]:
+        """Networks that hold the bounds, each the fastest by what the ones before have shown.
+
+        Beside operators of another type an operator takes longer or shorter than in a network of
+        one type, since the weights of all together decide what is left in the caches.
+        """
+        found: list[Candidate] = []
+        known: list[Types] = []
+        while (point := self._wanted()).types and point.types not in known:
+            made = self._holding(point)
+            if made is None or made.point.types in known:
+                break
+            found.append(made)
+            known += [point.types, made.point.types]
+            if len(found) == CHOICES or not self._in_networks:
+                break
+            if not self._observed([made.point.types]):
+                break
+            self._front = self._front_now()
+        return found
+
+    def _observed(self, types: Sequence[Types]) -> bool:
+        """Time the operators of networks in these; whether that could be done."""
+        try:
+            networks = [self._candidates.built(one) for one in types]
+            with contextlib.ExitStack() as stack:
+                opened = [
+                    OpenNetwork(
+                        folder=one.folder,
+                        process=stack.enter_context(
+                            self._candidates.process("the network in types", one.folder)
+                        ),
+                    )
+                    for one in networks
+                ]
+                inputs, threads = self._candidates.samples[0].inputs, self._steps.threads
+                with self._clock.during(TIMING):
+                    told = seconds_in_network(opened, inputs, threads=threads)
+        except Exception as error:  # noqa: BLE001 - what was measured alone remains
+            log.warning("operators_not_timed_in_networks", problem=first_line(error))
+            return False
+        if self._seconds.observe(networks, told):
+            return True
+        log.warning("operators_not_timed_in_networks", problem="profiles do not name them all")
+        return False
+
+    def _told_of(self, best: Candidate | None) -> list[Point]:
+        """The points that are told of: those of the front, of one type, and what is delivered."""
+        points = [*self._front.points, *self._front.dominated]
+        if best is not None and all(one.types != best.point.types for one in points):
+            points.append(self._front.timed(best.point))
+        return sorted(points, key=lambda one: (-one.seconds, one.error))
+
+    # -- the point that is wanted, and one that holds the bound -------------------------------
+
+    def _wanted(self) -> Point:
+        """The fastest point that holds all bounds as simulated."""
+        within = self._front.within(self._bound)
+        if self._precision.metric is None:
+            return within
+        # By falling seconds, float32 first; all before one that holds are taken to hold as well.
+        points = [one for one in self._front.points if one.error <= self._bound]
+        low, high = 0, len(points) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            types = points[middle].types
+            run = partial(self._simulation.outputs, types=types)
+            holds = self._candidates.problem_of_metric(run) is None
+            low, high = (middle, high) if holds else (low, middle - 1)
+        return points[low]
+
+    def _holding(self, point: Point) -> Candidate | None:
+        """The point compiled; where it does not hold the bounds, one with fewer reduced operators.
+
+        What the simulation leaves out makes the true error larger or smaller by some factor, which
+        the next point allows for.
+        """
+        while point.types and self._trials:
+            self._trials -= 1
+            made = self._candidates.tried(point)
+            if made.problem is None:
+                return made
+            log.warning("types_fail", point=point.line(self._chains), problem=made.problem)
+            limit = point.error / 2.0
+            if point.error < made.error < math.inf and made.error > self._bound:
+                limit = min(self._bound * point.error / made.error, point.error)
+            point = self._front.eased(point, limit)
+        return None
+
+    # -- what is fastest, and what is said ----------------------------------------------------
+
+    def _fastest(
+        self, candidates: Sequence[Candidate]
+    ) -> tuple[Candidate | None, Mapping[str, float]]:
+        """The fastest candidate where it is faster than float32, and the seconds of all."""
+        if not candidates:
+            return None, {}
+        named = {f"types {place}": one for place, one in enumerate(candidates)}
+        processes = [self._float32]
+        for name, one in named.items():
+            if one.folder is not None:
+                process = self._candidates.process(name, one.folder)
+                processes.append(self._stack.enter_context(process))
+        inputs = self._candidates.samples[0].inputs
+        with self._clock.during(TIMING):
+            found = median_seconds(processes, inputs, threads=self._steps.threads)
+        seconds = {name: one for name, one in found.items() if one is not None}
+        name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
+        told = {FLOAT32: seconds.get(FLOAT32, math.inf)}
+        for key, one in reversed(named.items()):
+            words = in_words(one.point.types, self._chains)
+            if key in seconds:
+                told[words] = min(seconds[key], told.get(words, math.inf))
+        return named.get(name), told
+
+    def _summary(self, best: Candidate | None, seconds: Mapping[str, float]) -> str:
+        """What was chosen and why, as a sentence."""
+        bound = self._bounds()
+        others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
+        if best is not None:
+            counted = best.point.counted(self._chains).items()
+            counts = ", ".join(f"{count} in {kind}" for kind, count in counted)
+            operators = f"of {self._chains} operators {counts}"
+            return f"{operators}; error {best.error:.1e}{bound and f', {bound}'} ({others})"
+        if seconds:
+            return f"{FLOAT32}, since nothing else is faster ({others})"
+        if len(self._front.points) == 1:
+            kinds = " or ".join(self._settled.types)
+            return f"{FLOAT32}, since the operators are no faster in {kinds} as measured"
+        return f"{FLOAT32}, since nothing faster holds the bound: {bound or 'finite outputs'}"
+
+    def _bounds(self) -> str:
+        """The bounds in words; empty where there are none."""
+        precision = self._precision
+        told = []
+        if precision.max_error is not None:
+            told.append(f"at most {precision.max_error:g} is allowed")
+        if precision.metric is not None:
+            told.append(f"a drop of {precision.max_drop:g} of {precision.metric} is allowed")
+        return " and ".join(told)
+
+    def _write_manifest(
+        self, folder: Path, best: Candidate | None, said: Mapping[str, Any]
+    ) -> None:
+        manifest = {**read_manifest(folder), "precision": dict(said)}
+        if best is not None:
+            manifest["verification"] = {
+                "reference": self._steps.baselines.reference.name,
+                "samples": len(self._candidates.samples),
+                "tolerance": self._precision.max_error,
+                "max_relative_error": best.error,
+            }
+        write_manifest(folder, manifest)
+
+
+__all__ = ["in_types"]

@@ -1,0 +1,188 @@
+"""What types cost: errors of a network with any types of its chains."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Arrays
+
+from chameleon_networks.quantize.correction import Means
+from chameleon_networks.quantize.eligibility import eligible
+from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.reads import Network
+from chameleon_networks.running.processes import AskedProcess, frontend_request
+from chameleon_networks.running.samples import Sample
+from chameleon_networks.running.serve import read_arrays
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+    from chameleon_networks.graph.chains import Chain
+
+log = structlog.get_logger()
+
+_MODULE = "chameleon_networks.quantize.simulating"
+
+Types = Mapping[int, str]
+
+
+class Simulation(AskedProcess):
+    """A network simulated in a process of its own, where it is compiled once.
+
+    Errors are the largest |difference| of all samples over the largest |output| of all samples, as
+    ``verify.magnitudes`` has it.
+
+    Args:
+        frontend: the network's.
+        module: its prepared module, in the layout that the frontend has chosen.
+        chains: its chains.
+        target: the resolved target, of this machine.
+        threads: that it computes with.
+
+    Attributes:
+        ranges: of tensors by name, when it has been calibrated.
+        means: of channels of what chains read, by name, with which ``with_types`` corrects biases;
+            none where that made the error no less.
+        method: that found the ranges.
+
+    Raises:
+        ConfigError: the process reads another network.
+        ChameleonError: it ended.
+    """
+
+    def __init__(
+        self,
+        frontend: NetworkFrontend,
+        module: Any,
+        chains: Sequence[Chain],
+        target: str,
+        threads: int,
+    ) -> None:
+        names = list(Network(module, chains).names.values())
+        request = {"target": target, "names": names, **frontend_request(frontend)}
+        super().__init__("the simulated network", request, module=_MODULE, threads=threads)
+        self._chains = chains
+        self.ranges: dict[str, Affine] = {}
+        self.means: Means = {}
+        self.method = ""
+        self._samples = 0
+        self._known: dict[frozenset[tuple[int, str]], float] = {}
+        self._places = frozenset(self._ask({"do": "describe"})["places"])
+
+    def calibrated(self, batches: Iterable[Arrays]) -> Mapping[str, Affine]:
+        """Ranges of the tensors that chains read in int8.
+
+        Args:
+            batches: inputs, one at a time.
+
+        Raises:
+            ConfigError: a batch makes something in the network infinite or not a number.
+        """
+        self._known.clear()
+        for batch in batches:
+            self._ask({"do": "observe", "inputs": self._written(batch)})
+        made = self._file("means")
+        told = self._ask({"do": "calibrate", "means": str(made)})
+        self.means = dict(zip(told["means"], read_arrays(made), strict=True))
+        self.method = told["method"]
+        self.ranges = {
+            name: Affine(scale=scale, zero_point=zero)
+            for name, (scale, zero) in told["ranges"].items()
+        }
+        log.info("calibrated", tensors=len(self.ranges), method=self.method, errors=told["errors"])
+        return self.ranges
+
+    def recall(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
+        """Take ranges and means that were found before instead of calibrating."""
+        self._known.clear()
+        self.ranges, self.means = dict(ranges), dict(means)
+        told = {name: [one.scale, one.zero_point] for name, one in ranges.items()}
+        inputs = self._written(list(means.values()))
+        self._ask({"do": "recall", "ranges": told, "names": list(means), "inputs": inputs})
+
+    def sample(self, samples: Iterable[Sample]) -> None:
+        """Add what errors are measured on."""
+        self._known.clear()
+        for one in samples:
+            written = self._written(one.inputs)
+            self._ask({"do": "sample", "inputs": written, "kept": list(one.kept)})
+            self._samples += 1
+
+    def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
+        """The error of the network with one chain in a type and all others in float32.
+
+        Args:
+            kinds: types.
+
+        Returns:
+            Errors by place and type of every chain that can be computed in the type.
+        """
+        return {
+            (place, kind): self.error_of({place: kind})
+            for kind in kinds
+            for place in eligible(self._chains, kind).places
+        }
+
+    def error_of(self, types: Types) -> float:
+        """The error of the network with types of its chains, by place; others are in float32.
+
+        Infinite where a chain has no kernel to simulate it with, and where a type does not hold the
+        numbers of a tensor.
+
+        Raises:
+            ChameleonError: there are no samples.
+        """
+        if not self._samples:
+            raise ChameleonError(
+                "there are no inputs to measure errors on", hint="Give some to `sample` first."
+            )
+        if not self._places.issuperset(types):
+            return math.inf
+        key = frozenset(types.items())
+        if key not in self._known:
+            answer = self._ask({"do": "error", "types": _told(types)})
+            self._known[key] = float(answer["value"])
+        return self._known[key]
+
+    def outputs(self, inputs: Arrays, types: Types) -> Arrays:
+        """The network's outputs with types of its chains, by place; others are in float32."""
+        made = self._file("outputs")
+        told = {"inputs": self._written(inputs), "outputs": str(made), "types": _told(types)}
+        self._ask({"do": "outputs", **told})
+        return read_arrays(made)
+
+
+class TimedErrors:
+    """The errors of a simulation, whose seconds are somebody's.
+
+    Args:
+        simulation: that.
+        during: a context in which the simulation is at work.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        during: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> None:
+        self._simulation = simulation
+        self._during = during
+
+    def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
+        """See ``Simulation.errors_alone``."""
+        with self._during():
+            return self._simulation.errors_alone(kinds)
+
+    def error_of(self, types: Types) -> float:
+        """See ``Simulation.error_of``."""
+        with self._during():
+            return self._simulation.error_of(types)
+
+
+def _told(types: Types) -> dict[str, str]:
+    return {str(place): kind for place, kind in types.items()}

@@ -1,0 +1,244 @@
+"""What a network's precision settles before its tasks are named: types, ranges, alternatives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.pipeline.precision import Precision
+from chameleon_core.task import Task
+from chameleon_system.cores import usable_cores
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.instructions.choosing import narrow_weights_pay
+
+from chameleon_networks.delivery.typed.comparing import kept_samples
+from chameleon_networks.delivery.typed.errors import Simulation
+from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.operators import specs_of
+from chameleon_networks.graph.owners import owners
+from chameleon_networks.package.package import check_target
+from chameleon_networks.precision.metrics import metric_of, scored
+from chameleon_networks.precision.networks import TypedNetworks
+from chameleon_networks.quantize.batches import batches_of
+from chameleon_networks.quantize.correction import Means
+from chameleon_networks.quantize.eligibility import INT7, INT8, eligible
+from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.running.samples import Sample
+from chameleon_networks.step_seconds import StepSeconds
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+
+class SettledPrecision:
+    """The types that a network's chains may have, and what follows from them.
+
+    Args:
+        frontend: the network.
+        precision: as the pipeline says.
+
+    Attributes:
+        precision: that.
+        told: sentences about what was found, such as which types the target lacks.
+    """
+
+    def __init__(self, frontend: NetworkFrontend, precision: Precision) -> None:
+        self.precision = precision
+        self.told: tuple[str, ...] = ()
+        self._frontend = frontend
+        self._types: tuple[str, ...] | None = None
+        self._ranges: Mapping[str, Affine] | None = None
+        self._means: Means = {}
+        self._networks: dict[str, TypedNetworks] = {}
+        self._kept: list[Sample] | None = None
+        self._seconds: Mapping[str, float] = {}
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Types of chains beside float32; all that were asked for until they are settled."""
+        return self.precision.types if self._types is None else self._types
+
+    @property
+    def _network(self) -> str:
+        """What the network is called in sentences."""
+        bucket = self._frontend.bucket
+        return "the network" if bucket is None else f"the network in bucket {bucket.name}"
+
+    @property
+    def networks(self) -> TypedNetworks:
+        """The networks that become of the frontend's, in the layout it has chosen."""
+        layout = self._frontend.choice.layout
+        if layout not in self._networks:
+            module, chains = self._frontend.prepared
+            self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
+        return self._networks[layout]
+
+    def settle(self, target: str) -> dict[str, Any]:
+        """Find the types that the target has, and the ranges of what chains read in eight bits.
+
+        Args:
+            target: the resolved target.
+
+        Returns:
+            JSON values for ``recall``.
+
+        Raises:
+            ConfigError: no operator can have the only type there is, or calibration fails.
+            TargetError: reduced precision is not for such a target.
+        """
+        if tvm_target(target).kind.name != "llvm":
+            raise TargetError(
+                f"networks are computed in {' or '.join(self.types)} on CPUs alone, and the target "
+                f"is {tvm_target(target).kind.name!r}",
+                hint="Leave 'precision' out of the pipeline, or name a CPU.",
+            )
+        try:
+            check_target(target)
+        except TargetError as error:
+            raise TargetError(
+                f"ranges and errors are found by running the network: {error}",
+                hint="Run it on a machine of the target's kind, or leave 'precision' out.",
+            ) from error
+        steps = StepSeconds("types")
+        self._settle_types(target)
+        if INT8 in self.types or self.precision.metric is not None:
+            with steps.during("calibration"):
+                self._calibrate(target)
+        elif self.precision.calibrate is not None:
+            self.kept_batches()  # what is wrong with them is told before anything is measured
+        self._seconds = steps.until_now()
+        for sentence in self.told:
+            log.warning("type_left_out", why=sentence)
+        return self.to_json()
+
+    def _calibrate(self, target: str) -> None:
+        """Find ranges, and see that the user's metric takes the network."""
+        precision = self.precision
+        with self.simulation(target, max(1, len(usable_cores()))) as simulation:
+            if INT8 in self.types:
+                batches = batches_of(self._frontend, precision.calibrate)
+                self._ranges = simulation.calibrated(batches)
+                self._means = simulation.means
+                if precision.calibrate is not None:
+                    self._kept = batches.kept
+                log.info("precision_calibrated", how=batches.summary)
+            if precision.metric is not None:
+                metric = metric_of(precision.metric)
+                score = scored(metric, precision.metric, partial(simulation.outputs, types={}))
+                log.info("metric_in_float32", metric=precision.metric, score=score)
+        self._networks.clear()
+
+    def simulation(self, target: str, threads: int) -> Simulation:
+        """The network simulated in a process of its own, with the ranges where they are known.
+
+        Args:
+            target: the resolved target.
+            threads: that it computes with.
+        """
+        module, chains = self._frontend.prepared
+        made = Simulation(self._frontend, module, chains, target, threads)
+        if self._ranges is not None:
+            made.recall(self._ranges, self._means)
+        return made
+
+    def kept_batches(self) -> list[Sample]:
+        """Inputs that ranges are not from; the user's are read once by the object that settles."""
+        if self._kept is None:
+            self._kept = kept_samples(self._frontend, self.precision.calibrate)
+        return self._kept
+
+    def _settle_types(self, target: str) -> None:
+        """Leave out the types that no operator of the network can have."""
+        able = {kind: self.networks.able(kind) for kind in self._tried(target)}
+        found = tuple(kind for kind, places in able.items() if places)
+        if not found:
+            raise ConfigError(
+                f"no operator of {self._network} can be computed in "
+                f"{' or '.join(self.precision.types)} on this target"
+                f"{self._reason(next(iter(able)))}",
+                hint="Leave 'precision' out of the pipeline, or name another type.",
+            )
+        self.told = tuple(
+            f"no operator of {self._network} can be computed in {kind} on this target; it is left "
+            "out"
+            for kind in self.precision.types
+            if kind not in found
+        )
+        self._types = found
+
+    def _tried(self, target: str) -> tuple[str, ...]:
+        """The types that were asked for: int8 with weights of fewer bits, too, where that pays."""
+        asked = self.precision.types
+        return (*asked, INT7) if INT8 in asked and narrow_weights_pay(target) else asked
+
+    def _reason(self, kind: str) -> str:
+        """The most frequent reason for which operators cannot have a type, behind a colon."""
+        reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
+        return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
+
+    def to_json(self) -> dict[str, Any]:
+        """What another object of the same options recalls, and what each step has taken."""
+        ranges = None
+        if self._ranges is not None:
+            ranges = {name: [one.scale, one.zero_point] for name, one in self._ranges.items()}
+        means = {name: one.tolist() for name, one in self._means.items()}
+        return {
+            "types": list(self.types),
+            "ranges": ranges,
+            "means": means,
+            "told": list(self.told),
+            "seconds": dict(self._seconds),
+        }
+
+    def recall(self, settled: Mapping[str, Any]) -> None:
+        """Take over what ``settle`` of another object returned."""
+        self._types = tuple(settled["types"])
+        self.told = tuple(settled["told"])
+        if settled["ranges"] is not None:
+            self._ranges = {
+                name: Affine(scale=scale, zero_point=zero)
+                for name, (scale, zero) in settled["ranges"].items()
+            }
+            self._means = {
+                name: np.array(one, np.float64) for name, one in settled["means"].items()
+            }
+        self._networks.clear()
+
+    def alternatives(self, named: Sequence[Any], target: str) -> list[Task]:
+        """The tasks of the network's chains in other types.
+
+        Args:
+            named: the distinct operators in float32, as ``specs_of`` names them.
+            target: the resolved target.
+        """
+        networks = self.networks
+        before = fastest(networks.chains, target)
+        distinct = dict.fromkeys(chain.spec for chain in before)
+        own = dict(zip(distinct, (spec.name for spec in named), strict=True))
+        found: dict[str, Task] = {}
+        for kind in self._tried(target) if self._types is None else self._types:
+            made, able = networks.uniform(kind), networks.able(kind)
+            chains = [one for place in able if (one := made.chain(place)) is not None]
+            chains = fastest(chains, target)
+            first: dict[Any, str] = {}
+            for place, chain in zip(able, chains, strict=True):
+                first.setdefault(chain.spec, own[before[place].spec])
+            specs = specs_of(
+                chains, owners(chains, self._frontend.imported, self._frontend.locations)
+            )
+            for spec, of in zip(specs, first.values(), strict=True):
+                name = f"{spec.name} {kind}"
+                task = attrs.evolve(spec, name=name).task(name, target)
+                found.setdefault(task.key, attrs.evolve(task, alternative_of=of))
+        return list(found.values())
+
+
+__all__ = ["SettledPrecision"]

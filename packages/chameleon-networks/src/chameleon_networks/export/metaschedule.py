@@ -1,0 +1,176 @@
+"""The winners of a run for people who have TVM and not this package."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import SpaceProvider, Winner
+from chameleon_tvm.building.exporting import Exported, identifiers, tvm_builder, unoccupied
+from chameleon_tvm.building.kernel import Program
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
+from chameleon_tvm.metaschedule.traces import applied
+from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchPlan
+from chameleon_tvm.spaces.sketch.rewriting import layout_free
+from tvm.s_tir import meta_schedule as ms
+
+from chameleon_networks.export.metaschedule_network import with_workloads, workloads_of
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+DATABASE = ("database_workload.json", "database_tuning_record.json")
+"""The files of a MetaSchedule ``JSONDatabase``."""
+
+
+NETWORK_MODULE = "network.json"
+"""The network, as ``tvm.ir.save_json`` writes it, with calls of the database's workloads."""
+
+
+def to_metaschedule(
+    winners: Sequence[Winner],
+    space: SpaceProvider,
+    options: SketchOptions,
+    folder: Path,
+    *,
+    network: NetworkFrontend | None = None,
+) -> Exported:
+    """Write a MetaSchedule ``JSONDatabase`` with one record for each workload.
+
+    A workload is the operator's unscheduled function as ``ms.tune_tir`` takes it. Where the
+    operator has constant inputs there are two: with and without the attribute that lets them be
+    packed. Of a network the module goes into the folder as well, with calls of functions that are
+    workloads too.
+
+    Args:
+        winners: of a run.
+        space: what they are configurations of.
+        options: of the space.
+        folder: made where it is missing.
+        network: what the tasks are parts of.
+
+    Raises:
+        ConfigError: a task was tuned with templates, which are no MetaSchedule traces, or the
+            folder has a database.
+        InvalidConfigurationError: TVM makes another program of a configuration than it did.
+    """
+    builders = {winner.task.name: tvm_builder(space, winner) for winner in winners}
+    foreign = [name for name, builder in builders.items() if not isinstance(builder, SketchBuilder)]
+    if foreign:
+        raise ConfigError(
+            f"templates are no MetaSchedule traces: {', '.join(foreign)} cannot be exported so",
+            hint="Tune with `space: sketch`, leave them out with --task, or export the scheduled "
+            "functions with `--to tvmscript`.",
+        )
+    files = [*DATABASE, NETWORK_MODULE] if network is not None else list(DATABASE)
+    unoccupied(folder, files)
+    load_tensor_intrinsics()
+    database = ms.database.JSONDatabase(work_dir=str(folder))
+    records = {}
+    for winner in winners:
+        operator = builders[winner.task.name].operator
+        made = applied(SketchPlan(winner.task, operator, options), winner.config)
+        record = records[winner.task.name] = _Record(winner=winner, trace=made.trace)
+        function = operator.prim_func()
+        for constants in {frozenset(), operator.constants}:
+            record.commit(database, layout_free(function, constants))
+    if network is not None:
+        by_key = {winner.task.key: builders[winner.task.name] for winner in winners}
+        module = with_workloads(*network.prepared, by_key, winners[0].task.target)
+        for name, function in workloads_of(module):
+            records[name].commit(database, function)
+        (folder / NETWORK_MODULE).write_text(tvm.ir.save_json(module), encoding="utf-8")
+    return Exported(
+        files=tuple(folder / name for name in files),
+        tasks=tuple(builders),
+        notes=_notes(options, builders.values()),
+    )
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Record:
+    """A winner and its trace, to be recorded for one workload or several."""
+
+    winner: Winner
+    trace: Any
+
+    def commit(self, database: Any, function: tirx.PrimFunc) -> None:
+        """Record the trace as the best schedule of a function."""
+        module = ms.tune_context._normalize_mod(function)  # noqa: SLF001 - as MetaSchedule does
+        database.commit_tuning_record(
+            ms.database.TuningRecord(
+                self.trace,
+                database.commit_workload(module),
+                run_secs=[self.winner.seconds],
+                target=tvm_target(self.winner.task.target),
+                args_info=ms.arg_info.ArgInfo.from_entry_func(module, remove_preproc=True),
+            )
+        )
+
+
+def _notes(options: SketchOptions, builders: Any) -> tuple[str, ...]:
+    notes = []
+    if options.rewrite_sums:
+        notes.append(
+            "TVM does not keep sums in registers as this run did, so that its kernels may be "
+            "slower; tune with `space: {name: sketch, rewrite_sums: false}` for TVM's own."
+        )
+    if options.rewrite_layout and any(builder.operator.constants for builder in builders):
+        notes.append(
+            "Constant inputs are packed in every call, unless Relax's SplitLayoutRewritePreproc "
+            "and constant folding follow; `rewrite_layout: false` tunes without packing."
+        )
+    return tuple(notes)
+
+
+def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
+    """Write the scheduled function of each task as TVMScript, and what its parameters are.
+
+    Args:
+        winners: of a run.
+        space: what they are configurations of.
+        folder: made where it is missing.
+
+    Raises:
+        ConfigError: a task is built by something else than TVM, or a file is there already.
+        InvalidConfigurationError: TVM makes another program of a configuration than it did.
+    """
+    names = [f"{one}.py" for one in identifiers([winner.task.name for winner in winners])]
+    unoccupied(folder, names)
+    files = []
+    for name, winner in zip(names, winners, strict=True):
+        builder = tvm_builder(space, winner)
+        program = builder.program(winner.config)
+        text = program.function.with_attr("global_symbol", "main").script()
+        # TVM writes its own imports as comments.
+        text = text.replace("# from tvm", "from tvm")
+        file = folder / name
+        lines = [*_header(winner, program, builder.operator.constants), text, ""]
+        file.write_text("\n".join(lines), encoding="utf-8")
+        files.append(file)
+    return Exported(files=tuple(files), tasks=tuple(winner.task.name for winner in winners))
+
+
+def _header(winner: Winner, program: Program, constants: Collection[int]) -> list[str]:
+    """Comments that say what a function is and what its parameters are."""
+    task = winner.task
+    took = "not measured" if winner.seconds is None else f"{winner.seconds:.3e} s"
+    lines = [
+        f"# Operator {task.name} ({task.operator}), configuration {list(winner.config)},",
+        f"# {took} on {task.target}.",
+    ]
+    if task.operator != "primfunc":  # that one's arguments are the whole function
+        lines += [f"# {name}: {value}" for name, value in task.arguments.items()]
+    for place, parameter in enumerate(program.function.params):
+        role = "input" if place < len(program.inputs) else "output"
+        if place in constants:
+            role = "constant input, packed as the function reads it"
+        lines.append(f"# Parameter {parameter.name}: {role}.")
+    # Texts of a run folder never end a comment and go on as Python.
+    return [" ".join(line.split()) for line in lines]

@@ -1,0 +1,96 @@
+"""A network run by ONNX Runtime in another precision than float32."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.stages import Arrays
+from chameleon_system.processor import own_architecture
+
+from chameleon_networks.frameworks.reduced import INT8, NetworkForms, ReducedNetwork
+from chameleon_networks.frameworks.running import onnx_session
+from chameleon_networks.frameworks.saturation import sums_saturate
+
+
+class _Inputs:
+    """What ONNX Runtime reads inputs to calibrate with from.
+
+    Args:
+        names: of the inputs.
+        calibration: inputs of as many inferences.
+    """
+
+    def __init__(self, names: Sequence[str], calibration: Sequence[Arrays]) -> None:
+        self._rows: Iterator[dict[str, Any]] = (
+            dict(zip(names, inputs, strict=True)) for inputs in calibration
+        )
+
+    def get_next(self) -> dict[str, Any] | None:
+        """The next inputs by name; None after the last ones."""
+        return next(self._rows, None)
+
+
+def quantized(
+    forms: NetworkForms,
+    calibration: Sequence[Arrays],
+    *,
+    precision: str,  # noqa: ARG001 - there is one
+    threads: int,
+) -> ReducedNetwork:
+    """The network in int8 by ONNX Runtime's static quantisation: QDQ, weights per channel.
+
+    Formats are those that its documentation names for the CPU: activations of uint8 with weights
+    of int8, of 7 bits where sums saturate; on ARM both in int8 (ONNX Runtime, Quantize ONNX
+    models, and the docstring of ``quantize_static``). The network is shaped and simplified first,
+    as is advised there.
+
+    Raises:
+        Exception: ONNX Runtime cannot quantise or run it.
+    """
+    with tempfile.TemporaryDirectory(prefix="chameleon-onnx-int8-") as folder:
+        file = quantized_file(forms, calibration, Path(folder))
+        return ReducedNetwork(run=onnx_session(file, threads=threads), precision=INT8)
+
+
+def quantized_file(forms: NetworkForms, calibration: Sequence[Arrays], folder: Path) -> str:
+    """A file of the network in int8; see ``quantized``.
+
+    Args:
+        forms: the network.
+        calibration: inputs of as many inferences.
+        folder: for the file, and for those on the way to it.
+
+    Raises:
+        Exception: ONNX Runtime cannot quantise it.
+    """
+    quantization: Any = importlib.import_module("onnxruntime.quantization")
+    preprocess: Any = importlib.import_module("onnxruntime.quantization.shape_inference")
+    onnx: Any = importlib.import_module("onnx")
+    kinds = quantization.QuantType
+    unsigned = own_architecture() != "aarch64"
+    simple, made = str(Path(folder, "simple.onnx")), str(Path(folder, "quantized.onnx"))
+    source = forms.onnx()
+    if isinstance(source, bytes):
+        # Of a content ONNX Runtime loses the weights on the way.
+        file = Path(folder, "given.onnx")
+        file.write_bytes(source)
+        source = str(file)
+    preprocess.quant_pre_process(source, simple, skip_symbolic_shape=True)
+    graph = onnx.load(simple, load_external_data=False).graph
+    constants = {one.name for one in graph.initializer}
+    names = [one.name for one in graph.input if one.name not in constants]
+    quantization.quantize_static(
+        simple,
+        made,
+        _Inputs(names, calibration),
+        quant_format=quantization.QuantFormat.QDQ,
+        per_channel=True,
+        reduce_range=sums_saturate(),
+        activation_type=kinds.QUInt8 if unsigned else kinds.QInt8,
+        weight_type=kinds.QInt8,
+    )
+    return made

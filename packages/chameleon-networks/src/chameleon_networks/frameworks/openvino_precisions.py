@@ -1,0 +1,132 @@
+"""A network run by OpenVINO in another precision than float32."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
+
+from chameleon_networks.frameworks.reduced import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    INT8,
+    NetworkForms,
+    ReducedNetwork,
+)
+from chameleon_networks.frameworks.running import (
+    openvino_compiled,
+    openvino_inference,
+    openvino_model,
+)
+from chameleon_networks.frameworks.saturation import sums_saturate
+
+NAMES = {"f32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16}
+"""OpenVINO's names of types, and ours."""
+
+HINTS = {ours: theirs for theirs, ours in NAMES.items()}
+"""OpenVINO's names of types by ours."""
+
+
+def as_it_comes(
+    forms: NetworkForms,
+    _: Sequence[Arrays],
+    *,
+    precision: str,  # noqa: ARG001 - whichever it takes
+    threads: int,
+) -> ReducedNetwork:
+    """The network without a word about its precision.
+
+    OpenVINO takes bfloat16 or float16 where the CPU has instructions for it (OpenVINO, CPU
+    device, floating-point data types specifics).
+    """
+    return _opened(model_of(forms), threads=threads)
+
+
+def in_half(
+    forms: NetworkForms, _: Sequence[Arrays], *, precision: str, threads: int
+) -> ReducedNetwork:
+    """The network with a hint to compute in bfloat16 or in float16.
+
+    Raises:
+        ConfigError: it computes in another one all the same.
+    """
+    made = _opened(model_of(forms), threads=threads, hint=HINTS[precision])
+    if made.precision != precision:
+        raise ConfigError(
+            f"asked for {precision} it computes in {made.precision} on this CPU",
+            hint="The CPU has no instructions for it that OpenVINO uses.",
+        )
+    return made
+
+
+def quantized(
+    forms: NetworkForms,
+    calibration: Sequence[Arrays],
+    *,
+    precision: str,  # noqa: ARG001 - there is one
+    threads: int,
+) -> ReducedNetwork:
+    """The network in int8 by NNCF's static quantisation after training; nothing else is asked.
+
+    What stays in floats is computed in the precision that OpenVINO takes by itself. NNCF's
+    defaults are what its users get, but for what its documentation advises of a network's kind
+    and of the CPU: ``ModelType.TRANSFORMER`` where there is attention, and the first layers'
+    weights in 7 bits where sums saturate, or else none (NNCF, ``OverflowFix``).
+
+    Raises:
+        Exception: NNCF cannot quantise it.
+    """
+    made = _opened(quantized_model(forms, calibration), threads=threads)
+    rest = made.precision
+    named = INT8 if rest == FLOAT32 else f"{INT8}, the rest {rest}"
+    return ReducedNetwork(run=made.run, precision=named)
+
+
+def quantized_model(forms: NetworkForms, calibration: Sequence[Arrays]) -> Any:
+    """The network in int8 as OpenVINO's model; see ``quantized``.
+
+    Raises:
+        Exception: NNCF cannot quantise it.
+    """
+    nncf = importlib.import_module("nncf")
+    model = model_of(forms)
+    names = [one.get_any_name() for one in model.inputs]
+    given = nncf.Dataset(list(calibration), lambda inputs: dict(zip(names, inputs, strict=True)))
+    fix = nncf.OverflowFix.FIRST_LAYER if sums_saturate() else nncf.OverflowFix.DISABLE
+    return nncf.quantize(
+        model,
+        given,
+        subset_size=len(calibration),
+        model_type=nncf.ModelType.TRANSFORMER if _has_attention(model) else None,
+        advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=fix),
+    )
+
+
+def model_of(forms: NetworkForms) -> Any:
+    """The network in float32 as OpenVINO's model."""
+    source = forms.program if forms.program is not None else forms.onnx
+    return openvino_model(source(), forms.shapes)
+
+
+def _opened(model: Any, *, threads: int, hint: str | None = None) -> ReducedNetwork:
+    compiled = openvino_compiled(model, threads=threads, hint=hint)
+    taken = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+    return ReducedNetwork(run=openvino_inference(compiled), precision=NAMES.get(taken, taken))
+
+
+def _has_attention(model: Any) -> bool:
+    """Whether an OpenVINO model multiplies with what a softmax gives, or says so by name."""
+    for node in model.get_ops():
+        kind = node.get_type_name()
+        if kind == "ScaledDotProductAttention":
+            return True
+        if kind == "Softmax" and any(
+            target.get_node().get_type_name() == "MatMul"
+            for target in node.output(0).get_target_inputs()
+        ):
+            return True
+    return False

@@ -1,0 +1,73 @@
+"""A network run by torch.compile in another precision than float32."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from chameleon_core.stages import Arrays
+
+from chameleon_networks.frameworks.precision import in_half as half_program
+from chameleon_networks.frameworks.reduced import INT8, NetworkForms, ReducedNetwork
+from chameleon_networks.frameworks.running import (
+    compiled_by_torch,
+    limit_torch,
+    torch_inference,
+    torch_network,
+)
+from chameleon_networks.frameworks.saturation import sums_saturate
+
+_PT2E = "torchao.quantization.pt2e"
+
+
+def in_half(
+    forms: NetworkForms, _: Sequence[Arrays], *, precision: str, threads: int
+) -> ReducedNetwork:
+    """The whole network in bfloat16 or float16, compiled with frozen weights.
+
+    Raises:
+        Exception: torch cannot export or compile it so.
+    """
+    program = half_program(_program(forms), precision)
+    run = torch_network(program, compiled=True, threads=threads)
+    return ReducedNetwork(run=run, precision=precision)
+
+
+def quantized(
+    forms: NetworkForms,
+    calibration: Sequence[Arrays],
+    *,
+    precision: str,  # noqa: ARG001 - there is one
+    threads: int,
+) -> ReducedNetwork:
+    """The network in int8 by pt2e's static quantisation for inductor on x86.
+
+    As in PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through Inductor):
+    activations of uint8, weights of int8 per channel, compiled with frozen weights. Activations
+    have 7 bits where sums saturate, as torchao advises before VNNI.
+
+    Raises:
+        Exception: torch cannot quantise or compile it.
+    """
+    pt2e: Any = importlib.import_module(f"{_PT2E}.quantize_pt2e")
+    x86: Any = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")
+    limit_torch(threads)
+    program = _program(forms)
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(
+        x86.get_default_x86_inductor_quantization_config(reduce_range=sums_saturate())
+    )
+    observed = pt2e.prepare_pt2e(program.module(), quantizer)
+    observe = torch_inference(observed, program)
+    for inputs in calibration:
+        observe(inputs)
+    converted = pt2e.convert_pt2e(observed)
+    run = torch_inference(compiled_by_torch(converted), program)
+    return ReducedNetwork(run=run, precision=INT8)
+
+
+def _program(forms: NetworkForms) -> Any:
+    if forms.program is None:
+        raise ValueError("there is no program of torch")
+    return forms.program()

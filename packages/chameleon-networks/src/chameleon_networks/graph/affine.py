@@ -1,0 +1,252 @@
+"""Scales and shifts of channels, as batch normalisation leaves them, folded into the weights.
+
+A normalisation behind a biased convolution, a layer scale behind a matrix product, the constant
+factors that networks of other frameworks multiply with: each is a pass over the activations that
+the weights can do beforehand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.matching_convolutions import convolution_of
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+
+_STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
+_SEVERAL = 2
+"""Chains of so many steps or more are replaced: a scale and a shift are fewer."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class AffineChain:
+    """Neighbouring steps that scale and shift channels by constants.
+
+    Attributes:
+        base: the variable that they begin with.
+        axis: of its channels, at least 0; None where all have the same scale and shift.
+        scale: factor of each channel, or one for all; float64.
+        shift: what is added to each channel afterwards, likewise.
+        steps: how many there are.
+    """
+
+    base: Any
+    axis: int | None
+    scale: NDArray[np.float64]
+    shift: NDArray[np.float64]
+    steps: int
+
+
+def with_folded_scales(module: Any) -> Any:
+    """The module with scales and shifts of channels folded into the weights before them.
+
+    Where there are no weights before them, several steps become one scale and one shift.
+
+    Args:
+        module: an ``IRModule`` whose ``main`` is the network with its convolutions in their
+            framework's layouts (channels first).
+    """
+    function = module["main"]
+    chains = _chains(function)
+    if not chains:
+        return module
+    folder = _AffineFolder(module, function, chains)
+    variable = module.get_global_var("main")
+    folder.builder_.update_func(variable, folder.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(folder.builder_.get())
+
+
+def _chains(function: Any) -> dict[Any, AffineChain]:
+    """The longest chains by the variable at their end."""
+    users: dict[Any, int] = defaultdict(int)
+    bindings = [binding for block in function.body.blocks for binding in block.bindings]
+    for binding in bindings:
+        for variable in relax.analysis.free_vars(binding.value):
+            users[variable] += sum(a.same_as(variable) for a in _arguments(binding.value)) or 1
+    for variable in relax.analysis.free_vars(function.body.body):
+        users[variable] += 1
+    values = {binding.var: binding.value for binding in bindings}
+    found: dict[Any, AffineChain] = {}
+    for binding in bindings:
+        chain = _step(binding.value, values)
+        if chain is None:
+            continue
+        before = found.get(chain.base)
+        if (
+            before is not None
+            and users[chain.base] == 1
+            and not _shifts_all(chain)
+            and (None in {before.axis, chain.axis} or before.axis == chain.axis)
+        ):
+            del found[chain.base]
+            chain = AffineChain(
+                base=before.base,
+                axis=before.axis if chain.axis is None else chain.axis,
+                scale=chain.scale * before.scale,
+                shift=chain.scale * before.shift + chain.shift,
+                steps=before.steps + 1,
+            )
+        found[binding.var] = chain
+    return {
+        last: chain
+        for last, chain in found.items()
+        if (_takes_scale(values.get(chain.base)) and users[chain.base] == 1 and _scales(chain))
+        or chain.steps > _SEVERAL
+    }
+
+
+def _shifts_all(chain: AffineChain) -> bool:
+    """Whether all channels are shifted alike, as where a hard sigmoid begins."""
+    same = chain.shift.size == 1 and bool(chain.shift.any())
+    return same and bool((chain.scale == 1.0).all())
+
+
+def _arguments(value: Any) -> list[Any]:
+    return list(value.args) if isinstance(value, relax.Call) else []
+
+
+def _scales(chain: AffineChain) -> bool:
+    """Whether it does more than add a bias, or adds several."""
+    return chain.steps > 1 or bool((chain.scale != 1.0).any())
+
+
+def _takes_scale(value: Any) -> bool:
+    """Whether an expression is linear in constant weights."""
+    return _channel_axis(value) is not None
+
+
+def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
+    """A call that scales or shifts channels by a constant, as a chain of one step."""
+    found = _operands(value)
+    if found is None:
+        return None
+    base, constant, turned = found
+    name = str(value.op.name)
+    shape = shape_of(base)
+    if shape_of(value) != shape or (turned and name == "relax.divide"):
+        return None
+    axis = _channel_axis(values.get(base))
+    if axis is None:
+        axis = _varying_axis(constant, len(shape))
+    channels = _per_channel(constant, shape, axis)
+    if channels is None:
+        return None
+    one, zero = np.ones(1), np.zeros(1)
+    scale, shift = {
+        "relax.add": (one, channels),
+        "relax.subtract": (-one, channels) if turned else (one, -channels),
+        "relax.multiply": (channels, zero),
+        "relax.divide": (1.0 / np.where(channels == 0.0, np.nan, channels), zero),
+    }[name]
+    if not np.isfinite(scale).all():
+        return None
+    return AffineChain(base=base, axis=axis, scale=scale, shift=shift, steps=1)
+
+
+def _operands(value: Any) -> tuple[Any, NDArray[np.float64], bool] | None:
+    """A step's variable, its constant, and whether the constant comes first."""
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return None
+    if str(value.op.name) not in _STEPS or str(value.ty.dtype) != "float32":
+        return None
+    left, right = value.args
+    if isinstance(right, tvm.ir.GenericConst) and isinstance(left, relax.Var):
+        return left, array_of(right).astype(np.float64), False
+    if isinstance(left, tvm.ir.GenericConst) and isinstance(right, relax.Var):
+        return right, array_of(left).astype(np.float64), True
+    return None
+
+
+def _channel_axis(value: Any) -> int | None:
+    """The channel axis of a convolution's or product's output; None for anything else."""
+    found = convolution_of(value)
+    if found is not None:
+        return found.channel_axis
+    product = isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.matmul")
+    if not product or not isinstance(value.args[1], tvm.ir.GenericConst):
+        return None
+    weights = array_of(value.args[1])
+    matrix = weights.ndim > 1 and weights.dtype == np.float32
+    return len(shape_of(value)) - 1 if matrix else None
+
+
+def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
+    """The only axis along which a constant has more than one number; None where there is none."""
+    padded = (1,) * (rank - constant.ndim) + constant.shape
+    axes = [place for place, extent in enumerate(padded) if extent > 1]
+    return axes[0] if len(axes) == 1 else None
+
+
+def _per_channel(
+    constant: NDArray[np.float64], shape: tuple[int, ...], axis: int | None
+) -> NDArray[np.float64] | None:
+    """A constant as one number for each channel, or for all; None where it is something else."""
+    if constant.size == 1:
+        return constant.reshape(1)
+    padded = (1,) * (len(shape) - constant.ndim) + constant.shape
+    wanted = tuple(extent if place == axis else 1 for place, extent in enumerate(shape))
+    return constant.reshape(-1) if padded == wanted else None
+
+
+@relax.expr_functor.mutator
+class _AffineFolder(relax.PyExprMutator):
+    """Writes each chain's end anew; what comes before it is dead then."""
+
+    def __init__(self, module: Any, function: Any, chains: dict[Any, AffineChain]) -> None:
+        super().__init__(module)
+        self._chains = chains
+        self._values = {
+            binding.var: binding.value
+            for block in function.body.blocks
+            for binding in block.bindings
+        }
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        chain = self._chains.get(binding.var)
+        if chain is None:
+            super().visit_var_binding_(binding)
+            return
+        shape = shape_of(binding.var)
+        producer = self._values.get(chain.base)
+        value = self._weighted(producer, chain)
+        if value is None:
+            value = self.visit_expr(chain.base)
+            if (chain.scale != 1.0).any():
+                scale = _constant(chain.scale, shape, chain.axis)
+                value = self.builder_.emit(relax.op.multiply(value, scale))
+        call = value
+        if (chain.shift != 0.0).any():
+            call = relax.op.add(value, _constant(chain.shift, shape, chain.axis))
+        inner = isinstance(binding.var, relax.DataflowVar)
+        self.set_var_remap(
+            binding.var,
+            self.builder_.emit(call) if inner else self.builder_.emit_output(call),
+        )
+
+    def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
+        """The convolution or product with scaled weights; None where it is neither."""
+        if not _takes_scale(producer):
+            return None
+        found = convolution_of(producer)
+        if found is not None:
+            scaled = found.scaled(np.broadcast_to(chain.scale, found.output_channels)).args[1]
+        else:
+            scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
+        arguments = [self.visit_expr(producer.args[0]), scaled]
+        return self.builder_.emit(
+            relax.Call(producer.op, arguments, producer.attrs, producer.ty_args)
+        )
+
+
+def _constant(values: NDArray[np.float64], shape: tuple[int, ...], axis: int | None) -> Any:
+    """Numbers of channels as a constant that broadcasts."""
+    wanted = [1] * len(shape)
+    if axis is not None:
+        wanted[axis] = values.size
+    return relax.const(values.reshape(wanted).astype(np.float32))

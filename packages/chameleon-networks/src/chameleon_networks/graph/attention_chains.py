@@ -1,0 +1,303 @@
+"""Attention in a network: products of queries and keys, their softmax, and what it weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from chameleon_tvm.operators.attention_specs import KEY_LAYOUTS, TOKENS_INSIDE, ordered
+from chameleon_tvm.operators.specs import AttentionSpec
+
+from chameleon_networks.graph.attention_masks import RANK, four_axes, masking_of
+from chameleon_networks.graph.attention_readers import readers_of
+from chameleon_networks.graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.graph.strided import View, contiguous, step_of, view_of_all, views_of
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class AttentionMatch:
+    """Attention found in a graph.
+
+    Attributes:
+        spec: what a kernel computes; unnamed.
+        inputs: expressions of the graph it reads, in the operator's order.
+        members: the variables that the kernel replaces, in the graph's order.
+        readers: for each input but the mask the variables of the bindings that read it for this
+            attention; None where something else reads what they compute.
+    """
+
+    spec: AttentionSpec
+    inputs: tuple[Any, ...]
+    members: tuple[Any, ...]
+    readers: tuple[tuple[Any, ...], ...] | None = None
+
+
+def attentions_of(
+    bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
+) -> list[AttentionMatch]:
+    """Every attention of a network, in its order.
+
+    Args:
+        bindings: of the network's function, in order.
+        values: what variables are bound to.
+        users: the bindings that read a variable; None stands for the function's result.
+    """
+    finder = _Finder(bindings, values, users)
+    return [match for binding in bindings if (match := finder.match(binding)) is not None]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Stored:
+    """Queries, keys or values as a kernel may read them."""
+
+    source: Any
+    layout: str
+    heads: int
+    factor: float
+
+
+class _Finder:
+    def __init__(
+        self,
+        bindings: Sequence[Any],
+        values: Mapping[Any, Any],
+        users: Mapping[Any, Sequence[Any]],
+    ) -> None:
+        self._values = values
+        self._users = users
+        self._order = {binding.var: place for place, binding in enumerate(bindings)}
+        self._scores = SoftmaxInputFinder(values)
+
+    def match(self, binding: Any) -> AttentionMatch | None:
+        """The attention whose product of powers and values a binding is; None for others."""
+        call = binding.value
+        scores = self._scores.of_powers(call.args[0]) if _is_product(call) else None
+        if scores is None or not _is_product(self._values[scores.product]):
+            return None
+        shape = self._four(scores)
+        if math.prod(shape) != math.prod(shape_of(scores.product)):
+            return None  # one side of the product is broadcast, or scores are
+        output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
+        members = {*scores.members, binding.var, *after}
+        masking = masking_of(scores.masks, shape)
+        parts = self._parts(scores, call, shape)
+        if masking is None or parts is None or not self._only_read_by(members, output):
+            return None
+        spec, inputs = parts
+        changes: dict[str, Any] = {
+            "output_layout": layout,
+            "causal": masking.causal,
+            "mask": masking.shape,
+        }
+        return AttentionMatch(
+            spec=attrs.evolve(spec, **changes),
+            inputs=(*inputs, *masking.inputs),
+            members=tuple(sorted(members, key=self._order.__getitem__)),
+            readers=readers_of(
+                inputs, members, (scores.product, binding.var), self._values, self._users
+            ),
+        )
+
+    def _four(self, scores: SoftmaxInput) -> tuple[int, int, int, int]:
+        """Shape (batch, heads, queries, keys) of scores, of which both may be one axis."""
+        batch, heads, queries, keys = four_axes(scores.shape)
+        if len(scores.shape) < RANK:
+            left = self._values[scores.product].args[0]
+            for view in views_of(left, self._values):
+                parts = view.axes[0] if len(view.axes) == len(scores.shape) else ()
+                if len(parts) == 2:  # noqa: PLR2004 - samples apart, with the heads of one between
+                    batch, heads = (extent for extent, _ in parts)
+                    break
+        return (batch, heads, queries, keys)
+
+    def _only_read_by(self, members: set[Any], output: Any) -> bool:
+        """Whether nothing else reads what the kernel does not store."""
+        return all(
+            user is not None and user.var in members
+            for member in members
+            if not member.same_as(output)
+            for user in self._users[member]
+        )
+
+    def _output(self, product: Any, shape: tuple[int, ...]) -> tuple[Any, str, list[Any]]:
+        """The last rearrangement of the output that a layout of ours is, and those on the way."""
+        view = view_of_all(product).reshaped(shape)
+        if view is None:
+            return product, TOKENS_INSIDE[0], []
+        wanted = {
+            _memory(view.permuted(["BHSD".index(axis) for axis in layout])): layout
+            for layout in reversed(TOKENS_INSIDE)
+        }
+        found = product, TOKENS_INSIDE[0], 0
+        passed: list[Any] = []
+        current: View | None = view_of_all(product)
+        variable = product
+        while current is not None:
+            users = self._users[variable]
+            if len(users) != 1 or users[0] is None:
+                break
+            step = step_of(users[0].value, self._values)
+            if step is None or not step[0].same_as(variable):
+                break
+            current = step[1](current)
+            variable = users[0].var
+            passed.append(variable)
+            layout = None
+            if current is not None and current.factor == 1.0:
+                layout = wanted.get(_memory(current))
+            if layout is not None:
+                found = variable, layout, len(passed)
+        output, layout, count = found
+        return output, layout, passed[:count]
+
+    def _parts(
+        self, scores: SoftmaxInput, mixed: Any, shape: tuple[int, ...]
+    ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
+        """The operator without mask and output, and the arrays it reads."""
+        product = self._values[scores.product]
+        left, right = product.args
+        features, out_features = shape_of(left)[-1], shape_of(mixed)[-1]
+        query = (*shape[:3], features)
+        transposed = (*shape[:2], features, shape[3])
+        value = (*shape[:2], shape[3], out_features)
+        views = (
+            self._views(left, product, query),
+            [one.permuted((0, 1, 3, 2)) for one in self._views(right, product, transposed)],
+            [one for one in self._views(mixed.args[1], mixed, value) if one.factor == 1.0],
+        )
+        return _packed(views, scores) or _apart(views, scores)
+
+    def _views(self, tensor: Any, product: Any, shape: tuple[int, ...]) -> list[View]:
+        """A side of a product as views of this shape."""
+        batch = (*shape_of(product)[:-2], *shape_of(tensor)[-2:])
+        found = (view.broadcast(batch).reshaped(shape) for view in views_of(tensor, self._values))
+        return [view for view in found if view is not None]
+
+
+def _packed(
+    views: Sequence[Sequence[View]], scores: SoftmaxInput
+) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
+    """The operator where one array holds query, key and value, heads after heads."""
+    for query in views[0]:
+        same = [[one for one in part if one.source.same_as(query.source)] for part in views[1:]]
+        for key in same[0]:
+            shared = _heads(key)
+            batch, heads, tokens, features = query.shape
+            if shared is None or key.shape[2:] != (tokens, features):
+                continue
+            everything = (batch, tokens, heads + 2 * shared, features)
+            if math.prod(shape_of(query.source)) != math.prod(everything):
+                continue
+            strides = contiguous(everything)
+            firsts = (0, heads, heads + shared)
+            for value in same[1]:
+                fits = value.shape == key.shape and all(
+                    _heads(part) == count
+                    and part.offset == first * features
+                    and _strided(part, [strides["BSHD".index(axis)] for axis in "BHSD"])
+                    for part, first, count in zip(
+                        (query, key, value), firsts, (heads, shared, shared), strict=True
+                    )
+                )
+                if fits:
+                    one = _Stored(source=None, layout="BSHD", heads=shared, factor=1.0)
+                    spec = _spec((query, key, value), (one, one, one), scores, packed=True)
+                    return spec, (query.source,)
+    return None
+
+
+def _apart(
+    views: Sequence[Sequence[View]], scores: SoftmaxInput
+) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
+    """The operator where query, key and value are arrays of their own."""
+    queries = list(_stored(views[0], TOKENS_INSIDE, shared=False))
+    for key_view, key in _stored(views[1], KEY_LAYOUTS):
+        for value_view, value in _stored(views[2], TOKENS_INSIDE):
+            if not queries or key.heads != value.heads:
+                continue
+            query_view, query = queries[0]
+            parts = (query, key, value)
+            spec = _spec((query_view, key_view, value_view), parts, scores, packed=False)
+            return spec, tuple(part.source for part in parts)
+    return None
+
+
+def _spec(
+    views: Sequence[View], parts: Sequence[_Stored], scores: SoftmaxInput, *, packed: bool
+) -> AttentionSpec:
+    query, key, value = views
+    shared = parts[1].heads
+    layouts = [part.layout for part in parts]
+    sizes: dict[str, Any] = {
+        "query": query.shape,
+        "key": (key.shape[0], shared, *key.shape[2:]),
+        "value": (value.shape[0], shared, *value.shape[2:]),
+    }
+    return AttentionSpec(
+        **sizes,
+        scale=scores.factor * query.factor * key.factor,
+        query_layout=layouts[0],
+        key_layout=layouts[1],
+        value_layout=layouts[2],
+        packed=packed,
+    )
+
+
+def _stored(
+    views: Sequence[View], layouts: Sequence[str], *, shared: bool = True
+) -> Iterator[tuple[View, _Stored]]:
+    """Views that are whole arrays in one of the layouts."""
+    for view in views:
+        heads = _heads(view)
+        if heads is None or view.offset or (heads != view.shape[1] and not shared):
+            continue
+        shape = (view.shape[0], heads, *view.shape[2:])
+        if math.prod(shape) != math.prod(shape_of(view.source)):
+            continue
+        for layout in layouts:
+            strides = contiguous(ordered(shape, layout))
+            if _strided(view, [strides[layout.index(axis)] for axis in "BHSD"]):
+                yield (
+                    view,
+                    _Stored(source=view.source, layout=layout, heads=heads, factor=view.factor),
+                )
+                break
+
+
+def _heads(view: View) -> int | None:
+    """How many heads a view has in memory, each of which as many neighbours may share."""
+    axis = view.axes[1]
+    if not axis:
+        return 1
+    if axis[-1][1] == 0:
+        return 1 if len(axis) == 1 else (axis[0][0] if len(axis) == 2 else None)  # noqa: PLR2004
+    return axis[0][0] if len(axis) == 1 else None
+
+
+def _strided(view: View, strides: Sequence[int]) -> bool:
+    """Whether axes have these strides; heads that are shared aside."""
+    for place, (axis, stride) in enumerate(zip(view.axes, strides, strict=True)):
+        parts = axis[:-1] if place == 1 and axis and axis[-1][1] == 0 else axis
+        if len(parts) > 1 or (parts and parts[0][1] != stride):
+            return False
+    return True
+
+
+def _memory(view: View) -> tuple[tuple[int, int], ...]:
+    """The order in which a view walks through memory, whatever its shape."""
+    flat = view.reshaped((math.prod(view.shape),))
+    return flat.axes[0] if flat is not None else tuple(p for axis in view.axes for p in axis)
+
+
+def _is_product(call: Any) -> bool:
+    return (
+        isinstance(call, relax.Call)
+        and isinstance(call.op, tvm.ir.Op)
+        and str(call.op.name) == "relax.matmul"
+        and str(call.ty.dtype) == str(call.args[0].ty.dtype) == "float32"
+        and min(len(shape_of(one)) for one in call.args) > 2  # noqa: PLR2004
+    )

@@ -1,0 +1,124 @@
+"""Activations found in a graph by what they compute, however a framework has written them.
+
+A hard swish is ``x * clip(x + 3, 0, 6) / 6`` in one export and four other operators in the next.
+What is computed from one variable alone, place by place, is a function of one number: it is
+evaluated at some points and compared with the activations that kernels have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm.operators.epilogue import ARRAYS, activated
+from chameleon_tvm.operators.spec import leaky_relu
+
+from chameleon_networks.graph.constants import array_of, evaluate, is_elementwise
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+
+_MOST = 12
+"""Operators that are looked at; the longest known decomposition, of GELU by tanh, has nine."""
+_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, -60.0, 60.0]])
+_TOLERANCE = 1e-6
+"""Largest |difference| over the larger of 1 and the value: constants of networks are float32."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class FoundActivation:
+    """An activation in a graph.
+
+    Attributes:
+        name: one of ``specs.ACTIVATIONS``, or of ``spec.leaky_relu``.
+        members: variables of its operators; the last one is its result.
+    """
+
+    name: str
+    members: tuple[Any, ...]
+
+
+def activation_after(
+    variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
+) -> FoundActivation | None:
+    """The activation that a variable goes through, where nothing else reads it on the way.
+
+    Args:
+        variable: what may be activated.
+        users: the bindings that read each variable; None among them for the function's result.
+        values: by variable.
+    """
+    if len(shape_of(variable)) == 0:
+        return None
+    rank = len(shape_of(variable))
+    longest = None
+    known = {variable: _POINTS.reshape((1,) * (rank - 1) + (-1,))}
+    members: list[Any] = []
+    for last in _following(variable, users):
+        value = values[last]
+        if not _depends_on(value, known) or shape_of(last) != shape_of(variable):
+            break
+        with np.errstate(all="ignore"):
+            made = evaluate(value, known)
+        if made is None:
+            break
+        known[last] = made
+        members.append(last)
+        inside = {*known} - {last}
+        closed = all(
+            user is not None and user.var in known for one in inside for user in users[one]
+        )
+        name = _named(made.reshape(-1)) if closed else None
+        if name is not None:
+            # A ReLU may be the beginning of something else, such as its square.
+            longest = FoundActivation(name=name, members=tuple(members))
+    return longest
+
+
+def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
+    """Variables computed from a variable, in the order of the graph, as they become known."""
+    waiting = [user for user in users[variable] if user is not None]
+    seen: set[Any] = set()
+    for _ in range(_MOST):
+        ready = [one for one in waiting if one.var not in seen]
+        if not ready:
+            return
+        # Calls whose other operands are not known yet are tried again later.
+        chosen = next((one for one in ready if _is_ready(one, seen, variable)), None)
+        if chosen is None:
+            return
+        seen.add(chosen.var)
+        yield chosen.var
+        waiting += [user for user in users[chosen.var] if user is not None]
+
+
+def _is_ready(binding: Any, seen: set[Any], variable: Any) -> bool:
+    used = relax.analysis.free_vars(binding.value)
+    return all(one in seen or one.same_as(variable) for one in used)
+
+
+def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
+    """Whether a value is computed place by place from known variables and single numbers."""
+    return is_elementwise(value) and all(
+        argument in known
+        if isinstance(argument, relax.Var)
+        else not isinstance(argument, tvm.ir.GenericConst) or array_of(argument).size == 1
+        for argument in value.args
+    )
+
+
+def _named(made: Any) -> str | None:
+    """The activation that has these values at the points."""
+    names = [*ARRAYS]
+    if made.shape == _POINTS.shape:
+        slope = float(made[0] / _POINTS[0])
+        names += [leaky_relu(slope)] if 0.0 < slope < 1.0 else []
+    for name in names:
+        expected = activated(_POINTS, name)
+        scale = np.maximum(1.0, np.abs(expected))
+        if name != "none" and made.shape == expected.shape:
+            difference = np.abs(made - expected) / scale
+            if np.isfinite(difference).all() and difference.max() <= _TOLERANCE:
+                return name
+    return None

@@ -1,0 +1,165 @@
+"""Convolutions of a network: which calls they are, and what they are as operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.operators.convolution_specs import DEPTHWISE, GROUPED
+from chameleon_tvm.operators.layouts import (
+    SPATIAL,
+    channels_first,
+    channels_last,
+    is_channels_last,
+)
+from chameleon_tvm.operators.specs import ConvolutionSpec
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+
+CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
+"""Names of convolutions in a graph, and how many spatial axes they have."""
+TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANKS.items()}
+"""The same of transposed convolutions."""
+
+
+def channels_last_layouts() -> dict[str, list[str]]:
+    """What ``ConvertLayout`` takes to put every convolution's images into channels last."""
+    made = {}
+    for ranks, filters in ((CONVOLUTION_RANKS, "O{}I"), (TRANSPOSED_RANKS, "I{}O")):
+        for name, rank in ranks.items():
+            made[name] = [channels_last(rank), filters.format(SPATIAL[-rank:])]
+    return made
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ConvolutionCall:
+    """A call of a convolution, transposed or not, with constant weights.
+
+    Attributes:
+        call: the call.
+        layout: of its images.
+        weights: the filters, shape (O, I of a group, spatial axes); of a transposed one
+            (I, O of a group, spatial axes).
+    """
+
+    call: Any
+    layout: str
+    weights: NDArray[Any]
+
+    @property
+    def rank(self) -> int:
+        """Number of spatial axes."""
+        return self.weights.ndim - 2
+
+    @property
+    def transposed(self) -> bool:
+        """Whether it is a transposed convolution."""
+        return str(self.call.op.name) in TRANSPOSED_RANKS
+
+    @property
+    def input(self) -> tuple[int, ...]:
+        """The input's shape (N, C, spatial axes)."""
+        shape = shape_of(self.call.args[0])
+        if is_channels_last(self.layout):
+            n, *spatial, c = shape
+            return (n, c, *spatial)
+        return shape
+
+    @property
+    def output_channels(self) -> int:
+        """Number of output channels."""
+        if self.transposed:
+            return int(self.weights.shape[1]) * int(self.call.attrs.groups)
+        return int(self.weights.shape[0])
+
+    def numbers(self, attribute: str) -> tuple[int, ...]:
+        """An attribute of the call that has a number for each axis or side."""
+        return tuple(int(value) for value in getattr(self.call.attrs, attribute))
+
+    @property
+    def channel_axis(self) -> int:
+        """Which axis of input and output channels are."""
+        return self.rank + 1 if is_channels_last(self.layout) else 1
+
+    def scaled(self, scale: NDArray[Any]) -> Any:
+        """The call with every output channel multiplied, by numbers of shape (O,)."""
+        factors = scale
+        if self.transposed:
+            groups = int(self.call.attrs.groups)
+            inputs = len(self.weights) // groups
+            factors = np.repeat(scale.reshape(groups, -1), inputs, axis=0)
+        axes = (1,) * (self.weights.ndim - factors.ndim)
+        weights = self.weights * factors.reshape(*factors.shape, *axes)
+        weights = weights.astype(self.weights.dtype)
+        moved = np.moveaxis(weights, 1, -1) if is_channels_last(self.layout) else weights
+        constant, call = relax.const(np.ascontiguousarray(moved)), self.call
+        return relax.Call(call.op, [call.args[0], constant], call.attrs, call.ty_args)
+
+
+def convolution_of(value: Any) -> ConvolutionCall | None:
+    """The convolution that an expression is; None where it is none, or its weights vary.
+
+    Raises:
+        ConfigError: it has layouts that no importer writes.
+    """
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return None
+    name = str(value.op.name)
+    if name not in CONVOLUTION_RANKS and name not in TRANSPOSED_RANKS:
+        return None
+    layout = layout_of(value)
+    data, weights = value.args
+    if str(data.ty.dtype) != "float32" or not isinstance(weights, tvm.ir.GenericConst):
+        return None
+    array = logical_weights(array_of(weights), layout)
+    return ConvolutionCall(call=value, layout=layout, weights=array)
+
+
+def layout_of(call: Any) -> str:
+    """The layout of a convolution's images.
+
+    Raises:
+        ConfigError: it has layouts that no importer writes.
+    """
+    name = str(call.op.name)
+    rank = CONVOLUTION_RANKS.get(name) or TRANSPOSED_RANKS[name]
+    layout, filters = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
+    (outside, inside), axes = "IO" if name in TRANSPOSED_RANKS else "OI", SPATIAL[-rank:]
+    known = {
+        channels_first(rank): f"{outside}{inside}{axes}",
+        channels_last(rank): f"{outside}{axes}{inside}",
+    }
+    if known.get(layout) != filters:
+        raise ConfigError(
+            f"a convolution has the layouts {layout} and {filters}",
+            hint="Import the network as its framework writes it, in NCHW and OIHW.",
+        )
+    return layout
+
+
+def logical_weights(weights: NDArray[Any], layout: str) -> NDArray[Any]:
+    """Filters of images in a layout with their channels in front of the spatial axes."""
+    return np.moveaxis(weights, -1, 1) if is_channels_last(layout) else weights
+
+
+def made_of(found: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
+    """The operator that a convolution which is not transposed is, and its weights."""
+    groups, shape, filters = int(found.call.attrs.groups), found.input, found.weights
+    common: dict[str, Any] = {
+        "input": shape,
+        "kernel": filters.shape[2:],
+        "stride": found.numbers("strides"),
+        "padding": found.numbers("padding"),
+        "dilation": found.numbers("dilation"),
+        "layout": found.layout,
+    }
+    if groups == shape[1] and groups > 1:
+        depthwise = DEPTHWISE[found.rank]
+        return depthwise(**common, multiplier=filters.shape[0] // groups), filters
+    grouped = GROUPED[found.rank]
+    return grouped(**common, filters=filters.shape[0], groups=groups), filters

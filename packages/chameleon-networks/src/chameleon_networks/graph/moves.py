@@ -1,0 +1,291 @@
+"""Moves of data that need not happen: permutations and reshapes removed from a graph."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.extents import extents_of, known_extents
+from chameleon_networks.graph.permutations import moves_nothing, through_reduction, through_reshape
+from chameleon_networks.graph.relaxed import relax, tvm
+
+ELEMENTWISE = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"),
+        *("clip", "exp", "log", "sqrt", "rsqrt", "abs", "negative", "sigmoid", "tanh", "erf"),
+        *("astype", "nn.relu", "nn.relu6", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu"),
+        *("where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+        *("logical_and", "logical_or", "logical_not", "square", "sin", "cos", "floor", "ceil"),
+        *("quantize", "dequantize"),
+    )
+)
+_RESHAPING = frozenset({"relax.reshape", "relax.broadcast_to", "relax.expand_dims"})
+_REDUCTIONS = frozenset(f"relax.{name}" for name in ("mean", "sum", "max", "min", "prod"))
+_RESIZE = "relax.image.resize2d"
+_EXACT = frozenset({"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"})
+"""Ways to scale positions by which those of a resize to the same size fall on the source's."""
+
+_PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
+"""Operators that permutations pass through without a move."""
+
+
+def without_moves(module: Any) -> Any:
+    """The module with fewer permutations and reshapes.
+
+    Element-wise operators, concatenations, splits, reductions, resizes and most reshapes are
+    computed before the permutations of their inputs, so that two permutations which undo each other
+    meet and vanish; reshapes of reshapes become one, and resizes to the same size none.
+
+    Args:
+        module: an ``IRModule`` of Relax functions in normal form.
+    """
+    mover = _Mover(module)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            mover.builder_.update_func(variable, mover.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(mover.builder_.get())
+
+
+@relax.expr_functor.mutator
+class _Mover(relax.PyExprMutator):
+    """Keeps for every variable that is a permutation or reshape what it is one of."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
+        self._reshaped: dict[Any, Any] = {}
+        self._split: dict[Any, tuple[int, ...]] = {}
+        self._users = _users(module)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        if not isinstance(binding.var, relax.DataflowVar):
+            super().visit_var_binding_(binding)
+            return
+        value = self.visit_expr(binding.value)
+        emitted = None
+        if isinstance(value, relax.TupleGetItem):
+            axes = self._split.get(value.tuple_value)
+            if axes is not None:
+                emitted = self._permute(self.builder_.emit(value), axes)
+        elif isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.split"):
+            emitted = self._splitted(value)
+        elif _is_operator(value):
+            emitted = self._moved(value, binding.var)
+        if emitted is None:
+            emitted = self.builder_.emit(value)
+        self.set_var_remap(binding.var, emitted)
+
+    def _moved(self, call: Any, variable: Any) -> Any | None:
+        name = str(call.op.name)
+        made = None
+        if name == "relax.permute_dims":
+            made = self._permute(call.args[0], axes_of(call))
+        elif name in _RESHAPING:
+            source, shape = call.args[0], shape_of(call)
+            if source in self._permuted and _size(shape_of(source)) == _size(shape):
+                made = self._reshape_permuted(source, shape, variable)
+            else:
+                made = self._reshape(source, shape)
+        elif name in ELEMENTWISE:
+            made = self._elementwise(call, variable)
+        elif name == "relax.concat":
+            made = self._concatenated(call)
+        elif name in _REDUCTIONS:
+            made = self._reduced(call)
+        elif name == _RESIZE:
+            made = self._resized(call)
+        elif name == "relax.nn.pad" and not any(int(width) for width in call.attrs.pad_width):
+            made = call.args[0]
+        return made
+
+    def _permute(self, source: Any, axes: tuple[int, ...]) -> Any:
+        if source in self._permuted:
+            source, before = self._permuted[source]
+            axes = tuple(before[axis] for axis in axes)
+        shape = shape_of(source)
+        if axes == tuple(range(len(axes))):
+            return source
+        if moves_nothing(axes, shape):
+            return self._reshape(source, tuple(shape[axis] for axis in axes))
+        made = self.builder_.emit(relax.op.permute_dims(source, list(axes)))
+        self._permuted[made] = (source, axes)
+        return made
+
+    def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any | None:
+        if _size(shape_of(source)) != _size(shape):
+            return None  # a broadcast that repeats numbers
+        source = self._reshaped.get(source, source)
+        if shape_of(source) == shape:
+            return source
+        made = self.builder_.emit(relax.op.reshape(source, list(shape)))
+        self._reshaped[made] = source
+        return made
+
+    def _reshape_permuted(self, source: Any, shape: tuple[int, ...], variable: Any) -> Any | None:
+        """A reshape of a permutation as a permutation of a reshape, where that moves less."""
+        origin, axes = self._permuted[source]
+        passed = through_reshape(shape_of(origin), axes, shape)
+        still = moves_nothing(passed.first, shape_of(origin))
+        if not still and not self._undone(variable, passed.last):
+            return self._reshape(source, shape)
+        first = self._permute(origin, passed.first)
+        made = self._reshape(first, passed.shape)
+        return self._permute(made, passed.last)
+
+    def _undone(self, variable: Any, axes: tuple[int, ...]) -> bool:
+        """Whether some permutation that a value meets later undoes one of it."""
+        inverse = tuple(axes.index(axis) for axis in range(len(axes)))
+        found = [variable]
+        for one in found:
+            for binding in self._users.get(one, ()):
+                value = binding.value
+                name = str(getattr(getattr(value, "op", None), "name", ""))
+                if name == "relax.permute_dims" and axes_of(value) == inverse:
+                    return True
+                passing = isinstance(value, relax.TupleGetItem) or name in _PASSING
+                if passing and binding.var not in found:
+                    found.append(binding.var)
+        return False
+
+    def _concatenated(self, call: Any) -> Any | None:
+        """The concatenation of unpermuted inputs, permuted; None where they differ."""
+        fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
+        known = [self._permuted.get(field) for field in fields]
+        found = [one for one in known if one is not None]
+        if not found or len(found) != len(known) or len({axes for _, axes in found}) != 1:
+            return None
+        origins, axes = [origin for origin, _ in found], found[0][1]
+        axis = axes[int(call.attrs.axis) % len(axes)]
+        return self._permute(self.builder_.emit(relax.op.concat(origins, axis=axis)), axes)
+
+    def _splitted(self, call: Any) -> Any | None:
+        known = self._permuted.get(call.args[0])
+        if known is None:
+            return None
+        origin, axes = known
+        where = call.attrs.indices_or_sections
+        numbers = int(where) if hasattr(where, "value") else [int(one) for one in where]
+        axis = axes[int(call.attrs.axis) % len(axes)]
+        made = self.builder_.emit(relax.op.split(origin, numbers, axis=axis))
+        self._split[made] = axes
+        return made
+
+    def _reduced(self, call: Any) -> Any | None:
+        known = self._permuted.get(call.args[0])
+        if known is None or call.attrs.axis is None:
+            return None
+        origin, axes = known
+        reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
+        dropped, order = through_reduction(axes, reduced)
+        keep = bool(call.attrs.keepdims)
+        made = getattr(relax.op, str(call.op.name).removeprefix("relax."))(
+            origin, axis=list(dropped), keepdims=keep
+        )
+        return self._permute(self.builder_.emit(made), axes if keep else order)
+
+    def _resized(self, call: Any) -> Any | None:
+        """A resize of unpermuted images in the layout that they have."""
+        source = call.args[0]
+        if (
+            shape_of(source) == shape_of(call)
+            and str(call.attrs.coordinate_transformation_mode) in _EXACT
+        ):
+            return source
+        known = self._permuted.get(source)
+        layout = str(call.attrs.layout)
+        if known is None or len(layout) != len(known[1]):
+            return None
+        origin, axes = known
+        before = "".join(layout[axes.index(place)] for place in range(len(layout)))
+        if before not in {"NCHW", "NHWC"}:
+            return None
+        names = ("method", "coordinate_transformation_mode", "rounding_method")
+        made = relax.op.image.resize2d(
+            origin,
+            call.args[1],
+            roi=[float(one) for one in call.attrs.roi],
+            layout=before,
+            cubic_alpha=float(call.attrs.cubic_alpha),
+            cubic_exclude=int(call.attrs.cubic_exclude),
+            extrapolation_value=float(call.attrs.extrapolation_value),
+            **{name: str(getattr(call.attrs, name)) for name in names},
+        )
+        return self._permute(self.builder_.emit(made), axes)
+
+    def _elementwise(self, call: Any, variable: Any) -> Any | None:
+        """The operator on unpermuted inputs, permuted; None where they differ."""
+        shape = shape_of(call)
+        found = None
+        arguments = []
+        constants = {}
+        for place, argument in enumerate(call.args):
+            constant = isinstance(argument, tvm.ir.GenericConst)
+            if constant or not _is_tensor(argument) or not shape_of(argument):
+                if constant and _size(shape_of(argument)) > 1:
+                    constants[place] = array_of(argument)
+                arguments.append(argument)
+                continue
+            known = self._permuted.get(argument)
+            if known is None or shape_of(argument) != shape or (found and known[1] != found):
+                return None
+            found = known[1]
+            arguments.append(known[0])
+        if found is None or (constants and hasattr(call.attrs, "axis")):
+            return None  # parameters of quantisation that belong to one axis stay with it
+        # Where the permutation stays, it may be read as it is by others: it would be there twice.
+        if constants and not self._undone(variable, found):
+            return None
+        for place, array in constants.items():
+            whole = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+            inverse = [found.index(axis) for axis in range(len(found))]
+            moved = np.ascontiguousarray(whole.transpose(inverse))
+            arguments[place] = relax.const(moved, str(array.dtype))
+        made = self.builder_.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+        return self._permute(made, found)
+
+
+def shape_of(expression: Any) -> tuple[int, ...]:
+    """The shape of a tensor.
+
+    Raises:
+        ConfigError: not every extent is known.
+    """
+    return extents_of(getattr(expression, "ty", expression))
+
+
+def axes_of(call: Any) -> tuple[int, ...]:
+    """The order that a ``permute_dims`` puts its input's axes in."""
+    count = len(shape_of(call))
+    axes = call.attrs.axes
+    return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
+
+
+def _users(module: Any) -> dict[Any, list[Any]]:
+    """The bindings that read each variable."""
+    users: dict[Any, list[Any]] = defaultdict(list)
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            for block in function.body.blocks:
+                for binding in block.bindings:
+                    for variable in relax.analysis.free_vars(binding.value):
+                        users[variable].append(binding)
+    return users
+
+
+def _is_operator(value: Any) -> bool:
+    return isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) and _is_tensor(value)
+
+
+def _is_tensor(expression: Any) -> bool:
+    return known_extents(getattr(expression, "ty", None)) is not None
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size

@@ -1,0 +1,60 @@
+"""What there is to tune in a network: its distinct chains, with how often each occurs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from chameleon_tvm.operators.specs import OperatorSpec
+from chameleon_tvm.words import identifier
+
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.relaxed import relax, tvm
+
+
+def specs_of(chains: Sequence[Chain], owners: Sequence[str] = ()) -> list[OperatorSpec]:
+    """The distinct operators of a network's chains.
+
+    Args:
+        chains: what ``chains_of`` found in the prepared network.
+        owners: of each chain what ``owners.owners`` found; without any, none is known.
+
+    Returns:
+        Weighted, in the network's order, each named by the owner of its first chain and by its
+        sizes (``layer4.0.conv1 512x512 3x3 @7x7``); where no owner is known, by its kind and place.
+    """
+    counted = Counter(chain.spec for chain in chains)
+    first: dict[OperatorSpec, str] = {}
+    for chain, owner in zip(chains, owners or [""] * len(chains), strict=True):
+        first.setdefault(chain.spec, owner)
+    names: Counter[str] = Counter()
+    found = []
+    for place, (spec, weight) in enumerate(counted.items()):
+        name = f"{first[spec] or f'{spec.kind}_{place}'} {spec.sizes}"
+        # A module may be called twice, with another activation behind it.
+        names[identifier(name)] += 1
+        calls = names[identifier(name)]
+        again = f" ({calls})" if calls > 1 else ""
+        found.append(attrs.evolve(spec, name=name + again, weight=weight))
+    return found
+
+
+def left_over(module: Any, chains: Sequence[Chain]) -> dict[str, int]:
+    """How often each operator occurs that is in no chain, and that is still read then."""
+    function = module["main"]
+    bindings = [binding for block in function.body.blocks for binding in block.bindings]
+    placed = {chain.last: chain for chain in chains}
+    read = set(relax.analysis.free_vars(function.body.body))
+    names = []
+    for binding in reversed(bindings):
+        if binding.var not in read:
+            continue
+        chain = placed.get(binding.var)
+        for expression in (binding.value,) if chain is None else chain.inputs:
+            read.update(relax.analysis.free_vars(expression))
+        value = binding.value
+        if chain is None and isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
+            names.append(str(value.op.name).removeprefix("relax."))
+    return dict(Counter(reversed(names)))

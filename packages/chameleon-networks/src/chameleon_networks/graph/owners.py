@@ -1,0 +1,126 @@
+"""Which module or node of the user's each chain of a prepared network is from.
+
+Passes give variables new names, split operators and fold others away, so that a name says nothing
+afterwards. What stays is the order of operators of one signature, and how many there are of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import singledispatch
+from typing import Any
+
+from chameleon_tvm.operators.specs import (
+    AttentionSpec,
+    BatchMatmulSpec,
+    ConvolutionSpec,
+    DenseSpec,
+)
+
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.source_location import SourceLocation
+
+_CONVOLUTION, _PRODUCT = "convolution", "product"
+
+
+def owners(
+    chains: Sequence[Chain], imported: Any, locations: Mapping[str, SourceLocation]
+) -> list[str]:
+    """The module or node that each chain is from.
+
+    Args:
+        chains: of the prepared network, in its order.
+        imported: the network as its framework writes it.
+        locations: for names of variables in ``imported`` where they are from.
+
+    Returns:
+        One name a chain, empty where it is not certain: where passes left fewer or more operators
+        of a signature than the framework had.
+    """
+    known: dict[Hashable, list[str]] = defaultdict(list)
+    for signature, owner in _framework_operators(imported, locations):
+        known[signature].append(owner)
+    signatures = [signatures_of(chain.spec) for chain in chains]
+    counted = Counter(one for several in signatures for one in several)
+    turns = {
+        signature: iter(names)
+        for signature, names in known.items()
+        if len(names) == counted[signature]
+    }
+    found = []
+    for several in signatures:
+        names = [next(turns[one], "") if one in turns else "" for one in several]
+        found.append(names[0] if names else "")
+    return found
+
+
+def _framework_operators(
+    imported: Any, locations: Mapping[str, SourceLocation]
+) -> Iterator[tuple[Hashable, str]]:
+    """Signatures and owners of convolutions, products and attentions, in the network's order."""
+    bindings = [binding for block in imported["main"].body.blocks for binding in block.bindings]
+    found = []
+    # An importer may emit several operators for one, of which the last has a location.
+    readers: dict[Any, str] = {}
+    for binding in reversed(bindings):
+        value = binding.value
+        location = locations.get(str(binding.var.name))
+        owner = readers.get(binding.var, "") if location is None else location.owner
+        readers.update(dict.fromkeys(relax.analysis.free_vars(value), owner))
+        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
+            found += [(one, owner) for one in reversed(_call_signatures(value, binding.var))]
+    yield from reversed(found)
+
+
+def _call_signatures(call: Any, made: Any) -> tuple[Hashable, ...]:
+    """What tells an operator of the framework from others, in a chain's terms; none for others."""
+    name = str(call.op.name)
+    if name in CONVOLUTION_RANKS:
+        strides = tuple(int(one) for one in call.attrs.strides)
+        return ((_CONVOLUTION, shape_of(call.args[1]), strides, shape_of(made)),)
+    if name == "relax.matmul":
+        *rows, columns = shape_of(made)
+        return (_product(rows, shape_of(call.args[0])[-1], columns),)
+    if name.startswith("relax.nn.attention"):
+        (batch, tokens, heads, features), (_, keys, _, _) = map(shape_of, call.args[:2])
+        queries = (batch, heads, tokens)
+        return _product(queries, features, keys), _product(queries, keys, shape_of(made)[-1])
+    return ()
+
+
+def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
+    return _PRODUCT, math.prod(rows), sums, columns
+
+
+@singledispatch
+def signatures_of(spec: Any) -> tuple[Hashable, ...]:
+    """What tells a chain's operator from others, its first product first; none of other kinds."""
+    del spec
+    return ()
+
+
+@signatures_of.register
+def _(spec: ConvolutionSpec) -> tuple[Hashable, ...]:
+    return ((_CONVOLUTION, spec.filter_shape, spec.strides, spec.output_shape),)
+
+
+@signatures_of.register
+def _(spec: DenseSpec) -> tuple[Hashable, ...]:
+    return (_product(spec.input[:1], spec.input[1], spec.units),)
+
+
+@signatures_of.register
+def _(spec: BatchMatmulSpec) -> tuple[Hashable, ...]:
+    return (_product(spec.a[:2], spec.a[2], spec.columns),)
+
+
+@signatures_of.register
+def _(spec: AttentionSpec) -> tuple[Hashable, ...]:
+    *rows, features = spec.query
+    keys = spec.key[2]
+    return _product(rows, features, keys), _product(rows, keys, spec.value[3])

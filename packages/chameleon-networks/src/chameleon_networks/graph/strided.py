@@ -1,0 +1,262 @@
+"""Tensors of a graph as strided views of the arrays that they are rearranged from.
+
+A kernel that reads an array where it is needs none of the permutations, slices and repetitions in
+between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from chameleon_networks.graph.constant_operators import integers
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.moves import axes_of, shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+
+Axis = tuple[tuple[int, int], ...]
+"""An axis as (extent, stride in elements) of its parts, outermost first; none for extent 1."""
+
+_RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class View:
+    """A tensor as a rearrangement of another one's memory.
+
+    Attributes:
+        source: the expression whose memory it is.
+        axes: the tensor's axes in it.
+        offset: of its first element there.
+        factor: what the source's elements are multiplied with.
+    """
+
+    source: Any
+    axes: tuple[Axis, ...]
+    offset: int = 0
+    factor: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape."""
+        return tuple(_extent(axis) for axis in self.axes)
+
+    def permuted(self, order: Sequence[int]) -> View:
+        """The view with its axes in another order."""
+        return attrs.evolve(self, axes=tuple(self.axes[place] for place in order))
+
+    def reshaped(self, shape: Sequence[int]) -> View | None:
+        """The view with other axes, or None where an axis would not be evenly strided."""
+        parts = list(_merged([part for axis in self.axes for part in axis]))
+        axes = []
+        for extent in shape:
+            axis = []
+            left = extent
+            while left > 1:
+                if not parts:
+                    return None
+                size, stride = parts.pop(0)
+                if size > left:
+                    if size % left:
+                        return None
+                    parts.insert(0, (size // left, stride))
+                    size, stride = left, stride * (size // left)
+                elif left % size:
+                    return None
+                axis.append((size, stride))
+                left //= size
+            axes.append(_merged(axis))
+        return None if parts else attrs.evolve(self, axes=tuple(axes))
+
+    def broadcast(self, shape: Sequence[int]) -> View:
+        """The view repeated along axes of extent 1, and along new ones in front."""
+        missing: tuple[Axis, ...] = ((),) * (len(shape) - len(self.axes))
+        axes = tuple(
+            ((extent, 0),) if extent > 1 and not axis else axis
+            for extent, axis in zip(shape, (*missing, *self.axes), strict=True)
+        )
+        return attrs.evolve(self, axes=axes)
+
+    def sliced(self, place: int, begin: int, extent: int) -> View | None:
+        """The view of a part of an axis, or None where the axis is not evenly strided."""
+        axis = self.axes[place]
+        if len(axis) > 1:
+            return None
+        stride = axis[0][1] if axis else 0
+        part: Axis = ((extent, stride),) if extent > 1 else ()
+        axes = (*self.axes[:place], part, *self.axes[place + 1 :])
+        return attrs.evolve(self, axes=axes, offset=self.offset + begin * stride)
+
+    def without(self, place: int) -> View:
+        """The view without an axis of extent 1."""
+        return attrs.evolve(self, axes=(*self.axes[:place], *self.axes[place + 1 :]))
+
+
+def view_of_all(source: Any) -> View:
+    """A tensor as a view of itself."""
+    shape = shape_of(source)
+    strides = contiguous(shape)
+    axes = tuple(
+        ((extent, stride),) if extent > 1 else ()
+        for extent, stride in zip(shape, strides, strict=True)
+    )
+    return View(source=source, axes=axes)
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of an array without gaps."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * extent)
+    return tuple(reversed(strides))
+
+
+def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
+    """A tensor as views of itself and of what it is rearranged from, the earliest array first.
+
+    Args:
+        tensor: a variable or constant of the graph.
+        values: what variables are bound to.
+    """
+    own = view_of_all(tensor)
+    value = values.get(tensor) if isinstance(tensor, relax.Var) else None
+    step = step_of(value, values)
+    if step is None:
+        return [own]
+    parent, derive = step
+    derived = [derive(view) for view in views_of(parent, values)]
+    return [*(view for view in derived if view is not None), own]
+
+
+Step = tuple[Any, Callable[[View], View | None]]
+"""What a tensor is rearranged from, and how views of that become views of the tensor."""
+
+
+def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
+    """What a value is rearranged from, and how; None where it is computed."""
+    if isinstance(value, relax.TupleGetItem):
+        return _part_of_split(value, values)
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return None
+    step = _STEPS.get(str(value.op.name))
+    return None if step is None else step(value)
+
+
+def _part_of_split(value: Any, values: Mapping[Any, Any]) -> Step | None:
+    call = values.get(value.tuple_value)
+    if (
+        not isinstance(call, relax.Call)
+        or not isinstance(call.op, tvm.ir.Op)
+        or str(call.op.name) != "relax.split"
+    ):
+        return None
+    parent = call.args[0]
+    rank = len(shape_of(parent))
+    axis = int(call.attrs.axis) % rank
+    extents = [int(one.shape[axis]) for one in call.ty.fields]
+    place = int(value.index)
+    begin = sum(extents[:place])
+    return parent, lambda view: view.sliced(axis, begin, extents[place])
+
+
+def _one_of_axis(call: Any) -> Step | None:
+    """``take`` of one element of an axis, which then is no more."""
+    data, places = call.args[:2]
+    if call.attrs.axis is None or not isinstance(places, tvm.ir.GenericConst) or shape_of(places):
+        return None
+    shape = shape_of(data)
+    axis = int(call.attrs.axis) % len(shape)
+    place = int(array_of(places)) % shape[axis]
+
+    def derive(view: View) -> View | None:
+        one = view.sliced(axis, place, 1)
+        return None if one is None else one.without(axis)
+
+    return data, derive
+
+
+def _slice(call: Any) -> Step | None:
+    data, *places = call.args
+    axes, begins, ends = (integers(one) for one in places[:3])
+    steps = integers(places[3]) if len(places) > 3 else [1] * len(axes)  # noqa: PLR2004
+    shape = shape_of(data)
+    if any(step != 1 for step in steps):
+        return None
+    parts = [
+        (axis, *slice(begin, end).indices(shape[axis])[:2])
+        for axis, begin, end in zip(axes, begins, ends, strict=True)
+    ]
+
+    def derive(view: View) -> View | None:
+        made: View | None = view
+        for axis, begin, end in parts:
+            made = None if made is None else made.sliced(axis, begin, end - begin)
+        return made
+
+    return data, derive
+
+
+def _scaling(call: Any) -> Step | None:
+    """A product with, or a quotient by, one constant number."""
+    tensor, number = call.args
+    divided = str(call.op.name) == "relax.divide"
+    if not divided and scalar_of(tensor) is not None:
+        tensor, number = number, tensor
+    factor = scalar_of(number)
+    if not factor or scalar_of(tensor) is not None or shape_of(tensor) != shape_of(call):
+        return None
+    scale = 1.0 / factor if divided else factor
+    return tensor, lambda view: attrs.evolve(view, factor=view.factor * scale)
+
+
+def _permutation(call: Any) -> Step:
+    return call.args[0], lambda view: view.permuted(axes_of(call))
+
+
+def _reshape(call: Any) -> Step:
+    return call.args[0], lambda view: view.reshaped(shape_of(call))
+
+
+def _broadcast(call: Any) -> Step:
+    return call.args[0], lambda view: view.broadcast(shape_of(call))
+
+
+_STEPS: dict[str, Callable[[Any], Step | None]] = {
+    "relax.permute_dims": _permutation,
+    "relax.broadcast_to": _broadcast,
+    "relax.take": _one_of_axis,
+    "relax.strided_slice": _slice,
+    "relax.multiply": _scaling,
+    "relax.divide": _scaling,
+    **dict.fromkeys(_RESHAPING, _reshape),
+}
+
+
+def scalar_of(argument: Any) -> float | None:
+    """The number that a constant of one element holds; None for everything else."""
+    if not isinstance(argument, tvm.ir.GenericConst):
+        return None
+    array = array_of(argument)
+    return float(array.reshape(())) if array.size == 1 else None
+
+
+def _merged(parts: Sequence[tuple[int, int]]) -> Axis:
+    """Parts of an axis without those of extent 1, neighbours that are one run as one."""
+    merged: list[tuple[int, int]] = []
+    for extent, stride in parts:
+        if extent == 1:
+            continue
+        if merged and merged[-1][1] == extent * stride:
+            merged[-1] = (merged[-1][0] * extent, stride)
+        else:
+            merged.append((extent, stride))
+    return tuple(merged)
+
+
+def _extent(axis: Axis) -> int:
+    extent = 1
+    for size, _ in axis:
+        extent *= size
+    return extent

@@ -1,0 +1,167 @@
+"""Networks in ONNX files, checked before TVM reads them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+from chameleon_core.words import did_you_mean
+from chameleon_tvm.words import first_line
+
+from chameleon_networks.importers.onnx.quantised import in_real_numbers, is_quantised_model
+from chameleon_networks.source_location import SourceLocation
+
+
+def check_onnx_source(file: str) -> None:
+    """See that an ONNX file is there, and the package that reads it; the file is not read.
+
+    Raises:
+        ConfigError: one of them is not.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise _no_onnx()
+    if not Path(file).is_file():
+        raise _no_file(file)
+
+
+def onnx_module(
+    file: str, shapes: Mapping[str, Sequence[int]]
+) -> tuple[Any, dict[str, SourceLocation]]:
+    """The network of an ONNX file as a Relax module with constant weights.
+
+    Args:
+        file: the file.
+        shapes: of inputs that the file leaves open, by name.
+
+    Returns:
+        The module, and for the name of each variable in it the node that it is of.
+
+    Raises:
+        ConfigError: there is no such file, it is no valid one, the shapes do not fit it, or TVM
+            cannot read it.
+    """
+    onnx = _onnx()
+    try:
+        model = onnx.load(file)
+        onnx.checker.check_model(model)
+    except FileNotFoundError as error:
+        raise _no_file(file) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{file} is no valid ONNX file: {first_line(error)}",
+            hint="Check it with onnx.checker.check_model; it may be cut off.",
+        ) from error
+    _check_shapes(model, file, shapes)
+    _check_types(model, file, onnx)
+    try:
+        from chameleon_networks.graph.relaxed import relax  # noqa: PLC0415, F401 - without torch first
+        from chameleon_networks.importers.onnx.importing import imported  # noqa: PLC0415 - needs onnx
+
+        return imported(in_real_numbers(model), shapes)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the compiler cannot read {file}: {first_line(error)}",
+            hint="Fix open shapes under `shapes`; onnx.shape_inference may tell more.",
+        ) from error
+
+
+def onnx_inputs(file: str) -> list[str]:
+    """Names of the inputs of an ONNX file that can be read, in their order."""
+    return list(_inputs(_onnx().load(file, load_external_data=False)))
+
+
+def onnx_is_quantised(file: str) -> bool:
+    """Whether an ONNX file that can be read computes with quantised tensors."""
+    return is_quantised_model(_onnx().load(file, load_external_data=False))
+
+
+def onnx_meaning(file: str) -> bytes:
+    """The content of an ONNX file whose quantised tensors are computed on in real numbers."""
+    made: bytes = in_real_numbers(_onnx().load(file)).SerializeToString()
+    return made
+
+
+def _inputs(model: Any) -> dict[str, list[int | str]]:
+    """Shapes of the inputs that are no constants, with a word for each extent that is open."""
+    constants = {one.name for one in model.graph.initializer}
+    return {
+        one.name: [
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
+            for dim in one.type.tensor_type.shape.dim
+        ]
+        for one in model.graph.input
+        if one.name not in constants
+    }
+
+
+def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    """See that the shapes given are those of inputs, agree with the file, and leave none open."""
+    inputs = _inputs(model)
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise ConfigError(
+                f"{file} has no input {name!r}{did_you_mean(name, inputs)}",
+                hint=f"Its inputs are {', '.join(f'{one}: {inputs[one]}' for one in inputs)}.",
+            )
+        wanted = inputs[name]
+        fits = len(wanted) == len(shape) and all(
+            isinstance(fixed, str) or fixed == given
+            for fixed, given in zip(wanted, shape, strict=True)
+        )
+        if not fits:
+            raise ConfigError(
+                f"input {name!r} of {file} is {wanted}, which {list(shape)} does not fit",
+                hint="Under `shapes` only what the file leaves open can be chosen.",
+            )
+    opened = {
+        name: shape
+        for name, shape in inputs.items()
+        if name not in shapes and any(isinstance(extent, str) for extent in shape)
+    }
+    if opened:
+        listed = " and ".join(f"{name!r} is open: [{_shown(s)}]" for name, s in opened.items())
+        chosen = [f"{name}: [{_shown(s, '1')}]" for name, s in opened.items()]
+        raise ConfigError(
+            f"the shape of input {listed}",
+            hint=f"Fix it: `model: {{onnx: {{source: {file}, shapes: {{{', '.join(chosen)}}}}}}}`. "
+            "Several extents of an axis are `{buckets: [1, 8]}`.",
+        )
+
+
+def _shown(shape: Sequence[int | str], word: str | None = None) -> str:
+    """A shape, with a word for each extent that is open; the file's own word if None is given."""
+    return ", ".join(str(word or one) if isinstance(one, str) else str(one) for one in shape)
+
+
+def _check_types(model: Any, file: str, onnx: Any) -> None:
+    """See that no weights are in half precision: TVM would compute with them in it, untuned."""
+    names = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+    found = sorted({names[i.data_type] for i in model.graph.initializer if i.data_type in names})
+    if found:
+        raise ConfigError(
+            f"the weights in {file} are in {' and '.join(found)}",
+            hint="Export the network in float32; a model of `torch` is converted by itself.",
+        )
+
+
+def _onnx() -> Any:
+    try:
+        import onnx  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise _no_onnx() from error
+    return onnx
+
+
+def _no_onnx() -> ConfigError:
+    hint = "Install it: pip install onnx."
+    return ConfigError("the package onnx is not installed", hint=hint)
+
+
+def _no_file(file: str) -> ConfigError:
+    hint = "Name an ONNX file, relative to the pipeline."
+    return ConfigError(f"there is no file {file}", hint=hint)

@@ -1,0 +1,309 @@
+"""Quantised operators of ONNX, written with those of real numbers between quantised tensors.
+
+``QLinearConv`` is by its definition what ``DequantizeLinear``, ``Conv`` and ``QuantizeLinear`` are
+together, and ``ConvInteger`` a ``Conv`` of numbers whose scale is one. So there is one form in
+which quantised networks are read, compiled and checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.words import first_line
+
+PAIR = ("QuantizeLinear", "DequantizeLinear")
+_PER_CHANNEL_SINCE = 13
+"""The version of the standard from which these two take a scale for each channel."""
+ONNXRUNTIME_DOMAIN = "com.microsoft"
+"""The domain of operators that are onnxruntime's own."""
+_DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
+"""Of operators that are rewritten: the standard's, and what onnxruntime's quantiser writes."""
+
+
+def is_quantised_model(model: Any) -> bool:
+    """Whether a model computes with quantised tensors.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+    """
+    return any(node.op_type in {*PAIR, *_REWRITTEN} for node in model.graph.node)
+
+
+def in_real_numbers(model: Any) -> Any:
+    """The model with operators on quantised tensors written with those on real ones.
+
+    Args:
+        model: an ``onnx.ModelProto``; it stays as it is.
+
+    Raises:
+        ConfigError: it is of a version of the standard that cannot be converted.
+    """
+    if not any(_is_rewritten(node) for node in model.graph.node):
+        return model
+    made = _converted(model)
+    writer = _Writer(made)
+    for node in made.graph.node:
+        writer.write(node)
+    del made.graph.node[:]
+    made.graph.node.extend(writer.nodes)
+    made.graph.initializer.extend(writer.constants)
+    return made
+
+
+def _is_rewritten(node: Any) -> bool:
+    return node.op_type in _REWRITTEN and node.domain in _DOMAINS
+
+
+def _converted(model: Any) -> Any:
+    """A copy in a version of the standard that has scales of channels."""
+    import onnx  # noqa: PLC0415 - an extra
+
+    version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
+    if version >= _PER_CHANNEL_SINCE:
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        return made
+    try:
+        return onnx.version_converter.convert_version(model, _PER_CHANNEL_SINCE)
+    except Exception as error:
+        raise ConfigError(
+            f"the quantised operators of ONNX's operator set {version} cannot be read: "
+            f"{first_line(error)}",
+            hint=f"Export and quantise the network with operator set {_PER_CHANNEL_SINCE} or "
+            "later.",
+        ) from error
+
+
+class _Writer:
+    """Writes nodes, and constants that they need.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+
+    Attributes:
+        nodes: those that were written.
+        constants: further initializers.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._known = {one.name: one for one in model.graph.initializer}
+        self._one: str | None = None
+
+    def write(self, node: Any) -> None:
+        """Write a node of the model, or what takes its place."""
+        if _is_rewritten(node):
+            _REWRITTEN[node.op_type](_Rewriting(node=node, writer=self))
+        else:
+            self.nodes.append(node)
+
+    def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
+        """Write one node, and return what it gives."""
+        import onnx  # noqa: PLC0415 - an extra
+
+        given = {key: value for key, value in attributes.items() if value is not None}
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
+        self.nodes.append(onnx.helper.make_node(kind, inputs, [output], name=name, **given))
+        return output
+
+    def constant(self, array: Any, name: str) -> str:
+        """Write a constant, and return its name."""
+        import onnx  # noqa: PLC0415 - an extra
+
+        self.constants.append(onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def value(self, name: str) -> Any | None:
+        """The value of a constant; None where it is computed."""
+        import onnx  # noqa: PLC0415 - an extra
+
+        found = self._known.get(name)
+        return None if found is None else onnx.numpy_helper.to_array(found)
+
+    @property
+    def one(self) -> str:
+        """A scale that changes nothing."""
+        if self._one is None:
+            self._one = self.constant(np.ones((), np.float32), "chameleon_scale_of_one")
+        return self._one
+
+
+@attrs.frozen(kw_only=True)
+class _Rewriting:
+    """One node that is rewritten.
+
+    Attributes:
+        node: the node.
+        writer: writes what takes its place.
+    """
+
+    node: Any
+    writer: _Writer
+
+    @property
+    def name(self) -> str:
+        """What tells it from others."""
+        return str(self.node.name or self.node.output[0])
+
+    @property
+    def output(self) -> str:
+        """What it gives."""
+        return str(self.node.output[0])
+
+    def given(self, place: int) -> str:
+        """An input's name; empty where it is left out."""
+        inputs = self.node.input
+        return str(inputs[place]) if place < len(inputs) else ""
+
+    def attributes(self, *dropped: str) -> dict[str, Any]:
+        """The node's attributes but some."""
+        import onnx  # noqa: PLC0415 - an extra
+
+        found = {one.name: onnx.helper.get_attribute_value(one) for one in self.node.attribute}
+        return {name: value for name, value in found.items() if name not in dropped}
+
+    def real(self, place: int, *, axis: int | None = None) -> str:
+        """What an input stands for, which its scale and its zero point follow.
+
+        Args:
+            place: of the input.
+            axis: of scales, where it has several.
+        """
+        return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
+
+    def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
+        """What quantised numbers stand for."""
+        # An operator may read one tensor twice.
+        name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
+        inputs = [numbers, scale, zero]
+        return self.writer.add("DequantizeLinear", inputs, f"{name}/{numbers}", name, axis=axis)
+
+    def ones(self, zero: str) -> str:
+        """Scales of one, as many as there are zero points."""
+        value = self.writer.value(zero)
+        if value is None or value.size == 1:
+            return self.writer.one
+        return self.writer.constant(np.ones(value.shape, np.float32), f"{zero}/{self.name}/ones")
+
+    def quantized(self, real: str, scale: str, zero: str) -> None:
+        """Write the node's output."""
+        self.writer.add("QuantizeLinear", [real, scale, zero], self.output, f"{self.name}/quantize")
+
+    def computed(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+        """Write the operator on real numbers, which has the node's name."""
+        return self.writer.add(kind, inputs, f"{self.name}/real", self.name, **attributes)
+
+    def bias(self, numbers: str, data_scale: str, weights_scale: str) -> str:
+        """A bias of int32, in units of the product of two scales."""
+        writer = self.writer
+        factors = [writer.value(one) for one in (data_scale, weights_scale)]
+        name = f"{self.name}/bias_scale"
+        if any(one is None for one in factors):
+            writer.add("Mul", [data_scale, weights_scale], name, name)
+        else:
+            data, weights = (one.reshape(-1) for one in factors if one is not None)
+            scale = data * weights
+            writer.constant(scale if len(scale) > 1 else scale.reshape(()), name)
+        return self.dequantized(numbers, name, "", axis=0)
+
+
+def _convolution(of: _Rewriting) -> None:
+    """x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, [B]."""
+    inputs = [of.real(0), of.real(3, axis=0)]
+    if of.given(8):
+        inputs.append(of.bias(of.given(8), of.given(1), of.given(4)))
+    of.quantized(of.computed("Conv", inputs, **of.attributes()), of.given(6), of.given(7))
+
+
+def _product(of: _Rewriting) -> None:
+    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point."""
+    inputs = [of.real(0, axis=-2), of.real(3, axis=-1)]
+    of.quantized(of.computed("MatMul", inputs), of.given(6), of.given(7))
+
+
+def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_Rewriting], None]:
+    """x, w, [x_zero_point], [w_zero_point]; sums in int32."""
+
+    def rewrite(of: _Rewriting) -> None:
+        inputs = [
+            of.dequantized(of.given(place), of.ones(zero), zero, axis=axis)
+            for place, zero, axis in (
+                (0, of.given(2), data_axis),
+                (1, of.given(3), weights_axis),
+            )
+        ]
+        sums = of.computed(kind, inputs, **of.attributes())
+        int32 = 6  # TensorProto.INT32
+        of.writer.add("Cast", [sums], of.output, f"{of.name}/sums", to=int32)
+
+    return rewrite
+
+
+def _of_two(kind: str) -> Callable[[_Rewriting], None]:
+    """A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
+
+    def rewrite(of: _Rewriting) -> None:
+        of.quantized(of.computed(kind, [of.real(0), of.real(3)]), of.given(6), of.given(7))
+
+    return rewrite
+
+
+def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
+    """X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
+
+    def rewrite(of: _Rewriting) -> None:
+        attributes = of.attributes(*dropped)
+        if any(of.attributes().get(name) for name in dropped):
+            raise ConfigError(
+                f"node {of.name!r} ({of.node.op_type}) has {', '.join(dropped)} set",
+                hint="Quantise the network with channels first, as ONNX has them.",
+            )
+        of.quantized(of.computed(kind, [of.real(0)], **attributes), of.given(3), of.given(4))
+
+    return rewrite
+
+
+def _concatenation(of: _Rewriting) -> None:
+    """Y_scale, Y_zero_point, then of each part itself, its scale and its zero point."""
+    parts = list(_parts(of))
+    of.quantized(of.computed("Concat", parts, **of.attributes()), of.given(0), of.given(1))
+
+
+def _parts(of: _Rewriting) -> Iterator[str]:
+    for place in range(2, len(of.node.input), 3):
+        yield of.real(place)
+
+
+def _gemm(of: _Rewriting) -> None:
+    """A, a_scale, a_zero_point, B, b_scale, b_zero_point, [C], [y_scale], [y_zero_point]."""
+    attributes = of.attributes()
+    inputs = [of.real(0), of.real(3, axis=0 if attributes.get("transB") else 1)]
+    if of.given(6):
+        inputs.append(of.bias(of.given(6), of.given(1), of.given(4)))
+    if of.given(7):
+        of.quantized(of.computed("Gemm", inputs, **attributes), of.given(7), of.given(8))
+    else:
+        of.writer.add("Gemm", inputs, of.output, of.name, **attributes)
+
+
+_REWRITTEN: dict[str, Callable[[_Rewriting], None]] = {
+    "QLinearConv": _convolution,
+    "QLinearMatMul": _product,
+    "ConvInteger": _integer("Conv", None, 0),
+    "MatMulInteger": _integer("MatMul", -2, -1),
+    "QLinearAdd": _of_two("Add"),
+    "QLinearMul": _of_two("Mul"),
+    "QLinearSigmoid": _of_one("Sigmoid"),
+    "QLinearLeakyRelu": _of_one("LeakyRelu"),
+    "QLinearAveragePool": _of_one("AveragePool", "channels_last"),
+    "QLinearGlobalAveragePool": _of_one("GlobalAveragePool", "channels_last"),
+    "QLinearConcat": _concatenation,
+    "QGemm": _gemm,
+}
+"""How each operator is written; what it takes is said where it is."""

@@ -1,0 +1,110 @@
+"""Options of the frontends that read whole networks; cheap to import."""
+
+from __future__ import annotations
+
+import attrs
+from attrs import validators
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins.options import FORMER, NOT_BINDING
+
+from chameleon_networks.importers.builtin.records import NETWORKS
+from chameleon_networks.shapes import Buckets, check_shapes
+
+REDUCED = ("bfloat16", "float16", "int8")
+"""Types that networks may be computed in beside float32, where the target has them."""
+
+AUTO = "auto"
+"""The layout that is chosen by measurement."""
+
+
+@attrs.frozen(kw_only=True)
+class NetworkOptions:
+    """What all of them have."""
+
+    layout: str = attrs.field(
+        default=AUTO,
+        validator=validators.in_((AUTO, "NHWC", "NCHW")),
+        metadata={
+            "help": "layout of the whole graph: NHWC, NCHW, or auto, which measures a few "
+            "convolutions in both; weights are packed anyway"
+        },
+    )
+    compare: bool = attrs.field(
+        default=True,
+        metadata={
+            **NOT_BINDING,
+            "help": "time the compiled network against what else can run it here",
+        },
+    )
+    check: bool = attrs.field(
+        default=True,
+        metadata={
+            "help": "before anything is tuned compile the network and compare its answers with "
+            "the framework's"
+        },
+    )
+    in_place: bool = attrs.field(
+        default=False,
+        metadata={
+            **NOT_BINDING,
+            "help": "time kernels that were nearly as fast as the winners inside the network, and "
+            "take the fastest there",
+        },
+    )
+    shapes: dict[str, tuple[int | Buckets, ...]] = attrs.field(
+        factory=dict,
+        validator=lambda _, __, value: check_shapes(value),
+        metadata={
+            "help": "shapes of inputs by name, other than those of the example or left open by "
+            "the file; an extent may be {buckets: [64, 128]}, for a network of each, and with "
+            "`pad: 0` inputs between them are filled up"
+        },
+    )
+
+
+@attrs.frozen(kw_only=True)
+class BuiltinOptions(NetworkOptions):
+    """Options of the ``builtin`` frontend."""
+
+    network: str = attrs.field(
+        validator=validators.in_(tuple(NETWORKS)),
+        metadata={"help": f"one of {', '.join(NETWORKS)}"},
+    )
+    batch: int = attrs.field(
+        default=1, validator=validators.ge(1), metadata={"help": "samples per inference"}
+    )
+    dtype: str = attrs.field(
+        default="float32",
+        validator=validators.in_(("float32", "float16", "bfloat16")),
+        metadata={"help": "of weights and images: float32, float16 or bfloat16"},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class TorchOptions(NetworkOptions):
+    """Options of the ``torch`` frontend."""
+
+    source: str = attrs.field(
+        metadata={
+            "help": "'path.py:function' or 'package.module:function' that returns a module and "
+            "its example inputs, or a program saved by torch.export (.pt2)",
+            "source": True,
+        }
+    )
+
+    def __attrs_post_init__(self) -> None:
+        _, _, function = self.source.rpartition(":")
+        if not self.source.endswith(".pt2") and not function.isidentifier():
+            raise ConfigError(
+                f"{self.source!r} names neither a function nor a saved program",
+                hint="Write 'path.py:function', 'package.module:function' or 'file.pt2'.",
+            )
+
+
+@attrs.frozen(kw_only=True)
+class OnnxOptions(NetworkOptions):
+    """Options of the ``onnx`` frontend."""
+
+    source: str = attrs.field(
+        metadata={"help": "an ONNX file; formerly `file`", "path": True, FORMER: "file"}
+    )

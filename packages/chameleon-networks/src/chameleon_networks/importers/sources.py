@@ -1,0 +1,269 @@
+"""Where a network comes from: the frontends ``builtin``, ``torch`` and ``onnx``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import structlog
+from chameleon_core.stages import Arrays
+from chameleon_tvm.sources import named_object
+from numpy.typing import NDArray
+
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.frameworks.precision import half_type, in_float32, in_float64, rounded
+from chameleon_networks.frameworks.reduced import FLOAT32, INT8, NetworkForms
+from chameleon_networks.frameworks.running import (
+    ONNXRUNTIME,
+    ONNXRUNTIME_FLOAT32,
+    OPENVINO,
+    TORCH,
+    TORCH_COMPILE,
+    TORCH_FLOAT32,
+    TORCH_FLOAT64,
+    Network,
+    installed,
+    left_out,
+    onnx_bytes,
+    onnx_session,
+    openvino_network,
+    torch_network,
+)
+from chameleon_networks.importers.onnx.models import (
+    check_onnx_source,
+    onnx_inputs,
+    onnx_is_quantised,
+    onnx_meaning,
+    onnx_module,
+)
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.torch.programs import (
+    builtin_program,
+    check_torch_source,
+    example_names,
+    example_tensors,
+    exported,
+    loaded,
+    need_torch,
+    torch_module,
+)
+from chameleon_networks.source_location import SourceLocation
+
+log = structlog.get_logger()
+
+_OF_TORCH = (TORCH, TORCH_COMPILE, ONNXRUNTIME, OPENVINO)
+"""What can run a network of torch."""
+
+
+class ProgramFrontend(NetworkFrontend):
+    """A network that torch has; its export is what TVM reads."""
+
+    @abstractmethod
+    def read(self) -> Any:
+        """The ``torch.export.ExportedProgram``.
+
+        Raises:
+            ConfigError: there is none.
+        """
+
+    @cached_property
+    def program(self) -> Any:
+        """What ``read`` returns; read once."""
+        return self.read()
+
+    @cached_property
+    def half(self) -> str | None:
+        return half_type(self.program)
+
+    @cached_property
+    def float_program(self) -> Any:
+        """The program that is compiled: the very one, or the same in float32."""
+        if self.half is None:
+            return self.program
+        log.info("half_precision_is_compiled_in_float32", network=self.half)
+        return in_float32(self.program)
+
+    def read_ahead(self) -> None:
+        _ = self.float_program
+
+    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
+        return torch_module(self.float_program)
+
+    def input_names(self) -> list[str]:
+        return example_names(self.program)
+
+    def samples(self, rng: np.random.Generator) -> Arrays:
+        made = [_like(example.numpy(), rng) for example in example_tensors(self.float_program)]
+        return made if self.half is None else rounded(made, self.half)
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        others = installed(*_OF_TORCH)
+        return others if self.half is None else (TORCH_FLOAT32, *others)
+
+    @property
+    def exact(self) -> str | None:
+        # Steps of quantisation are of float32.
+        return None if self.quantised else TORCH_FLOAT64
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return left_out(*_OF_TORCH)
+
+    @property
+    def forms(self) -> NetworkForms:
+        return NetworkForms(
+            program=lambda: self.float_program, onnx=lambda: onnx_bytes(self.float_program)
+        )
+
+    def precision_of(self, name: str) -> str:
+        return self.half or FLOAT32 if name in (TORCH, TORCH_COMPILE) else FLOAT32
+
+    def framework(self, name: str, threads: int) -> Network:
+        if name == ONNXRUNTIME:
+            return onnx_session(onnx_bytes(self.float_program), threads=threads)
+        if name == OPENVINO:
+            return openvino_network(self.float_program, threads=threads)
+        program = self.program
+        if name == TORCH_FLOAT32:
+            program = self.float_program
+        elif name == TORCH_FLOAT64:
+            program = in_float64(self.float_program)
+        return torch_network(program, compiled=name == TORCH_COMPILE, threads=threads)
+
+
+class BuiltinFrontend(ProgramFrontend):
+    """A network written in this package, with random weights.
+
+    Args:
+        options: which one.
+    """
+
+    options: BuiltinOptions
+
+    def __init__(self, options: BuiltinOptions) -> None:
+        super().__init__(options)
+
+    def check_source(self) -> None:
+        need_torch()
+        _check_calibration(self)
+
+    def read(self) -> Any:
+        options = self.options
+        return builtin_program(options.network, options.batch, options.dtype, self.shapes)
+
+
+class TorchFrontend(ProgramFrontend):
+    """A network of the user's in PyTorch.
+
+    Args:
+        options: where it is.
+    """
+
+    options: TorchOptions
+
+    def __init__(self, options: TorchOptions) -> None:
+        super().__init__(options)
+
+    def check_source(self) -> None:
+        need_torch()
+        check_torch_source(self.options.source)
+        _check_calibration(self)
+
+    def read(self) -> Any:
+        source = self.options.source
+        return (loaded if source.endswith(".pt2") else exported)(source, self.shapes)
+
+
+class OnnxFrontend(NetworkFrontend):
+    """A network in an ONNX file.
+
+    Args:
+        options: which file.
+    """
+
+    options: OnnxOptions
+
+    def __init__(self, options: OnnxOptions) -> None:
+        super().__init__(options)
+
+    def check_source(self) -> None:
+        check_onnx_source(self.options.source)
+        _check_calibration(self)
+
+    def relax_module(self) -> tuple[Any, dict[str, SourceLocation]]:
+        return onnx_module(self.options.source, self.shapes)
+
+    def input_names(self) -> list[str]:
+        return onnx_inputs(self.options.source)
+
+    def samples(self, rng: np.random.Generator) -> Arrays:
+        shapes = ([int(e) for e in one.ty.shape] for one in self.imported["main"].params)
+        kinds = (np.dtype(str(one.ty.dtype)) for one in self.imported["main"].params)
+        return [
+            _any_of(kind, shape, rng)
+            if self.quantised and kind.name in {"uint8", "int8"}
+            else _like(np.zeros(shape, kind), rng)
+            for shape, kind in zip(shapes, kinds, strict=True)
+        ]
+
+    @cached_property
+    def frameworks(self) -> tuple[str, ...]:
+        found = (ONNXRUNTIME, *installed(OPENVINO))
+        # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
+        return (ONNXRUNTIME_FLOAT32, *found) if onnx_is_quantised(self.options.source) else found
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return left_out(OPENVINO)
+
+    @property
+    def forms(self) -> NetworkForms:
+        return NetworkForms(program=None, onnx=lambda: self.options.source, shapes=self.shapes)
+
+    def precision_of(self, name: str) -> str:
+        quantised = ONNXRUNTIME_FLOAT32 in self.frameworks
+        return INT8 if quantised and name != ONNXRUNTIME_FLOAT32 else FLOAT32
+
+    def framework(self, name: str, threads: int) -> Network:
+        if name == OPENVINO:
+            return openvino_network(self.options.source, threads=threads, shapes=self.shapes)
+        if name == ONNXRUNTIME_FLOAT32:
+            return onnx_session(onnx_meaning(self.options.source), threads=threads, fused=False)
+        return onnx_session(self.options.source, threads=threads)
+
+
+def _check_calibration(network: NetworkFrontend) -> None:
+    """See that the function that gives inputs to calibrate with can be imported, if there is one.
+
+    Raises:
+        ConfigError: it cannot be.
+    """
+    if network.calibrate is not None:
+        named_object(network.calibrate, "calibrate")
+
+
+def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
+    """Random numbers of a whole type, as quantised ones are."""
+    limits = np.iinfo(kind)
+    return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
+
+
+def _like(example: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """Random numbers as an example's: normal ones, or whole ones between the example's and 0.
+
+    An example of different numbers of which none is negative may be what logarithms or roots are
+    taken of, so that numbers are drawn between its own.
+    """
+    least, most = example.min(initial=0), example.max(initial=0)
+    made: NDArray[Any]
+    if not np.issubdtype(example.dtype, np.floating):
+        made = rng.integers(int(least), int(most), example.shape, endpoint=True)
+    elif least < 0 or not np.isfinite(most) or most == example.min(initial=most):
+        made = rng.standard_normal(example.shape)
+    else:
+        made = rng.uniform(example.min(), most, example.shape)
+    return np.asarray(made).astype(example.dtype)

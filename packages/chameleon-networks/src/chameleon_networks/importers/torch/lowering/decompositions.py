@@ -1,0 +1,248 @@
+"""Operators of torch that are written with others before TVM reads a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from chameleon_core.errors import ConfigError
+from torch.export.graph_signature import ConstantArgument, OutputKind
+
+from chameleon_networks.importers.torch.lowering.complex_numbers import has_complex, without_complex
+
+_ATEN = torch.ops.aten
+
+
+def decomposed(program: Any) -> Any:
+    """The program in torch's core operators, and in fewer of them than that where TVM lacks one.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``.
+    """
+    if _sparse(program):
+        return program  # torch cannot decompose it; TVM reads some operators as they are
+    table = torch.export.default_decompositions()
+    table.update(DECOMPOSITIONS)
+    made = program.run_decompositions(table)
+    if has_complex(made):
+        made = without_complex(made).run_decompositions(table)
+    _drop_what_computes_nothing(made)
+    return made
+
+
+def _drop_what_computes_nothing(program: Any) -> None:
+    """Leave out assertions, and inputs and outputs that are no tensors, as torch does here too.
+
+    Raises:
+        ConfigError: no output is left.
+    """
+    signature, graph = program.graph_signature, program.graph_module.graph
+    constants = {spec.arg.name for spec in signature.input_specs if _is_constant(spec)}
+    signature.input_specs[:] = [spec for spec in signature.input_specs if not _is_constant(spec)]
+    last = graph.output_node()
+    outputs = [
+        (spec, value)
+        for spec, value in zip(signature.output_specs, last.args[0], strict=True)
+        if not _is_constant(spec)
+    ]
+    if all(spec.kind is not OutputKind.USER_OUTPUT for spec, _ in outputs):
+        raise ConfigError(
+            "the network gives no tensor", hint="Have its `forward` return what it computes."
+        )
+    signature.output_specs[:] = [spec for spec, _ in outputs]
+    last.args = (tuple(value for _, value in outputs),)
+    for node in reversed(list(graph.nodes)):
+        checks = node.op == "call_function" and node.target.__name__.startswith("_assert")
+        if checks or (node.op == "placeholder" and node.name in constants):
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
+
+
+def _is_constant(spec: Any) -> bool:
+    return isinstance(spec.arg, ConstantArgument)
+
+
+def _sparse(program: Any) -> bool:
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    return any(getattr(one, "layout", torch.strided) != torch.strided for one in tensors)
+
+
+def _trilinear(  # noqa: PLR0917 - the operator's signature
+    one: Any,
+    two: Any,
+    three: Any,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sums: list[int],
+    _unroll: int = 1,
+) -> Any:
+    for places, which in ((expand1, 0), (expand2, 1), (expand3, 2)):
+        for place in places:
+            one, two, three = (
+                value.unsqueeze(place) if turn == which else value
+                for turn, value in enumerate((one, two, three))
+            )
+    return (one * two * three).sum(sums)
+
+
+def _rrelu(
+    x: Any,
+    noise: Any,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    _training: bool = False,
+    _generator: Any = None,
+) -> Any:
+    """Randomized leaky ReLU; in evaluation its slope is the mean of its bounds."""
+    return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
+
+
+def _variance_and_mean(
+    x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    dims = list(range(x.ndim)) if dim is None else dim
+    return (
+        _ATEN.var.correction(x, dims, correction=correction, keepdim=keepdim),
+        _ATEN.mean.dim(x, dims, keepdim),
+    )
+
+
+def _normalised_by_batch(  # noqa: PLR0917 - the operator's signature
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    """Batch normalisation as in training, by the statistics of what it normalises."""
+    if not training:
+        return NotImplemented
+    axes = [0, *range(2, x.ndim)]
+    shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+    of_batch = x.mean(axes, keepdim=True)
+    apart = x - of_batch
+    spread = (apart * apart).mean(axes, keepdim=True)
+    factor = torch.rsqrt(spread + epsilon)
+    made = apart * factor
+    if weight is not None:
+        made = made * weight.reshape(shape)
+    if bias is not None:
+        made = made + bias.reshape(shape)
+    count = x.numel() / x.shape[1]
+    unbiased = spread.flatten() * (count / max(count - 1, 1))
+    return (
+        made,
+        of_batch.flatten(),
+        factor.flatten(),
+        mean * (1 - momentum) + of_batch.flatten() * momentum,
+        variance * (1 - momentum) + unbiased * momentum,
+    )
+
+
+_NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
+"""What changes nothing in a reduction, by torch's name for it."""
+
+
+def _scattered(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """``scatter_reduce`` to means, or without the numbers that were there."""
+    if not x.is_floating_point() or (include_self and reduce != "mean"):
+        return NotImplemented
+    ones = torch.ones(index.shape, dtype=x.dtype, device=x.device)
+    count = torch.zeros_like(x).scatter_add(dim, index, ones)
+    there = x if include_self else torch.where(count > 0, _NEUTRAL[reduce], x)
+    if reduce != "mean":
+        return there.scatter_reduce(dim, index, source, reduce)
+    total = there.scatter_add(dim, index, source)
+    return total / (count + 1.0 if include_self else count.clamp(min=1.0))
+
+
+def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """``kthvalue``: the number, and where it was."""
+    return tuple(
+        found.narrow(dim, k - 1, 1) if keepdim else found.select(dim, k - 1)
+        for found in torch.sort(x, dim)
+    )
+
+
+def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """``sort``; TVM's is stable always."""
+    del stable
+    return torch.sort(x, dim, descending)
+
+
+def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
+    apart = (one.unsqueeze(-2) - two.unsqueeze(-3)).abs()
+    if p == 2.0:  # noqa: PLR2004 - Euclid's
+        return (apart * apart).sum(-1).sqrt()
+    if math.isinf(p):
+        return apart.amax(-1)
+    return apart.pow(p).sum(-1).pow(1 / p)
+
+
+def _windows(x: Any, dimension: int, size: int, step: int) -> Any:
+    """``Tensor.unfold``: windows along an axis, in a last one."""
+    dimension %= x.ndim
+    count = (x.shape[dimension] - size) // step + 1
+    starts = torch.arange(count, device=x.device) * step
+    places = (starts[:, None] + torch.arange(size, device=x.device)).reshape(-1)
+    parts = x.index_select(dimension, places)
+    shape = (*x.shape[:dimension], count, size, *x.shape[dimension + 1 :])
+    return parts.reshape(shape).movedim(dimension + 1, -1)
+
+
+def _largest_of_windows(x: Any, size: list[int]) -> Any:
+    """``adaptive_max_pool2d`` by its definition; the indices are not computed."""
+    for axis, count in zip((-2, -1), size, strict=True):
+        extent = x.shape[axis]
+        parts = [
+            x.narrow(axis, (place * extent) // count, _width(place, extent, count)).amax(
+                axis, keepdim=True
+            )
+            for place in range(count)
+        ]
+        x = parts[0] if count == 1 else torch.cat(parts, axis)
+    return x, torch.empty_like(x, dtype=torch.int64)
+
+
+def _width(place: int, extent: int, count: int) -> int:
+    """Elements of a window of adaptive pooling."""
+    return -((-(place + 1) * extent) // count) - (place * extent) // count
+
+
+def _selu(x: Any) -> Any:
+    """Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2."""
+    alpha, scale = 1.6732632423543772, 1.0507009873554805
+    return scale * torch.where(x > 0, x, alpha * torch.expm1(x))
+
+
+def _any(x: Any) -> Any:
+    return _ATEN.any.dim(x.reshape(-1), 0)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
+    _ATEN.scatter_reduce.two: _scattered,
+    _ATEN.kthvalue.default: _of_rank,
+    _ATEN.sort.stable: _in_order,
+    _ATEN.rrelu_with_noise_functional.default: _rrelu,
+    _ATEN.var_mean.correction: _variance_and_mean,
+    _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
+    _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
+    _ATEN.unfold.default: _windows,
+    _ATEN.adaptive_max_pool2d.default: _largest_of_windows,
+    _ATEN.any.default: _any,
+    _ATEN.selu.default: _selu,
+    _ATEN.exp2.default: lambda x: torch.exp(x * math.log(2.0)),
+    _ATEN.erfc.default: lambda x: 1.0 - torch.erf(x),
+    _ATEN.hypot.default: lambda x, y: torch.sqrt(x * x + y * y),
+}
+"""Functions of torch that are traced in the place of an operator, by operator."""

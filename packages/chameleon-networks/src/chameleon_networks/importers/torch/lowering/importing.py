@@ -1,0 +1,102 @@
+"""TVM's importer of PyTorch programs with more operators, and with the place of what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.words import WAY_OUT, first_line
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.torch.lowering import (
+    arithmetic,
+    embedding_bags,
+    images,
+    indexing,
+    quantised,
+)
+from chameleon_networks.importers.torch.lowering.decompositions import decomposed
+from chameleon_networks.importers.torch.lowering.origins import location_of
+from chameleon_networks.source_location import SourceLocation
+
+CONVERTERS = {
+    **arithmetic.CONVERTERS,
+    **embedding_bags.CONVERTERS,
+    **images.CONVERTERS,
+    **indexing.CONVERTERS,
+    **quantised.CONVERTERS,
+}
+
+
+def imported(program: Any) -> tuple[Any, dict[str, SourceLocation]]:
+    """An exported program as a Relax module with constant weights.
+
+    Args:
+        program: a ``torch.export.ExportedProgram``.
+
+    Returns:
+        The module, and for the name of each variable in it the place that it is from.
+
+    Raises:
+        ConfigError: an operator cannot be read; names it and its place.
+    """
+    importer = _Importer()
+    module = importer.from_exported_program(
+        decomposed(program),
+        keep_params_as_input=False,
+        unwrap_unit_return_tuple=False,
+        no_bind_return_tuple=False,
+        custom_convert_map=dict(CONVERTERS),
+    )
+    return module, importer.locations
+
+
+class _Importer(ExportedProgramImporter):
+    """Remembers which node each variable is of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locations: dict[str, SourceLocation] = {}
+
+    def create_input_vars(self, exported_program: Any) -> Any:
+        """See the base class; operators that are lacking are told before inputs of theirs are."""
+        self._check_unsupported_func_type(exported_program.graph.nodes)
+        return super().create_input_vars(exported_program)
+
+    def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
+        """See the base class."""
+        known: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}
+        self.convert_map = {name: self._noting(one) for name, one in known.items()}
+
+    def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(node: Any, *importer: Any) -> Any:
+            try:
+                made = convert(node, *importer)
+            except ConfigError:
+                raise
+            except Exception as error:
+                raise ConfigError(
+                    f"{location_of(node).sentence} cannot be compiled: {first_line(error)}",
+                    hint=WAY_OUT,
+                ) from error
+            for one in made if isinstance(made, list | tuple) else [made]:
+                if isinstance(one, relax.Var):
+                    self.locations.setdefault(str(one.name), location_of(node))
+            return made
+
+        return noted
+
+    def _check_unsupported_func_type(self, nodes: Any) -> None:
+        lacking = [
+            node
+            for node in nodes
+            if node.op == "call_function" and node.target.__name__ not in self.convert_map
+        ]
+        if lacking:
+            first, *others = {
+                node.target.__name__: location_of(node).sentence for node in lacking
+            }.values()
+            more = f"; nor has it {', '.join(others)}" if others else ""
+            raise ConfigError(f"the compiler has no {first}{more}", hint=WAY_OUT)

@@ -1,0 +1,33 @@
+"""Where in a user's network the nodes of an exported program come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chameleon_networks.source_location import SourceLocation
+
+
+def location_of(node: Any) -> SourceLocation:
+    """Where a program's node is: its module, and the line that calls it.
+
+    Args:
+        node: of a ``torch.export.ExportedProgram``.
+    """
+    modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    owner = modules[-1] if modules else ""
+    inside = f" in module {owner}" if owner else ""
+    lines = (node.meta.get("stack_trace") or "").strip().splitlines()
+    file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
+    where = f" ({_spot(file)}: `{lines[-1].strip()}`)" if file else ""
+    # What has an effect, such as an error, is called by an operator that orders effects.
+    effect = getattr(node.target, "__name__", "") == "with_effects"
+    target = node.args[1] if effect else node.target
+    operator = str(getattr(target, "__name__", target))
+    sentence = f"operator {operator.removesuffix('.default')}{inside}{where}"
+    return SourceLocation(owner=owner, sentence=sentence)
+
+
+def _spot(frame: str) -> str:
+    """``File "/a/net.py", line 3, in forward`` as ``net.py:3``."""
+    file, _, rest = frame.removeprefix('File "').partition('", line ')
+    return f"{file.rpartition('/')[2]}:{rest.partition(',')[0]}"

@@ -1,0 +1,1 @@
+"""The folder that a network is delivered in, and what loads it."""

@@ -1,0 +1,234 @@
+"""The folder a network is delivered in: module, manifest, loader."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.errors import RunFolderError, TargetError
+from chameleon_core.versions import installed
+from chameleon_system.files import write_whole
+from chameleon_tvm.device.cpus.features import flag_of, host_features, used_features
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.spaces.loops.template import KIND as LOOPS
+
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.sequence.weights import WEIGHTS
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.operators import left_over
+from chameleon_networks.package.load import checked_manifest, digest_of
+from chameleon_networks.runtime.linking import OBJECTS, link_library, needs_tvm
+from chameleon_networks.runtime.pack import PACKING_FILES
+
+MANIFEST = "manifest.json"
+MODULE = "network.so"
+LIBRARY, VIRTUAL_MACHINE = "library", "virtual machine"
+"""What runs a network: functions of the library itself, or TVM's virtual machine."""
+
+_LOADERS = ("load.py", "library.py", "machine.py", "buckets.py")
+VERSIONED = (
+    *("apache-tvm", "apache-tvm-ffi", "numpy"),
+    *("chameleon-tuner-networks", "chameleon-tuner-tvm"),
+)
+"""Distributions whose versions a manifest names."""
+
+_FORMAT = 2
+
+
+def check_compiler() -> None:
+    """Make sure that a shared library can be linked.
+
+    Raises:
+        TargetError: there is no C compiler.
+    """
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang", "g++", "clang++")):
+        raise TargetError(
+            "the network cannot be linked: there is no C compiler (cc, gcc or clang) on the PATH",
+            hint="Install one, then run `chameleon compile` on the run folder; nothing has to "
+            "be tuned again.",
+        )
+
+
+def check_target(target: str) -> None:
+    """Make sure that a network for a target can be run, and so verified, on this machine.
+
+    Raises:
+        TargetError: it is no CPU, or one with features that this one lacks.
+    """
+    resolved = tvm_target(target)
+    if resolved.kind.name != "llvm":
+        raise TargetError(
+            f"whole networks are compiled for CPUs only, and the target is {resolved.kind.name!r}",
+            hint="The tuned operators are in the run folder; `chameleon best` shows them.",
+        )
+    lacking = sorted(used_features(resolved) - host_features())
+    if lacking:
+        raise TargetError(
+            f"the network cannot be verified here: this CPU lacks {', '.join(lacking)}",
+            hint="Run `chameleon compile` on the run folder on a machine of the target's kind.",
+        )
+
+
+def write_package(folder: Path, executable: Any, manifest: dict[str, Any]) -> None:
+    """Write the folder of a network.
+
+    Args:
+        folder: made if it is missing.
+        executable: a ``relax.Executable`` or ``SequenceExecutable``; weights are part of it.
+        manifest: what ``manifest_of`` made, or another one that names the module.
+
+    Raises:
+        ChameleonError: the library cannot be linked.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    library, objects = folder / manifest["module"], folder / OBJECTS
+    executable.export_library(str(library))
+    run_time = LIBRARY if objects.exists() else VIRTUAL_MACHINE
+    if run_time == LIBRARY:
+        link_library(objects, manifest, library, library.stem)
+    alone = run_time == LIBRARY and not needs_tvm(objects)
+    needs = ["numpy"] if alone else ["numpy", "apache-tvm"]
+    write_loader(folder, "library.py" if run_time == LIBRARY else "machine.py")
+    more: dict[str, Any] = {"run_time": run_time, "needs": needs}
+    if run_time == LIBRARY:
+        more["objects"] = digest_of_file(objects)
+    write_manifest(folder, {**manifest, **more})
+
+
+def write_loader(folder: Path, engine: str) -> None:
+    """Put the loader into a folder.
+
+    Args:
+        folder: of a network.
+        engine: the file that the loader runs it with.
+    """
+    for name in ("load.py", engine):
+        shutil.copyfile(Path(__file__).with_name(name), folder / name)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a folder, without what only loaders need.
+
+    Raises:
+        RunFolderError: a file of the folder is missing, cut off or changed.
+    """
+    try:
+        manifest = checked_manifest(folder)
+    except RuntimeError as error:
+        raise RunFolderError(
+            str(error), hint="`chameleon compile` on the run folder delivers it anew."
+        ) from error
+    return {key: value for key, value in manifest.items() if key != "files"}
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write or replace the manifest alone; whoever reads it sees the old one or the new one.
+
+    It gets the sizes and digests of the folder's other files, and its own digest.
+    """
+    files = {
+        file.name: _known(file)
+        for file in sorted(folder.iterdir())
+        if file.name in {manifest.get("module"), WEIGHTS, *_LOADERS, *PACKING_FILES}
+    }
+    whole = json.loads(json.dumps({**manifest, "files": files}))
+    text = json.dumps({**whole, "digest": digest_of(whole)}, indent=1)
+    write_whole(folder / MANIFEST, text + "\n")
+
+
+def _known(file: Path) -> dict[str, Any]:
+    """The size of a file and its digest; weights have checksums of their own."""
+    size = file.stat().st_size
+    if file.name == WEIGHTS:
+        return {"bytes": size}
+    return {"bytes": size, "sha256": digest_of_file(file)}
+
+
+def digest_of_file(file: Path) -> str:
+    """The SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def manifest_of(
+    module: Any, chains: Sequence[Chain], kernels: Kernels, target: str, threads: int
+) -> dict[str, Any]:
+    """What is in the folder and where it comes from, as JSON values.
+
+    Args:
+        module: the prepared network.
+        chains: its chains.
+        kernels: those that are tuned.
+        target: the resolved target.
+        threads: that kernels were measured with.
+    """
+    resolved = tvm_target(target)
+    occurrences = Counter(kernels.task_of(chain).key for chain in chains)
+    for key, winner in kernels.winners.items():
+        if winner.task.operator == LOOPS:
+            occurrences[key] = winner.task.weight
+    untuned = Counter(
+        chain.spec.kind for chain in chains if kernels.task_of(chain).key not in kernels.winners
+    )
+    return {
+        "format": _FORMAT,
+        "module": MODULE,
+        "target": json.loads(target),
+        **cpu_of(resolved),
+        "threads": threads,
+        **signature_of(module),
+        "versions": installed(VERSIONED),
+        "system": platform.platform(),
+        "tasks": [
+            {
+                "name": winner.task.name,
+                "key": key,
+                "occurrences": occurrences[key],
+                "operator": winner.task.operator,
+                "arguments": dict(winner.task.arguments),
+                "config": list(winner.config),
+                "seconds": winner.seconds,
+                "measured": winner.measured,
+            }
+            for key, winner in kernels.winners.items()
+            if occurrences[key]
+        ],
+        "untuned": {**left_over(module, chains), **untuned},
+    }
+
+
+def cpu_of(target: Any) -> dict[str, Any]:
+    """The features that code for a target may use: LLVM's names, and the system's flags.
+
+    Args:
+        target: TVM's.
+    """
+    names = sorted(used_features(target))
+    return {"cpu_features": names, "cpu_flags": {name: flag_of(name) for name in names}}
+
+
+def signature_of(module: Any) -> dict[str, list[dict[str, Any]]]:
+    """Shapes and types of a network's ``inputs`` and ``outputs``, as JSON values.
+
+    Args:
+        module: the prepared network.
+    """
+    return {
+        "inputs": [{"name": str(one.name), **_described(one)} for one in module["main"].params],
+        "outputs": [_described(one) for one in _outputs(module["main"].ret_ty)],
+    }
+
+
+def _outputs(kind: Any) -> list[Any]:
+    return list(kind.fields) if hasattr(kind, "fields") else [kind]
+
+
+def _described(value: Any) -> dict[str, Any]:
+    kind = getattr(value, "ty", value)
+    return {"shape": [int(extent) for extent in kind.shape], "dtype": str(kind.dtype)}

@@ -1,0 +1,125 @@
+"""Which chains of a network exchange tensors, and what converting those takes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from chameleon_tvm.operators.element_types import INTEGERS
+
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.precision.choice import Tensor
+from chameleon_networks.precision.fronts import Floats
+from chameleon_networks.quantize.eligibility import INT8
+from chameleon_networks.quantize.reads import Network
+
+_FLOAT_BYTES, _HALF_BYTES = 4, 2
+_COPIED_BYTES = 8 << 20
+_COPIES = 5
+
+
+@cache
+def bytes_per_second() -> float:
+    """How fast one thread of this machine reads and writes what is in no cache of its own.
+
+    Converting a tensor does little else, so that its bytes over this rate estimate it. Estimates
+    decide between assignments that are close to each other; what is delivered is timed as a whole.
+    """
+    source = np.zeros(_COPIED_BYTES // _FLOAT_BYTES, np.float32)
+    made = np.empty_like(source)
+    seconds = []
+    for _ in range(_COPIES):
+        started = time.perf_counter()
+        np.copyto(made, source)
+        seconds.append(time.perf_counter() - started)
+    return 2 * _COPIED_BYTES / min(seconds)
+
+
+def order_of(network: Network) -> list[int]:
+    """Places of the chains in an order in which each comes after all that it reads.
+
+    A chain that adds a residual may begin before what computes the residual.
+    """
+    ends = {
+        network.chain_at[binding.var]: position
+        for position, binding in enumerate(network.bindings)
+        if binding.var in network.chain_at
+    }
+    return sorted(range(len(network.chains)), key=ends.__getitem__)
+
+
+def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tensor]:
+    """The tensors that chains read, with places in the order of ``order_of``.
+
+    Args:
+        network: in float32.
+        kinds: the types, float32 first.
+        rate: bytes that are read or written in a second.
+    """
+    sources: dict[Any, set[Any]] = defaultdict(set)
+    for source, carried in network.carried():
+        sources[carried].add(source)
+    place_of = {place: position for position, place in enumerate(order_of(network))}
+    producers = {chain.last: place_of[place] for place, chain in enumerate(network.chains)}
+    consumers: dict[Any, set[int]] = defaultdict(set)
+    for place in range(len(network.chains)):
+        added = network.residual(place)
+        reads = [*(one for one, _ in network.operands(place)), *(added or ())[:1]]
+        for read in reads:
+            for root in _roots(read, sources):
+                consumers[root].add(place_of[place])
+    # An output, or an operator that is no chain and does not just move numbers, reads float32.
+    kept = {
+        root
+        for variable in network.names
+        if any(
+            user is None
+            or (
+                user.var not in network.chain_at
+                and user.var not in sources
+                and network.multiplying(user.var, variable) is None
+            )
+            for user in network.users.get(variable, ())
+        )
+        for root in _roots(variable, sources)
+    }
+    return [
+        Tensor(
+            producer=producers.get(root),
+            consumers=tuple(sorted(found)),
+            conversions=_conversions(root, kinds, rate),
+            kept=root in kept,
+        )
+        for root, found in consumers.items()
+    ]
+
+
+def _roots(variable: Any, sources: dict[Any, set[Any]]) -> set[Any]:
+    """What the numbers of a variable were computed as."""
+    if variable not in sources:
+        return {variable}
+    return {root for one in sources[variable] for root in _roots(one, sources)}
+
+
+def _conversions(variable: Any, kinds: Sequence[str], rate: float) -> Floats:
+    """Seconds from one type to another: what is read and what is written."""
+    elements = 0 if isinstance(variable.ty, relax.TupleType) else math.prod(shape_of(variable))
+    sizes = [_bytes(kind, place) for place, kind in enumerate(kinds)]
+    both = np.add.outer(sizes, sizes) * (elements / rate)
+    forms = np.array([INT8 if kind in INTEGERS else kind for kind in kinds])
+    return np.asarray(both * (forms[:, None] != forms), np.float64)
+
+
+def _bytes(kind: str, place: int) -> int:
+    if not place:
+        return _FLOAT_BYTES
+    return 1 if kind in INTEGERS else _HALF_BYTES
+
+
+__all__ = ["bytes_per_second", "order_of", "tensors_of"]

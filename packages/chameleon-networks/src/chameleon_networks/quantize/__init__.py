@@ -1,0 +1,1 @@
+"""Networks computed in smaller dtypes: ranges, rounding and simulation."""

@@ -1,0 +1,242 @@
+"""Inputs to calibrate with: the user's, or random ones."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import structlog
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
+from chameleon_tvm.sources import named_object
+from chameleon_tvm.words import first_line
+from numpy.typing import NDArray
+
+from chameleon_networks.running.samples import Sample
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.bucket_inputs import BucketInputs
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+RANDOM = 8
+"""Batches of random numbers where the user has none: ranges hardly change after so many."""
+MOST = 512
+"""Batches that are read at most, of all buckets: a loader may go round its data for ever."""
+KEPT = 3
+"""Batches at the end that are kept aside, at most; half of them where there are few."""
+
+_SEED = 7_000
+_KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numbers", "b": "truths"}
+
+
+def batches_of(frontend: NetworkFrontend, source: str | None) -> Batches:
+    """The batches that a network is calibrated with.
+
+    Of the user's, a bucket of shapes gets those that it would get as a delivered network: those of
+    its shapes, and those that are filled up to them. The function is called once for each bucket.
+
+    Args:
+        frontend: the network's.
+        source: ``path.py:function`` or ``package.module:function``: a function that yields an array
+            or a list of one per input, or a mapping by the input's name; None for random inputs.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    if source is None:
+        return Batches(_random(frontend), "random inputs")
+    function = named_object(source, "calibrate")
+    if not callable(function):
+        raise ConfigError(
+            f"calibrate: {source} is a {type(function).__name__} and no function",
+            hint="Name a function that yields batches of inputs.",
+        )
+    bucket = frontend.bucket
+    where = "" if bucket is None else f" in bucket {bucket.name}"
+    return Batches(_given(frontend, function, source), f"{source}{where}")
+
+
+class Batches:
+    """Batches, one at a time; the last ones are kept aside. They can be gone through once.
+
+    Args:
+        batches: all of them.
+        source: where they are from.
+
+    Attributes:
+        kept: those that are not calibrated with, when all have been gone through; the only one
+            where there is but one.
+        count: how many there were.
+    """
+
+    def __init__(self, batches: Iterator[Sample], source: str) -> None:
+        self._batches = batches
+        self._source = source
+        self.kept: list[Sample] = []
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Arrays]:
+        """The batches to calibrate with.
+
+        Raises:
+            ConfigError: there are none, or one is not what the network takes.
+        """
+        waiting: deque[Sample] = deque()
+        for batch in self._batches:
+            self.count += 1
+            waiting.append(batch)
+            if len(waiting) > KEPT:
+                yield waiting.popleft().inputs
+        if not waiting:
+            raise ConfigError(
+                f"calibrate: {self._source} yields no batch",
+                hint="Yield at least two: some to calibrate with, and some to check with.",
+            )
+        while len(waiting) > max(1, min(KEPT, self.count // 2)):
+            yield waiting.popleft().inputs
+        self.kept = list(waiting)
+        if self.count == 1:
+            log.warning(
+                "calibrated_with_one_batch",
+                source=self._source,
+                why="errors are measured on the very batch that ranges are from; yield several",
+            )
+            yield self.kept[0].inputs
+
+    @property
+    def summary(self) -> str:
+        """What there was, as a sentence without its end."""
+        if self.count == 1:
+            return f"calibrated with one batch of {self._source}, which errors are measured on too"
+        used, kept = self.count - len(self.kept), len(self.kept)
+        return (
+            f"calibrated with {used} of {self.count} batches of {self._source}, {kept} kept aside"
+        )
+
+
+def _random(frontend: NetworkFrontend) -> Iterator[Sample]:
+    log.warning(
+        "calibrated_with_random_inputs",
+        why="the pipeline names none; ranges and errors are those of random numbers",
+        hint='Write `calibrate: "data.py:batches"`, a function that yields inputs.',
+    )
+    for number in range(RANDOM):
+        yield Sample(inputs=frontend.samples(np.random.default_rng(_SEED + number)))
+
+
+def _given(frontend: NetworkFrontend, function: Any, source: str) -> Iterator[Sample]:
+    examples = frontend.samples(np.random.default_rng(_SEED))
+    wanted = dict(zip(frontend.input_names(), examples, strict=True))
+    elsewhere: Counter[str] = Counter()
+    number = own = 0
+    try:
+        for number, batch in enumerate(_yielded(function(), source), start=1):
+            who = f"calibrate: batch {number} of {source}"
+            arrays = _checked(batch, wanted, who)
+            if frontend.bucket is None:
+                yield _whole(arrays, wanted, who)
+                own += 1
+            else:
+                name, sample = _in_a_bucket(frontend.bucket, arrays, who)
+                if name == frontend.bucket.name:
+                    yield sample
+                    own += 1
+                else:
+                    elsewhere[name] += 1
+            if number == MOST:
+                log.warning("calibration_ended", batches=MOST, why="no more are read")
+                break
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"calibrate: {source} failed after {number} batches: {first_line(error)}",
+            hint="Call the function by hand to see the whole traceback.",
+        ) from error
+    if elsewhere and not own and frontend.bucket is not None:
+        counts = ", ".join(f"{count} in {name}" for name, count in elsewhere.items())
+        raise ConfigError(
+            f"calibrate: no batch of {source} is in bucket {frontend.bucket.name}; there are "
+            f"{counts}",
+            hint="Yield at least two batches for each bucket, or leave the bucket out.",
+        )
+
+
+def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Sample:
+    """A batch of a network that takes inputs of one shape."""
+    for array, (name, example) in zip(arrays, wanted.items(), strict=True):
+        if array.shape != example.shape:
+            raise ConfigError(
+                f"{who}: input {name!r} has the shape {list(array.shape)} instead of "
+                f"{list(example.shape)}",
+                hint="Yield batches of the very shape that the network is compiled for.",
+            )
+    return Sample(inputs=arrays)
+
+
+def _in_a_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
+    """The name of the bucket that a batch belongs to, and what it becomes in it."""
+    try:
+        return bucket.chosen(arrays)
+    except ValueError as error:
+        raise ConfigError(
+            f"{who}: {error}", hint="Yield batches as the network gets them later."
+        ) from error
+
+
+def _yielded(made: Any, source: str) -> Iterable[Any]:
+    """What a function returned, if that is batches."""
+    if isinstance(made, np.ndarray | Mapping | str) or not hasattr(made, "__iter__"):
+        raise ConfigError(
+            f"calibrate: {source} returned a {type(made).__name__} instead of batches",
+            hint="Yield each batch, or return a list of them.",
+        )
+    batches: Iterable[Any] = made
+    return batches
+
+
+def _checked(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays:
+    """One batch as arrays of the types that the network takes, of any shapes.
+
+    Args:
+        batch: what the user's function yielded.
+        wanted: an example of each input, by name.
+        who: the batch, for errors.
+    """
+    takes = ", ".join(f"{name} {list(one.shape)}" for name, one in wanted.items())
+    if isinstance(batch, Mapping):
+        lacking, unknown = wanted.keys() - batch.keys(), batch.keys() - wanted.keys()
+        if lacking or unknown:
+            what = f"lacks {sorted(lacking)}" if lacking else f"has {sorted(map(str, unknown))}"
+            raise ConfigError(f"{who} {what}", hint=f"The network takes {takes}.")
+        given: Sequence[Any] = [batch[name] for name in wanted]
+    else:
+        given = batch if isinstance(batch, tuple | list) else [batch]
+        if len(given) != len(wanted):
+            raise ConfigError(
+                f"{who} has {len(given)} arrays for {len(wanted)} inputs",
+                hint=f"The network takes {takes}.",
+            )
+    pairs = zip(given, wanted.items(), strict=True)
+    return [_array(one, example, f"{who}: input {name!r}") for one, (name, example) in pairs]
+
+
+def _array(given: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
+    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    kind, wanted = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
+    if kind != wanted:
+        raise ConfigError(
+            f"{who} is of {array.dtype} instead of {example.dtype}",
+            hint=f"Yield what the network gets later, as .astype({str(example.dtype)!r}).",
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        found = "NaN" if np.isnan(array).any() else "infinities"
+        raise ConfigError(
+            f"{who} has {found} in it",
+            hint="Leave such batches out: a range cannot be found from them.",
+        )
+    return np.ascontiguousarray(array, example.dtype)

@@ -1,0 +1,115 @@
+"""The types that chains can be computed in, and why some cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+from chameleon_core.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT7, INT8
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.operators.element_types import (
+    INTEGERS,
+    LARGEST_DIFFERENCES,
+    LARGEST_PRODUCT,
+    LARGEST_SUM,
+)
+from chameleon_tvm.operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
+
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.narrow_weights import shares_data
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.quantize.rounding import overflows
+
+REDUCED = (INT8, INT7, BFLOAT16, FLOAT16)
+"""Types that a float32 network's chains may be computed in instead."""
+
+
+def reading_as(kind: str) -> tuple[str, ...]:
+    """The types that read the same as one and that more chains can have, that one last.
+
+    Args:
+        kind: one of ``REDUCED``.
+    """
+    return (INT8, INT7) if kind == INT7 else (kind,)
+
+
+@attrs.frozen(kw_only=True)
+class Eligible:
+    """Which chains can be computed in a type.
+
+    Attributes:
+        places: of those that can, in order.
+        reasons: of each other one, why not, as half a sentence.
+    """
+
+    places: tuple[int, ...]
+    reasons: Mapping[int, str]
+
+
+def eligible(chains: Sequence[Chain], kind: str) -> Eligible:
+    """The chains that can be computed in a type.
+
+    Args:
+        chains: of a prepared float32 network.
+        kind: one of ``REDUCED``.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
+    if kind not in REDUCED:
+        raise ConfigError(
+            f"there is no precision {kind!r}", hint=f"Known ones: {FLOAT32}, {', '.join(REDUCED)}."
+        )
+    reasons = {place: _reason(chain, kind) for place, chain in enumerate(chains)}
+    return Eligible(
+        places=tuple(place for place, reason in reasons.items() if reason is None),
+        reasons={place: reason for place, reason in reasons.items() if reason is not None},
+    )
+
+
+def _reason(chain: Chain, kind: str) -> str | None:
+    spec = chain.spec
+    if not isinstance(spec, TypedSpec):
+        return f"{spec.kind} is computed in {FLOAT32} alone"
+    if spec.dtype != FLOAT32:
+        return f"it is computed in {spec.dtype} already"
+    if not all(isinstance(one, relax.Var) for one in chain.operands):
+        return "its input is no tensor of the network that could be observed"
+    if chain.readers is None:
+        return "its inputs are rearranged for other operators, too"
+    return _no_integers(spec, kind) if kind in INTEGERS else _too_large(chain, kind)
+
+
+def _too_large(chain: Chain, kind: str) -> str | None:
+    """Why a chain's weights cannot be stored in two bytes."""
+    if chain.constants and overflows(chain.constants[0], kind):
+        return f"its weights are larger than what {kind} holds"
+    return None
+
+
+def _no_integers(spec: TypedSpec, kind: str) -> str | None:
+    """Why an operator cannot be computed in eight bits, or gains nothing by seven."""
+    if kind == INT7 and not shares_data(spec):
+        return f"weights of fewer bits than those of {INT8} make it no faster"
+    if isinstance(spec, FusedSpec):
+        sums, largest = spec.reduced, LARGEST_PRODUCT
+    elif isinstance(spec, BatchMatmulSpec):
+        sums, largest = spec.a[2], LARGEST_DIFFERENCES
+    else:
+        return f"{spec.kind} is no sum of products alone"
+    if sums * largest > LARGEST_SUM:
+        return f"{sums} products of eight bits can be more than 32 bits hold"
+    return None
+
+
+__all__ = [
+    "BFLOAT16",
+    "FLOAT16",
+    "FLOAT32",
+    "INT7",
+    "INT8",
+    "REDUCED",
+    "Eligible",
+    "eligible",
+    "reading_as",
+]

@@ -1,0 +1,162 @@
+"""Ranges of tensors for eight bits: by extremes, by percentiles, and by least squares.
+
+Jacob et al., arXiv 1712.05877, section 2.1: a real number is ``scale * (q - zero_point)``, with
+integers ``q`` and ``zero_point`` of eight bits, so that zero, which padding consists of, is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from numpy.typing import NDArray
+
+from chameleon_networks.quantize.histograms import Floats, Histogram
+
+LEVELS = 255
+"""Steps between the least and the largest number of eight bits."""
+
+EXTREMES, LEAST_SQUARES = "minimum and maximum", "least squares"
+PERCENTILES = (99.9, 99.99, 99.999)
+"""Percentages of values that ranges by percentile reach, at either end."""
+
+_TINY = float(np.finfo(np.float32).tiny)
+_FRACTIONS = 2.0 ** -(np.arange(33) / 8.0)
+"""Clipping thresholds that least squares tries, of the largest value: down to a sixteenth of it,
+each a twelfth below the one before."""
+_TURNS = 2
+"""How often least squares looks for the best upper end, and then for the best lower one."""
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+@attrs.frozen(kw_only=True)
+class Affine:
+    """How real numbers are those of eight bits, unsigned.
+
+    Attributes:
+        scale: of a step; a number of float32 above zero.
+        zero_point: what stands for zero, from 0 to 255.
+    """
+
+    scale: float = attrs.field(converter=_float32)
+    zero_point: int = attrs.field(
+        converter=int, validator=[attrs.validators.ge(0), attrs.validators.le(LEVELS)]
+    )
+
+    @scale.validator
+    def _check_scale(self, _: Any, value: float) -> None:
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"a scale must be a finite number above zero, not {value}")
+
+    @classmethod
+    def between(cls, low: float, high: float) -> Affine:
+        """The one that reaches from one number to another one, up to half a step, and to zero.
+
+        Raises:
+            ConfigError: a number is infinite or none.
+        """
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ConfigError(
+                f"a range from {low} to {high} cannot be divided into steps",
+                hint="Look for infinities and NaN among the calibration inputs and the weights.",
+            )
+        low, high = min(low, 0.0), max(high, 0.0)
+        if low == high:
+            return cls(scale=1.0, zero_point=0)
+        # Half of each, since the span of two numbers of float64 may be none.
+        scale = _float32(max(2.0 * ((high / 2.0 - low / 2.0) / LEVELS), _TINY))
+        return cls(scale=scale, zero_point=min(LEVELS, round(-low / scale)))
+
+    @property
+    def low(self) -> float:
+        """The least real number there is."""
+        return self.scale * -self.zero_point
+
+    @property
+    def high(self) -> float:
+        """The largest real number there is."""
+        return self.scale * (LEVELS - self.zero_point)
+
+    def quantized(self, values: NDArray[Any]) -> NDArray[np.uint8]:
+        """Numbers of eight bits for real ones: the nearest, of two the even one."""
+        with np.errstate(over="ignore"):
+            steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
+        steps += np.float32(self.zero_point)
+        return np.asarray(np.clip(steps, 0, LEVELS), np.uint8)
+
+    def real(self, values: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Real numbers of eight bits."""
+        steps = values.astype(np.float32) - np.float32(self.zero_point)
+        return np.asarray(steps * np.float32(self.scale), np.float32)
+
+
+def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floats:
+    """What tensors lose by being rounded to eight bits and clipped.
+
+    Values are taken to be spread evenly over their bin. With ``u = x / scale + zero_point`` and its
+    rounding ``n``, clipped to 0 and 255, the antiderivative of ``(u - n)^2`` is
+    ``n / 12 + (u - n)^3 / 3``: each step contributes a twelfth, what is clipped a cube.
+
+    Args:
+        histogram: of the values.
+        affines: ways to round them.
+
+    Returns:
+        Mean squared differences, shape (affines,); zeros without any values.
+    """
+    edges, counts = histogram.bins()
+    if not counts.size:
+        return np.zeros(len(affines))
+    scales = np.array([one.scale for one in affines])[:, None]
+    zeros = np.array([float(one.zero_point) for one in affines])[:, None]
+    # Counted from the zero point on, which is the same but for a constant.
+    steps = edges / scales
+    nearest = np.clip(np.rint(steps), -zeros, LEVELS - zeros)
+    primitive = nearest / 12.0 + (steps - nearest) ** 3 / 3.0
+    width = edges[1] - edges[0]
+    squares = np.diff(primitive, axis=1) * (scales**3 / width)
+    errors: Floats = np.maximum(squares @ counts, 0.0) / histogram.count
+    return errors
+
+
+def candidates(histogram: Histogram) -> dict[str, Affine]:
+    """Ranges for a tensor, by the method that finds them.
+
+    Args:
+        histogram: of its values.
+
+    Raises:
+        ConfigError: there are no values.
+    """
+    if not histogram.count:
+        raise ConfigError(
+            "a tensor of the network never had a value, so that it has no range",
+            hint="Calibrate with at least one batch, of inputs that are not empty.",
+        )
+    found = {EXTREMES: Affine.between(histogram.low, histogram.high)}
+    for percent in PERCENTILES:
+        found[f"percentile {percent:g}"] = Affine.between(*histogram.percentile(percent))
+    found[LEAST_SQUARES] = _least_squares(histogram)
+    return found
+
+
+def _least_squares(histogram: Histogram) -> Affine:
+    """The range of the least mean squared error: what is clipped against finer steps."""
+    low, high = histogram.low, histogram.high
+    best = Affine.between(low, high)
+    for _ in range(_TURNS):
+        for upper in (True, False):
+            end = histogram.high if upper else histogram.low
+            ends = [float(end * fraction) for fraction in _FRACTIONS]
+            tried = [(low, one) if upper else (one, high) for one in ends]
+            affines = [Affine.between(*pair) for pair in tried]
+            place = int(np.argmin(mean_squared_errors(histogram, affines)))
+            (low, high), best = tried[place], affines[place]
+    return best

@@ -1,0 +1,259 @@
+"""In which form a network's tensors are read when some of its chains have types of their own.
+
+A chain in a type reads its data in it, of a product of two tensors or of attention both sides. What
+it writes is in that type as well exactly where every reader reads it so; such a chain reads its
+residual in the type, too. Max-pooling, concatenations and what else moves or selects
+numbers gives the same whether it is done before or after rounding, so that tensors on both sides of
+it share one form: it is computed on the small type then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.operators.element_types import INTEGERS
+from chameleon_tvm.operators.specs import FusedSpec
+
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.quantize.eligibility import INT8
+from chameleon_networks.quantize.ranges import Affine
+
+_CARRYING = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("reshape", "permute_dims", "squeeze", "expand_dims", "flatten", "strided_slice"),
+        *("concat", "split", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
+    )
+)
+"""Operators whose numbers are all among those that they read."""
+
+
+@attrs.frozen(kw_only=True)
+class Form:
+    """How a tensor's numbers are rounded for those who read it.
+
+    Attributes:
+        kind: the type, of what is read in eight bits int8.
+        affine: of eight bits; None for other types.
+    """
+
+    kind: str
+    affine: Affine | None = None
+
+
+class Network:
+    """Who reads what in a prepared network.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+
+    Attributes:
+        names: a name for each variable that no other one has.
+        bindings: of ``main``, in order.
+    """
+
+    def __init__(self, module: Any, chains: Sequence[Chain]) -> None:
+        function = module["main"]
+        self.bindings = [one for block in function.body.blocks for one in block.bindings]
+        self.names = _names([*function.params, *(one.var for one in self.bindings)])
+        self.chains = chains
+        self.users: dict[Any, list[Any]] = defaultdict(list)
+        for binding in self.bindings:
+            for variable in relax.analysis.free_vars(binding.value):
+                self.users[variable].append(binding)
+        for variable in relax.analysis.free_vars(function.body.body):
+            self.users[variable].append(None)
+        self.chain_at = {
+            member: place for place, chain in enumerate(chains) for member in chain.members
+        }
+        self._operand_of = {
+            (reader, operand): place
+            for place in range(len(chains))
+            for operand, readers in self.operands(place)
+            for reader in readers
+        }
+
+    def operands(self, place: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
+        """What a chain multiplies, each with the variables of the bindings that read it for that.
+
+        Of attention these may be bindings in front of the chain's members. Variables alone: a
+        constant is no tensor of the network.
+        """
+        chain = self.chains[place]
+        readers = chain.readers or [chain.members[:1]] * len(chain.operands)
+        pairs = zip(chain.operands, readers, strict=True)
+        return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
+
+    def multiplying(self, reader: Any, tensor: Any) -> int | None:
+        """The chain that a binding reads a tensor for as what it multiplies; None for others."""
+        return self._operand_of.get((reader, tensor))
+
+    def residual(self, place: int) -> tuple[Any, Any] | None:
+        """What a chain adds, and its member that reads it; None where it adds nothing."""
+        chain = self.chains[place]
+        if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
+            return None
+        read = chain.inputs[1]
+        # The first member reads the data, which may be the very same tensor.
+        reader = next(
+            user.var
+            for user in self.users[read]
+            if user is not None
+            and self.chain_at.get(user.var) == place
+            and not user.var.same_as(chain.members[0])
+        )
+        return read, reader
+
+    def carried(self) -> Iterator[tuple[Any, Any]]:
+        """Pairs of variables of which the second holds nothing but numbers of the first.
+
+        A tuple holds several tensors, the outputs of the network for one, that have nothing to do
+        with each other: what moves numbers of a tuple is paired with its tensors.
+        """
+        fields: dict[Any, Sequence[Any]] = {}
+        for binding in self.bindings:
+            read = [
+                one
+                for variable in relax.analysis.free_vars(binding.value)
+                for one in fields.get(variable, (variable,))
+            ]
+            if isinstance(binding.value, relax.Tuple):
+                fields[binding.var] = read
+            elif binding.var not in self.chain_at and is_carrying(binding.value):
+                for variable in read:
+                    yield variable, binding.var
+
+
+def is_carrying(value: Any) -> bool:
+    """Whether an expression moves or selects numbers, and computes none."""
+    if isinstance(value, relax.TupleGetItem | relax.Tuple):
+        return True
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return False
+    return str(value.op.name) in _CARRYING
+
+
+def _names(variables: Sequence[Any]) -> dict[Any, str]:
+    named: dict[Any, str] = {}
+    taken: set[str] = set()
+    for variable in variables:
+        name = str(variable.name)
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        named[variable] = name
+    return named
+
+
+class Reads:
+    """The forms in which a network's tensors are read.
+
+    Args:
+        network: the network.
+        types: of chains, by place; others stay as they are.
+        ranges: of tensors that are read in int8, by name.
+
+    Attributes:
+        narrow: places of chains whose output is written in their type.
+        of: for the variable of a binding, what the binding reads in some form.
+
+    Raises:
+        ConfigError: a tensor that has to be read in int8 has no range.
+    """
+
+    def __init__(
+        self, network: Network, types: Mapping[int, str], ranges: Mapping[str, Affine]
+    ) -> None:
+        self._network = network
+        self._types = types
+        self._ranges = ranges
+        self._known: dict[Any, Form | None] = {}
+        self.narrow: set[int] = set()
+        self.of: dict[Any, dict[Any, Form]] = defaultdict(dict)
+        # Whoever reads a tensor comes after it: from the end on, all readers are known.
+        for binding in reversed(network.bindings):
+            self._known[binding.var] = self._read_as(binding.var)
+            place = network.chain_at.get(binding.var)
+            if place is not None and binding.var.same_as(network.chains[place].last):
+                self._settle(place)
+        self._settle_all()
+
+    def form(self, kind: str, variable: Any) -> Form | None:
+        """A tensor's form in a type; None where it has no range."""
+        if kind not in INTEGERS:
+            return Form(kind=kind)
+        affine = self._ranges.get(self._network.names[variable])
+        # Types that differ by their weights alone read the same.
+        return None if affine is None else Form(kind=INT8, affine=affine)
+
+    def _settle(self, place: int) -> None:
+        """Decide about a chain's output, when all its readers are known."""
+        kind = self._types.get(place)
+        if kind is None:
+            return
+        chain = self._network.chains[place]
+        added = self._network.residual(place)
+        forms = [self.form(kind, one) for one in (chain.last, *(added or ())[:1])]
+        if None not in forms and self._known[chain.last] == forms[0]:
+            self.narrow.add(place)
+
+    def _settle_all(self) -> None:
+        for place, kind in self._types.items():
+            chain = self._network.chains[place]
+            for operand, readers in self._network.operands(place):
+                for reader in readers:
+                    self.of[reader][operand] = self._certain(kind, operand)
+            if place not in self.narrow:
+                continue
+            added = self._network.residual(place)
+            if added is not None:
+                read, reader = added
+                self.of[reader][read] = self._certain(kind, read)
+            for user in self._network.users[chain.last]:
+                if user.var not in self._network.chain_at:
+                    self.of[user.var][chain.last] = self._certain(kind, chain.last)
+
+    def _certain(self, kind: str, variable: Any) -> Form:
+        found = self.form(kind, variable)
+        if found is None:
+            raise ConfigError(
+                f"there is no range for the network's tensor {self._network.names[variable]!r}, "
+                f"which is to be read in {kind}",
+                hint="Calibrate the very network whose operators get types.",
+            )
+        return found
+
+    def _read_as(self, variable: Any) -> Form | None:
+        """The form in which all readers read a tensor; None where they differ, or one has none."""
+        forms = {self._reader(user, variable) for user in self._network.users[variable]}
+        return forms.pop() if len(forms) == 1 else None
+
+    def _reader(self, user: Any, variable: Any) -> Form | None:
+        if user is None:
+            return None
+        place = self._network.multiplying(user.var, variable)
+        if place is not None:
+            kind = self._types.get(place)
+            return None if kind is None else self.form(kind, variable)
+        place = self._network.chain_at.get(user.var)
+        if place is not None:
+            return self._added_as(place, variable)
+        if not is_carrying(user.value):
+            return None
+        carried = self._known[user.var]
+        if carried is None or isinstance(variable.ty, relax.TupleType):
+            return carried
+        return carried if self.form(carried.kind, variable) == carried else None
+
+    def _added_as(self, place: int, variable: Any) -> Form | None:
+        """The form in which a chain adds a tensor; None where it is float32, or no residual."""
+        added = self._network.residual(place)
+        if place not in self.narrow or added is None or not added[0].same_as(variable):
+            return None
+        return self.form(self._types[place], variable)

@@ -1,0 +1,214 @@
+"""Types put into a network: what its chains read, rounded, and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.instructions.halves import half_of
+from chameleon_tvm.operators.element_types import HALVES, INTEGERS
+from chameleon_tvm.operators.layouts import is_channels_last
+from chameleon_tvm.operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
+from numpy.typing import NDArray
+
+from chameleon_networks.graph.chains import Chain
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.half_moves import with_bits_moved
+from chameleon_networks.graph.half_steps import round_to, widen
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.quantised_moves import with_small_moves
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.quantize.correction import Means, constants_in
+from chameleon_networks.quantize.eligibility import FLOAT32, eligible
+from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.reads import Form, Network, Reads
+from chameleon_networks.quantize.rounding import rounded
+from chameleon_networks.quantize.weights import quantized_weights, sketched_weights
+
+
+def with_types(
+    module: Any,
+    chains: Sequence[Chain],
+    types: Mapping[int, str],
+    ranges: Mapping[str, Affine],
+    means: Means = MappingProxyType({}),
+    *,
+    sketched: bool = False,
+) -> Any:
+    """A network some of whose chains read rounded tensors and have rounded weights.
+
+    It takes and gives float32 still, and says in the graph what is rounded: a pair of
+    ``quantize`` and ``dequantize`` for int8 and int7, of two functions for bfloat16 and float16,
+    which all readers of a tensor in that type share. What moves numbers between two pairs of one
+    range moves those of eight bits, or of two bytes. Weights of int8 and int7 are dequantized
+    constants, with a scale for each output channel; those of other types are float32 constants that
+    the type has.
+
+    Args:
+        module: what ``prepared`` returned.
+        chains: its chains.
+        types: of chains, by place; ``float32`` leaves one as it is, as no entry does.
+        ranges: of tensors by name, as ``Simulation.calibrated`` returns them.
+        means: of channels of tensors, by name, as ``Simulation`` has them: biases of chains that
+            read one of these are corrected for what rounding their weights shifts.
+        sketched: weights have their types and shapes, and are all alike: rounding a hundred million
+            of them takes seconds, which who only asks what operators become need not wait for.
+
+    Raises:
+        ConfigError: a chain cannot have its type, or a tensor has no range.
+    """
+    reduced = {place: kind for place, kind in types.items() if kind != FLOAT32}
+    for kind in sorted(set(reduced.values())):
+        reasons = eligible(chains, kind).reasons
+        for place in (place for place, one in reduced.items() if one == kind):
+            if place in reasons:
+                raise ConfigError(
+                    f"operator {place} of the network cannot be computed in {kind}: "
+                    f"{reasons[place]}",
+                    hint="Leave it in float32.",
+                )
+    if not reduced:
+        return module
+    network = Network(module, chains)
+    reads = Reads(network, reduced, ranges)
+    constants = _constants(network, reduced, {} if sketched else means)
+    typed = _Typed(module, reads, constants, sketched=sketched)
+    variable = module.get_global_var("main")
+    typed.builder_.update_func(variable, typed.visit_expr(module["main"]))
+    made = with_small_moves(typed.builder_.get())
+    return with_bits_moved(made) if set(HALVES).intersection(reduced.values()) else made
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Constant:
+    """What takes the place of a constant operand.
+
+    Attributes:
+        chain: whose constant it is.
+        kind: of weights.
+        bias: one number per output channel; None where weights are replaced.
+    """
+
+    chain: Chain
+    kind: str = FLOAT32
+    bias: NDArray[Any] | None = None
+
+
+def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict[Any, _Constant]:
+    """New constants by the variable of the binding that reads them."""
+    found: dict[Any, _Constant] = {}
+    for place, kind in types.items():
+        chain = network.chains[place]
+        if not chain.constants:
+            continue
+        own = [one for one in network.bindings if network.chain_at.get(one.var) == place]
+        # The first member with a constant multiplies by weights; a move in front of it has none.
+        reading = [one.var for one in own if any(map(_is_constant, one.value.args))]
+        found[reading[0]] = _Constant(chain=chain, kind=kind)
+        mean = means.get(network.names[chain.inputs[0]])
+        if mean is not None and isinstance(chain.spec, FusedSpec) and chain.spec.bias:
+            _, bias = constants_in(chain, kind, mean)
+            found[reading[1]] = _Constant(chain=chain, bias=bias)
+    return found
+
+
+@relax.expr_functor.mutator
+class _Typed(relax.PyExprMutator):
+    """Puts pairs in front of what reads them, and other constants in the places of constants."""
+
+    def __init__(
+        self, module: Any, reads: Reads, constants: Mapping[Any, _Constant], *, sketched: bool
+    ) -> None:
+        super().__init__(module)
+        self._sketched = sketched
+        self._reads = reads.of
+        self._pairs: dict[tuple[Any, Form], Any] = {}
+        self._constants = constants
+
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        # A block's variables cannot be read in another one.
+        self._pairs = {}
+        return super().visit_dataflow_block_(block)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        forms = self._reads.get(binding.var, {})
+        constant = self._constants.get(binding.var)
+        if not forms and constant is None:
+            super().visit_var_binding_(binding)
+            return
+        value = self._with_pairs(binding.value, forms)
+        if constant is not None:
+            rank = len(shape_of(binding.var))
+            arguments = [
+                self._constant(one, constant, rank) if _is_constant(one) else one
+                for one in value.args
+            ]
+            value = relax.Call(value.op, arguments, value.attrs, value.ty_args)
+        inner = isinstance(binding.var, relax.DataflowVar)
+        name = str(binding.var.name)
+        emit = self.builder_.emit if inner else self.builder_.emit_output
+        self.set_var_remap(binding.var, emit(value, name))
+
+    def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
+        """An expression that reads tensors in their forms."""
+        if isinstance(value, relax.Var):
+            form = forms.get(value)
+            return self.visit_expr(value) if form is None else self._pair(value, form)
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self._with_pairs(one, forms) for one in value.fields])
+        if isinstance(value, relax.Call):
+            arguments = [self._with_pairs(one, forms) for one in value.args]
+            return relax.Call(value.op, arguments, value.attrs, value.ty_args)
+        return self.visit_expr(value)
+
+    def _pair(self, variable: Any, form: Form) -> Any:
+        """A tensor rounded and back in float32: one pair for all who read it so."""
+        if (variable, form) not in self._pairs:
+            emit, op, read = self.builder_.emit, relax.op, self.visit_expr(variable)
+            half = half_of(form.kind)
+            if half is not None:
+                made = emit(widen(self.builder_, round_to(self.builder_, read, half)))
+            else:
+                assert form.affine is not None  # noqa: S101 - of eight bits
+                scale = relax.const(form.affine.scale, FLOAT32)
+                zero = relax.const(form.affine.zero_point, "uint8")
+                quantized = emit(op.quantize(read, scale, zero, out_dtype="uint8"))
+                made = emit(op.dequantize(quantized, scale, zero, out_dtype=FLOAT32))
+            self._pairs[variable, form] = made
+        return self._pairs[variable, form]
+
+    def _constant(self, operand: Any, constant: _Constant, rank: int) -> Any:
+        """A constant operand of a tensor of some rank, replaced."""
+        spec = constant.chain.spec
+        if constant.bias is not None:
+            second = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
+            axis = 1 if second else rank - 1
+            shape = [-1 if place == axis else 1 for place in range(rank)]
+            return relax.const(constant.bias.reshape(shape), FLOAT32)
+        weights = array_of(operand)
+        if constant.kind not in INTEGERS:
+            made = np.ones_like(weights) if self._sketched else rounded(weights, constant.kind)
+            return relax.const(made, FLOAT32)
+        # Filters have output channels first, in any layout; matrices of products last.
+        axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
+        first = np.moveaxis(weights, axis, 0)
+        round_all = sketched_weights if self._sketched else quantized_weights
+        found = round_all(first, constant.kind)
+        values = np.ascontiguousarray(np.moveaxis(found.values, 0, axis))
+        return self.builder_.emit(
+            relax.op.dequantize(
+                relax.const(values, "int8"),
+                relax.const(found.scales, FLOAT32),
+                relax.const(np.zeros(found.scales.shape, np.int8), "int8"),
+                axis=axis,
+                out_dtype=FLOAT32,
+            )
+        )
+
+
+def _is_constant(argument: Any) -> bool:
+    return isinstance(argument, tvm.ir.GenericConst)

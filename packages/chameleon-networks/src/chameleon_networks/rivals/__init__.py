@@ -1,0 +1,1 @@
+"""TVM's own tuner on whole networks, for comparisons."""

@@ -1,0 +1,60 @@
+"""Starting TVM's own tuner on a network in a process of its own; imports no TVM."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from chameleon_tvm.rivals.launch import answer_of, tuning_limit
+
+from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_networks.running.processes import frontend_request
+
+
+def tune_network_with_metaschedule(
+    frontend: NetworkFrontend,
+    folder: Path,
+    *,
+    target: str,
+    threads: int,
+    wall_seconds: float,
+    batch_size: int = 64,
+    layout: str = "NCHW",
+    as_shipped: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Tune a network with TVM's ``tune_relax`` in a process of its own, and compile it.
+
+    Args:
+        frontend: the network.
+        folder: where the compiled network goes, in the form of a delivered one.
+        target: the resolved target.
+        threads: that kernels run with and that it may build with.
+        wall_seconds: it stops after the batch in which this much has passed since its process
+            was started, imports included, and then compiles. The first of these moments comes
+            when a batch of every task is built.
+        batch_size: of each task at a time; 64 is MetaSchedule's own.
+        layout: of the whole graph, ``NCHW`` or ``NHWC``.
+        as_shipped: leave its avoidable import and its runner's core as they are.
+        seed: of its search.
+
+    Returns:
+        ``seconds`` (wall-clock it took, compiling included), ``trials``, ``failed``, ``tasks``
+        and ``history`` (per batch: seconds since the start, trials, and the sum of all tasks' best
+        seconds so far by its own clock, or None).
+    """
+    request = {
+        **frontend_request(frontend),
+        "folder": str(folder.absolute()),
+        "target": target,
+        "launched": time.time(),
+        "threads": threads,
+        "wall_seconds": wall_seconds,
+        "batch_size": batch_size,
+        "layout": layout,
+        "as_shipped": as_shipped,
+        "seed": seed,
+    }
+    limit = tuning_limit(wall_seconds)
+    return answer_of("chameleon_networks.rivals.metaschedule", request, threads, limit)

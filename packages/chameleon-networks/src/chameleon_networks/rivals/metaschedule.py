@@ -1,0 +1,106 @@
+"""TVM's own tuner on a network: ``python -m chameleon_networks.rivals.metaschedule``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
+from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, workers
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from tvm.s_tir import meta_schedule as ms
+
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.running.serve import requested_frontend
+
+
+def tune(request: dict[str, Any], scratch: str) -> dict[str, Any]:
+    """Run ``tune_relax`` as a request says, compile the network and write its folder.
+
+    It gets the network as our own tuner does: batch normalisation folded, constants computed.
+
+    Args:
+        request: see ``launch.tune_network_with_metaschedule``.
+        scratch: its working directory.
+    """
+    relax_integration = ms.relax_integration
+    target, threads = tvm_target(request["target"]), int(request["threads"])
+    mended = not request["as_shipped"]
+    if mended:
+        load_tensor_intrinsics()
+    module = prepared(requested_frontend(request).imported, request["layout"])
+    fused = _fused(module, target)
+    weights = [float(task.weight) for task in relax_integration.extract_tasks(fused, target)]
+    progress = Progress(
+        started=float(request["launched"]),
+        wall_seconds=float(request["wall_seconds"]),
+        weights=weights,
+    )
+    database = ms.database.MemoryDatabase()
+    try:
+        relax_integration.tune_relax(
+            mod=fused,
+            params={},
+            target=target,
+            work_dir=scratch,
+            max_trials_global=UNLIMITED_TRIALS,
+            num_trials_per_iter=int(request["batch_size"]),
+            **workers(threads, mended=mended),
+            database=database,
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch(progress)],
+            seed=int(request["seed"]) + 1,
+        )
+    except Exception:  # TVM's FFI turns the callback's exception into one of its own.
+        if not progress.expired:
+            raise
+    executable = relax_integration.compile_relax(database, module, target, params=None)
+    none = Kernels({}, AutoSpace(AutoOptions()), request["target"])
+    manifest = manifest_of(module, (), none, request["target"], threads)
+    write_package(Path(request["folder"]), executable, manifest)
+    return {
+        "seconds": time.time() - progress.started,
+        "trials": progress.trials,
+        "failed": progress.failed,
+        "tasks": len(weights),
+        "history": progress.history,
+    }
+
+
+def _fused(module: Any, target: Any) -> Any:
+    """The network as functions of loops, by the very passes that ``compile_relax`` runs.
+
+    Records apply to functions that are equal to those they were made of.
+    """
+    passes = relax.transform
+    with target, tvm.transform.PassContext(opt_level=3):
+        return tvm.transform.Sequential(
+            [
+                *relax.pipeline.library_dispatch_passes(target),
+                passes.LegalizeOps(),
+                passes.AnnotateTIROpPattern(),
+                passes.FoldConstant(),
+                passes.FuseOps(),
+                passes.FuseTIR(),
+            ]
+        )(module)
+
+
+def main(asked: str, answered: str) -> None:
+    """Do what a request says and write the answer."""
+    request = json.loads(Path(asked).read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(prefix="chameleon-metaschedule-") as folder:
+        answer = tune(request, folder)
+    Path(answered).write_text(json.dumps(answer), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

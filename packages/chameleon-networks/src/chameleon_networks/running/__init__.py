@@ -1,0 +1,1 @@
+"""Networks run in processes of their own: verified, timed, profiled."""

@@ -1,0 +1,174 @@
+"""How long networks take, each in a process of its own, in turns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_core.stages import Arrays, ComparisonPlan
+from chameleon_system.cores import CoreWatch, usable_cores
+
+from chameleon_networks.running.processes import NetworkProcess
+
+log = structlog.get_logger()
+
+ROUNDS = 15
+"""Every network has so many turns."""
+
+TURN_SECONDS = 0.15
+"""A turn is at least this long; a network slower than that runs once a turn."""
+
+RETAKES = 3
+"""Turns after which the cores turn out not to have been whole ones are repeated so often."""
+
+FEW_ROUNDS, HOPELESS = 3, 8.0
+"""Networks this many times slower than the fastest have that few turns."""
+
+DISTURBED = 4.0
+"""No disturbance of the machine makes a turn this many times longer: where even that would leave a
+network hopeless that is compiled ahead, one turn is enough."""
+
+APART = 2.0
+"""Turns of one network that differ by more than this factor are not of the same thing: something
+was compiled, loaded or swapped in during one of them."""
+
+UNPLANNED = ComparisonPlan()
+"""Turns take as long as they take, and nobody wants to know how far they are."""
+
+Rounds = Mapping[str, Sequence[float] | None]
+"""The median seconds of each turn of a network, by its name; None for a network that fails."""
+
+
+def turn_seconds(
+    processes: Sequence[NetworkProcess],
+    inputs: Arrays,
+    *,
+    threads: int,
+    rounds: int = ROUNDS,
+    plan: ComparisonPlan = UNPLANNED,
+) -> Rounds:
+    """Seconds of one inference of each network in each of its turns.
+
+    The turns are interleaved, so that all meet the same stretches of a disturbed machine, and
+    whoever has not the turn is stopped.
+
+    Args:
+        processes: the networks.
+        inputs: of one inference.
+        threads: that the networks compute with.
+        rounds: turns of each.
+        plan: what they should take at most, and whom to tell how far they are. Where time is short
+            there are fewer rounds, and at least ``FEW_ROUNDS``.
+    """
+    begun = last = time.perf_counter()
+    longest = 0.0
+    times: dict[str, list[float] | None] = {process.name: [] for process in processes}
+    for process in processes:
+        process.pause()
+    with CoreWatch(usable_cores()[:threads]) as watch:
+        for done in range(rounds):
+            for process in processes:
+                found = times[process.name]
+                if found is None or (done and _hopeless(process, found, times)):
+                    continue
+                _add_turn(process, inputs, watch, times)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+            if done + 1 >= FEW_ROUNDS and now - begun + longest > plan.seconds:
+                rounds = done + 1
+            plan.tell("timed", done + 1, rounds)
+            if done + 1 >= rounds:
+                break
+        for process in processes:
+            _mend(process, inputs, watch, times, rounds=rounds)
+    return times
+
+
+def _add_turn(
+    process: NetworkProcess, inputs: Arrays, watch: CoreWatch, times: dict[str, list[float] | None]
+) -> None:
+    """One more turn of a network; it has none at all where it fails."""
+    found = times[process.name]
+    if found is None:
+        return
+    try:
+        found.append(_turn(process, inputs, watch))
+    except ChameleonError as error:
+        log.warning("network_not_timed", network=process.name, problem=str(error))
+        times[process.name] = None
+    process.pause()
+
+
+def _mend(
+    process: NetworkProcess,
+    inputs: Arrays,
+    watch: CoreWatch,
+    times: dict[str, list[float] | None],
+    *,
+    rounds: int,
+) -> None:
+    """Measure a network again whose usual turn is far from its best one.
+
+    One that was given up after a few slow turns, and that may have been compiling in them, has one
+    more now, when all others are done.
+    """
+    found = times[process.name]
+    if found and len(found) < rounds and not process.compiled_ahead:
+        _add_turn(process, inputs, watch, times)
+        found = times[process.name]
+    if not found or _at_one(found):
+        return
+    log.warning(
+        "network_timed_again",
+        network=process.name,
+        milliseconds=[round(1e3 * seconds, 2) for seconds in sorted(found)],
+    )
+    times[process.name] = []
+    for _ in range(rounds):
+        _add_turn(process, inputs, watch, times)
+
+
+def _at_one(found: Sequence[float]) -> bool:
+    """Whether a network's usual turn is one of what it can do."""
+    return statistics.median(found) <= APART * min(found)
+
+
+def _turn(process: NetworkProcess, inputs: Arrays, watch: CoreWatch) -> float:
+    """Median seconds of one turn, on whole cores as far as that can be had."""
+    for _ in range(RETAKES):
+        watch.wait()
+        seconds = statistics.median(process.seconds(inputs, about=TURN_SECONDS))
+        process.pause()
+        if watch.apart():
+            break
+    return seconds
+
+
+def _hopeless(process: NetworkProcess, found: Sequence[float], times: Rounds) -> bool:
+    """Whether a network is so slow, in all of its turns alike, that more tell nothing new."""
+    fastest = min(min(others) for others in times.values() if others)
+    if len(found) < FEW_ROUNDS:
+        return process.compiled_ahead and min(found) > DISTURBED * HOPELESS * fastest
+    return max(found) <= APART * min(found) and min(found) > HOPELESS * fastest
+
+
+def median_seconds(
+    processes: Sequence[NetworkProcess],
+    inputs: Arrays,
+    *,
+    threads: int,
+    plan: ComparisonPlan = UNPLANNED,
+) -> dict[str, float | None]:
+    """Median over the turns of each network, None for one that fails.
+
+    Args:
+        processes: the networks.
+        inputs: of one inference.
+        threads: that the networks compute with.
+        plan: as for ``turn_seconds``.
+    """
+    times = turn_seconds(processes, inputs, threads=threads, plan=plan)
+    return {name: statistics.median(found) if found else None for name, found in times.items()}

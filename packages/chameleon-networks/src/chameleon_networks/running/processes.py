@@ -1,0 +1,317 @@
+"""Processes that run networks: one each, with the same threads, killed when they hang."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.stages import Arrays
+from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
+
+from chameleon_networks.running.serve import read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+_MODULE = "chameleon_networks.running.serve"
+_START_SECONDS = 300.0
+"""A process may import and compile for so long: torch.compile takes minutes on a large network."""
+
+_REDUCE_SECONDS = 900.0
+"""One that quantises the network before it compiles it, with inputs to calibrate with, may take so
+long."""
+
+_RUN_SECONDS = 300.0
+"""An answer may take so long."""
+
+DYING_SECONDS = 10.0
+"""A process that has closed its side may take so long to end: it gives gigabytes back first."""
+
+
+class AskedProcess:
+    """A process that has a network open and is asked about it.
+
+    Args:
+        name: what it is called in messages.
+        request: what to open.
+        module: that the process runs.
+        threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it, or None.
+        wait: until it is open; otherwise ``opened`` has to be called before anything else.
+        start_seconds: that opening it may take.
+
+    Attributes:
+        precision: what it says that it computes in, once it is open; None where it does not.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: dict[str, Any],
+        *,
+        module: str,
+        threads: int,
+        warm_up: Arrays | None = None,
+        wait: bool = True,
+        start_seconds: float = _START_SECONDS,
+    ) -> None:
+        self.name = name
+        self.precision: str | None = None
+        self._start_seconds = start_seconds
+        self._folder = tempfile.TemporaryDirectory(prefix="chameleon-network-")
+        self._child = network_child(module)
+        self._conversation = Conversation(self._child)
+        try:
+            given = {} if warm_up is None else {"inputs": self._written(warm_up)}
+            self._tell({"do": "open", "threads": threads, **request, **given})
+            if wait:
+                self.opened()
+        except BaseException:
+            self.close()
+            raise
+
+    def opened(self) -> None:
+        """Wait until it is open.
+
+        Raises:
+            ChameleonError: it cannot be opened, died or hung; it is closed then.
+        """
+        try:
+            self.precision = self._answer(self._start_seconds).get("precision")
+        except BaseException:
+            self.close()
+            raise
+
+    def pause(self) -> None:
+        """Stop it until it is asked for something: idle pools of threads spin for a while."""
+        self._child.signal(signal.SIGSTOP)
+
+    def close(self) -> None:
+        """End the process and all it started; safe to call twice."""
+        self._child.kill()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _file(self, name: str) -> Path:
+        return Path(self._folder.name, f"{name}.npz")
+
+    def _written(self, inputs: Arrays) -> str:
+        file = self._file("inputs")
+        write_arrays(file, inputs)
+        return str(file)
+
+    def _ask(self, request: dict[str, Any], limit: float = _RUN_SECONDS) -> dict[str, Any]:
+        self._tell(request)
+        return self._answer(limit)
+
+    def _tell(self, request: dict[str, Any]) -> None:
+        self._child.signal(signal.SIGCONT)
+        try:
+            self._conversation.tell(request)
+        except ChildEndedError as error:
+            raise self._gone() from error
+
+    def _answer(self, limit: float) -> dict[str, Any]:
+        try:
+            answer = self._conversation.answer(limit)
+        except TimeoutError:
+            self.close()
+            raise ChameleonError(
+                f"{self.name} did not answer within {limit:.0f} s and was killed",
+                hint="Is the machine busy? Run the command again.",
+            ) from None
+        except ChildEndedError as error:
+            raise self._gone() from error
+        if "problem" in answer:
+            raise ConfigError(answer["problem"], hint=answer["hint"])
+        if "error" in answer:
+            raise ChameleonError(
+                f"{self.name} failed: {answer['error']}",
+                hint="Run it by hand to see all of its output.",
+            )
+        return answer
+
+    def _gone(self) -> ChameleonError:
+        status = self._child.reap(DYING_SECONDS)
+        told = self._child.log.splitlines()
+        return ChameleonError(
+            f"the process of {self.name} ended with {status_words(status)}",
+            hint=f"Its last words: {told[-1][:400]}" if told else "It said nothing.",
+        )
+
+
+class NetworkProcess(AskedProcess):
+    """One network in a process of its own.
+
+    Args:
+        name: what it is called in messages.
+        request: what to open; see ``serve``.
+        threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it, or None.
+        wait: until it is open; otherwise ``opened`` has to be called before anything else.
+        start_seconds: that opening it may take.
+
+    Attributes:
+        compiled_ahead: whether its first run is like any other, with nothing left to compile.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: dict[str, Any],
+        *,
+        threads: int,
+        warm_up: Arrays | None = None,
+        wait: bool = True,
+        start_seconds: float = _START_SECONDS,
+    ) -> None:
+        self.compiled_ahead = request["role"] == "delivered"
+        super().__init__(
+            name,
+            request,
+            module=_MODULE,
+            threads=threads,
+            warm_up=warm_up,
+            wait=wait,
+            start_seconds=start_seconds,
+        )
+
+    def outputs(self, inputs: Arrays) -> Arrays:
+        """Run the network once.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        made = self._file("outputs")
+        request = {"do": "outputs", "inputs": self._written(inputs), "outputs": str(made)}
+        self._ask(request)
+        return read_arrays(made)
+
+    def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
+        """Seconds of single runs, repeated for about so many seconds.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
+        times: list[float] = self._ask(request)["seconds"]
+        return times
+
+    def about(self) -> dict[str, Any]:
+        """What the process is like: ``memory_bytes``, ``variables`` and ``cores``.
+
+        Raises:
+            ChameleonError: it died or hung.
+        """
+        return self._ask({"do": "about"})
+
+    def profile(
+        self, folder: str, inputs: Arrays, *, quantile: float = 0.5
+    ) -> list[dict[str, Any]]:
+        """Seconds of each kernel of a delivered network; see ``profile.kernel_seconds``.
+
+        Raises:
+            ChameleonError: it raised, died or hung.
+        """
+        request = {"do": "profile", "inputs": self._written(inputs), "folder": folder}
+        answer = self._ask({**request, "quantile": quantile})
+        kernels: list[dict[str, Any]] = answer["kernels"]
+        return kernels
+
+
+def network_child(module: str) -> ChildProcess:
+    """A child that a network is asked of, in lines of JSON.
+
+    Its variables are those of whoever called Chameleon: figures are what users get.
+
+    Args:
+        module: that it runs.
+    """
+    return ChildProcess(module, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
+    """A process with the compiled network of a folder.
+
+    Args:
+        name: what it is called in messages.
+        folder: the network's.
+        threads: that it computes with.
+    """
+    request = {"role": "delivered", "folder": str(folder)}
+    return NetworkProcess(name, request, threads=threads)
+
+
+def framework_process(
+    frontend: NetworkFrontend,
+    name: str,
+    *,
+    threads: int,
+    warm_up: Arrays | None = None,
+    wait: bool = True,
+) -> NetworkProcess:
+    """A process in which something else runs a network.
+
+    Args:
+        frontend: the network.
+        name: one of ``frontend.frameworks``.
+        threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it, or None.
+        wait: until it is open; otherwise ``NetworkProcess.opened`` has to be called.
+    """
+    request = {"role": "framework", "name": name, **frontend_request(frontend)}
+    return NetworkProcess(name, request, threads=threads, warm_up=warm_up, wait=wait)
+
+
+def reduced_process(
+    frontend: NetworkFrontend,
+    name: str,
+    calibration: tuple[Path, int],
+    *,
+    threads: int,
+    warm_up: Arrays,
+) -> NetworkProcess:
+    """A process in which something else runs a network in reduced precision.
+
+    Args:
+        frontend: the network.
+        name: of a ``frameworks.reduced.Reduced``.
+        calibration: a file with the inputs of some inferences, one after the other, and their
+            number.
+        threads: that it computes with.
+        warm_up: inputs of an inference that belongs to opening it.
+    """
+    file, batches = calibration
+    request = {
+        "role": "reduced",
+        "name": name,
+        "calibration": str(file),
+        "batches": batches,
+        **frontend_request(frontend),
+    }
+    return NetworkProcess(
+        name, request, threads=threads, warm_up=warm_up, start_seconds=_REDUCE_SECONDS
+    )
+
+
+def frontend_request(frontend: NetworkFrontend) -> dict[str, Any]:
+    """A frontend as JSON values, from which ``serve.requested_frontend`` makes it again."""
+    kind = type(frontend)
+    # Another process has no run folder to recall a layout from.
+    options = attrs.evolve(frontend.options, layout=frontend.choice.layout)
+    return {
+        "factory": f"{kind.__module__}:{kind.__qualname__}",
+        "type": f"{type(options).__module__}:{type(options).__qualname__}",
+        "options": attrs.asdict(options),
+    }

@@ -1,0 +1,208 @@
+"""Links compiled kernels and the run time into a library that needs the C library alone."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.errors import ChameleonError
+from chameleon_tvm.device.cpus.features import flag_of
+from chameleon_tvm.quick_tvm import tvm
+
+SOURCES = Path(__file__).parent
+OBJECTS = "objects.tar"
+"""Name of the file beside a library that holds the kernels and calls that it was linked of.
+
+Whoever links these objects again, under another name for instance, gets the same machine code."""
+
+_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")
+_SHARED = ("pool.c", "kernels.c", "weights.c", "processor.c")
+"""What all libraries have alike."""
+
+_TVM_CALLS = b"__TVMFFIFunctionCall\0"
+"""A symbol of kernels that call functions of TVM's, such as sorting."""
+
+
+def needs_tvm(objects: Path) -> bool:
+    """Whether kernels call functions that TVM's run time alone has.
+
+    Args:
+        objects: an ``OBJECTS`` file.
+    """
+    return _TVM_CALLS in objects.read_bytes()
+
+
+def link_library(
+    objects: Path,
+    manifest: Mapping[str, Any],
+    library: Path,
+    name: str,
+    pool: Sequence[str] = (),
+) -> None:
+    """Link a library, of which only the functions of ``header.h`` are visible.
+
+    Args:
+        objects: an ``OBJECTS`` file.
+        manifest: of the delivered folder.
+        library: the file to write.
+        name: that its functions begin with.
+        pool: words for the linker about another pool of threads, if it is not that of ``pool.c``.
+
+    Raises:
+        ChameleonError: the C compiler fails.
+    """
+    shared = [file for file in _shared_objects() if not pool or file.stem != "pool"]
+    with tempfile.TemporaryDirectory(prefix="chameleon-library-") as folder:
+        work = Path(folder)
+        (work / "names.h").write_text(_names(manifest, name), encoding="utf-8")
+        (work / f"{name}.h").write_text(filled("header.h", manifest, name), encoding="utf-8")
+        (work / "visible.map").write_text(f"{{ global: {name}_*; local: *; }};\n", encoding="utf-8")
+        compile_c(SOURCES / "api.c", work / "api.o", work)
+        with tarfile.open(objects) as archive:
+            archive.extractall(work / "objects", filter="data")
+        kernels = sorted((work / "objects").iterdir(), key=lambda file: (len(file.stem), file.stem))
+        run_compiler(
+            *("-shared", "-o", str(library)),
+            *map(str, (work / "api.o", *shared, *kernels)),
+            *pool,
+            *("-Wl,--as-needed", "-lm", "-lpthread", "-Wl,--no-undefined"),
+            f"-Wl,-soname,{library.name}",
+            f"-Wl,--version-script={work / 'visible.map'}",
+        )
+
+
+def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
+    """The text of a file of a bundle, in which the library's name is put.
+
+    Args:
+        template: name of the file beside this module.
+        manifest: of the delivered folder.
+        name: of the library.
+    """
+    operator = manifest.get("operator")
+    kind = f"The tuned operator {operator}" if operator else "A tuned network"
+    text = (SOURCES / template).read_text(encoding="utf-8")
+    for key, value in {
+        "@name@": name,
+        "@guard@": f"{name.upper()}_H",
+        "@variable@": threads_variable(name),
+        "@title@": f"{kind} as a library for C.",
+    }.items():
+        text = text.replace(key, value)
+    return text
+
+
+def threads_variable(name: str) -> str:
+    """The environment variable that says how many threads a library's network has."""
+    return f"{name.upper()}_NUM_THREADS"
+
+
+def compile_c(source: Path, target: Path, *folders: Path) -> None:
+    """Compile a C source of the run time.
+
+    Args:
+        source: the file.
+        target: the object file.
+        folders: with headers that are generated.
+
+    Raises:
+        ChameleonError: the C compiler fails.
+    """
+    from tvm_ffi.libinfo import include_paths  # noqa: PLC0415 - needed for linking alone
+
+    headers = [f"-I{folder}" for folder in (*folders, SOURCES, *include_paths())]
+    # The compiler may be one for C++, which takes the next file alone for C then.
+    run_compiler(*headers, *_FLAGS, "-x", "c", "-c", str(source), "-o", str(target))
+
+
+def run_compiler(*words: str) -> None:
+    """Call the C compiler.
+
+    Raises:
+        ChameleonError: it fails.
+    """
+    from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
+
+    command = [*(get_cc() or "cc").split(), *words]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise ChameleonError(
+            f"the C compiler cannot make the network's library: {finished.stderr[-400:]}",
+            hint=f"It was called as {' '.join(command)}; CC names another one.",
+        )
+
+
+@functools.cache
+def _shared_objects() -> tuple[Path, ...]:
+    """What all libraries have alike, compiled once in this process."""
+    folder = tempfile.TemporaryDirectory(prefix="chameleon-runtime-")
+    _FOLDERS.append(folder)
+    objects = []
+    for source in _SHARED:
+        objects.append(Path(folder.name, source).with_suffix(".o"))
+        compile_c(SOURCES / source, objects[-1])
+    return tuple(objects)
+
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+"""Kept until the process ends."""
+
+
+def described_tensors(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Inputs, then outputs, each with a name."""
+    outputs = [
+        {"name": f"output{number}", **output} for number, output in enumerate(manifest["outputs"])
+    ]
+    return [*manifest["inputs"], *outputs]
+
+
+def _names(manifest: Mapping[str, Any], name: str) -> str:
+    """The text of ``names.h``: what differs between libraries beside kernels and calls."""
+    tensors = described_tensors(manifest)
+    features = [
+        f"{{{json.dumps(feature)}, {json.dumps(flag_of(feature))}}}"
+        for feature in manifest["cpu_features"]
+    ]
+    values = {
+        "INPUTS": len(manifest["inputs"]),
+        "OUTPUTS": len(manifest["outputs"]),
+        "THREADS": manifest["threads"],
+        "THREADS_VARIABLE": json.dumps(threads_variable(name)),
+        "TILES": int("amx" in manifest.get("permissions", ())),
+        "FEATURES": len(features),
+        "HANDLE": f"{name}_handle",
+        "TENSOR": f"{name}_tensor",
+        "API_NAME(function)": f"{name}_##function",
+        "API(type, function)": f'__attribute__((visibility("default"))) type {name}_##function',
+    }
+    shapes = [", ".join(map(str, tensor["shape"])) or "1" for tensor in tensors]
+    lines = [
+        f'#include "{name}.h"',
+        '#include "runtime.h"',
+        *(f"#define {key} {value}" for key, value in values.items()),
+        *_array("int64_t", [f"extents_{place}[]" for place in range(len(shapes))], shapes),
+        *_array("TENSOR", ["described[]"], [", ".join(map(_tensor, range(len(tensors)), tensors))]),
+        *_array("struct feature", ["features[]"], [", ".join([*features, "{0, 0}"])]),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _array(kind: str, names: Sequence[str], values: Sequence[str]) -> list[str]:
+    return [
+        f"static const {kind} {name} = {{{value}}};"
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def _tensor(place: int, tensor: Mapping[str, Any]) -> str:
+    kind = tvm.DataType(tensor["dtype"])
+    size = math.prod(tensor["shape"]) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
+    words = (json.dumps(tensor["name"]), json.dumps(tensor["dtype"]), str(len(tensor["shape"])))
+    return f"{{{', '.join(words)}, extents_{place}, {size}}}"

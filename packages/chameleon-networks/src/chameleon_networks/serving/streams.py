@@ -1,0 +1,239 @@
+"""How many requests a second networks answer, and how long a request takes meanwhile."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.errors import ChameleonError
+from chameleon_system.cores import usable_cores
+from chameleon_tvm.words import one_line
+
+from chameleon_networks.delivery.side_by_side import precision_of
+from chameleon_networks.frameworks.openvino_precisions import NAMES
+from chameleon_networks.frameworks.reduced import BFLOAT16, FLOAT16, FLOAT32, INT8
+from chameleon_networks.frameworks.running import OPENVINO
+from chameleon_networks.running.serve import write_arrays
+from chameleon_networks.serving.model_files import ModelFile, child_answer, model_files
+
+if TYPE_CHECKING:
+    from chameleon_networks.delivery.networks import NetworkFrontend
+
+log = structlog.get_logger()
+
+_OPENING = 600.0
+"""A process may take so long before its clients begin."""
+
+QUANTILES = (50, 90, 99)
+
+
+@attrs.frozen(kw_only=True)
+class Served:
+    """Who is called by how many clients, and beside what.
+
+    Attributes:
+        frontend: the network.
+        ours: what the delivered network is called.
+        folder: of the delivered network.
+        bucket: of shapes, in which it is called; empty where there is one shape.
+        names: those of ``model_files.FRAMEWORKS`` that run it in float32 beside it.
+        precisions: in which they run it as well.
+        calibrate: where inputs to calibrate with are from; None for random ones.
+        streams: numbers of clients.
+        neighbours: busy processes beside everybody.
+        threads: that compute.
+        rounds: turns of each.
+        seconds: of a turn.
+    """
+
+    frontend: NetworkFrontend
+    ours: str
+    folder: Path
+    bucket: str = ""
+    names: Sequence[str]
+    precisions: Sequence[str] = ()
+    calibrate: str | None = None
+    streams: Sequence[int]
+    neighbours: int = 0
+    threads: int
+    rounds: int
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class _Way:
+    """One way to run one of the contenders, with what its turns gave so far."""
+
+    name: str
+    words: str
+    asked: str
+    request: Mapping[str, Any]
+    turns: list[dict[str, Any]] = attrs.field(factory=list)
+
+
+def served(asked: Served) -> tuple[dict[int, dict[str, dict[str, Any]]], dict[str, str]]:
+    """Have networks called by clients, in turns, each turn in a fresh process.
+
+    Args:
+        asked: which.
+
+    Returns:
+        For each number of clients the figures of each contender: ``requests_per_second``,
+        ``p50_seconds`` and so on are medians over the turns. A contender that can be run in
+        several ways has the figures of the best one, ``way``. Then why others have none, by name.
+
+    Raises:
+        ChameleonError: the delivered network fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="chameleon-served-") as name:
+        folder = Path(name)
+        files, left_out = model_files(
+            asked.frontend, asked.names, asked.precisions, asked.calibrate, folder
+        )
+        write_arrays(folder / "inputs.npz", asked.frontend.samples(np.random.default_rng(0)))
+        figures = {}
+        for streams in asked.streams:
+            ways = _ways(asked, files, streams, folder / "inputs.npz")
+            problems = _take_turns(ways, asked)
+            figures[streams] = _best(ways)
+            missing = {way.name for way in ways} - set(figures[streams])
+            left_out |= {name: problems[name] for name in missing}
+    return figures, left_out
+
+
+def openvino_ways(
+    path: str, streams: int, threads: int, hint: str | None
+) -> dict[str, dict[str, Any]]:
+    """How OpenVINO's users have several requests answered: by either of its performance hints."""
+    request = {"by": "openvino", "path": path, "streams": streams, "threads": threads, "hint": hint}
+    modes = ("THROUGHPUT", "LATENCY")
+    return {f"{mode.lower()} hint": {**request, "mode": mode} for mode in modes}
+
+
+def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, dict[str, Any]]:
+    """How those of onnxruntime do: in one session, or in one each with a part of the threads."""
+    request = {"by": "onnxruntime", "path": path, "streams": streams}
+    ways = {"one session": {**request, "sessions": 1, "threads": threads}}
+    if streams > 1:
+        part = max(1, (threads or len(usable_cores())) // streams)
+        ways[f"{streams} sessions"] = {**request, "sessions": streams, "threads": part}
+    return ways
+
+
+def network_request(folder: Path, streams: int, threads: int) -> dict[str, Any]:
+    """How a delivered network answers several requests: each has an instance."""
+    request = {"by": "network", "path": str(folder), "streams": streams, "threads": threads}
+    return {**request, "instances": streams}
+
+
+def figures_of(turn: Mapping[str, Any]) -> dict[str, float]:
+    """Requests a second, and quantiles of the latency, of one answer of ``clients``."""
+    latencies = turn["latencies"]
+    quantiles = np.percentile(latencies, QUANTILES)
+    return {
+        "requests_per_second": len(latencies) / turn["seconds"],
+        **{f"p{one}_seconds": float(q) for one, q in zip(QUANTILES, quantiles, strict=True)},
+    }
+
+
+def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: Path) -> list[_Way]:
+    # What takes all cores by itself is asked nothing.
+    threads = 0 if asked.threads == len(usable_cores()) else asked.threads
+    common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
+    own = precision_of(asked.folder / asked.bucket, asked.frontend)
+    request = network_request(asked.folder.absolute(), streams, threads)
+    ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
+    for name, file in files.items():
+        if file.framework == OPENVINO:
+            requests = openvino_ways(file.path, streams, threads, file.hint)
+        else:
+            requests = onnxruntime_ways(file.path, streams, threads)
+        ways += [
+            _Way(
+                name=name,
+                words=words,
+                asked=file.precision,
+                request={**request, **common},
+            )
+            for words, request in requests.items()
+        ]
+    return ways
+
+
+def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
+    """All turns, interleaved; says why ways that fail do, by the contender's name."""
+    problems: dict[str, str] = {}
+    for _ in range(asked.rounds):
+        for way in list(ways):
+            if problems.get(way.name) and not way.turns:
+                continue
+            try:
+                turn = client_turn(way.name, way.request)
+                _check(way, turn)
+            except ChameleonError as error:
+                if way.name == asked.ours:
+                    raise
+                log.warning("network_not_run", by=way.name, way=way.words, problem=str(error))
+                problems[way.name] = one_line(error)
+                way.turns.clear()
+                continue
+            way.turns.append({**figures_of(turn), "precision": turn["precision"]})
+    return problems
+
+
+def client_turn(name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``clients`` answers to a request, in a fresh process.
+
+    Args:
+        name: what is called in messages.
+        request: see ``clients.answered``.
+
+    Raises:
+        ChameleonError: it failed, died or hung.
+    """
+    seconds = _OPENING + request["seconds"]
+    return child_answer(name, "chameleon_networks.serving.clients", request, seconds=seconds)
+
+
+def _check(way: _Way, turn: Mapping[str, Any]) -> None:
+    """See that a network computes in what it was asked for.
+
+    Raises:
+        ChameleonError: it does not.
+    """
+    taken = NAMES.get(turn["precision"])
+    if way.asked in (BFLOAT16, FLOAT16) and taken != way.asked:
+        raise ChameleonError(f"asked for {way.asked} it computes in {taken} on this CPU")
+
+
+def _best(ways: Sequence[_Way]) -> dict[str, dict[str, Any]]:
+    """The figures of each contender in its best way."""
+    best: dict[str, dict[str, Any]] = {}
+    for way in ways:
+        if not way.turns:
+            continue
+        keys = [key for key in way.turns[0] if key != "precision"]
+        figures: dict[str, Any] = {
+            key: statistics.median(turn[key] for turn in way.turns) for key in keys
+        }
+        so_far = best.get(way.name)
+        if so_far and so_far["requests_per_second"] >= figures["requests_per_second"]:
+            continue
+        taken = NAMES.get(way.turns[0]["precision"])
+        precision = way.asked if taken is None else taken
+        if way.asked == INT8:
+            precision = INT8 if taken in (None, FLOAT32) else f"{INT8}, the rest {taken}"
+        best[way.name] = {
+            **figures,
+            "turns": len(way.turns),
+            "way": way.words,
+            "precision": precision,
+            "asked": way.asked,
+        }
+    return best

@@ -1,0 +1,1 @@
+"""Scheduled functions built: kernels, libraries, listings, and kernels for other machines."""

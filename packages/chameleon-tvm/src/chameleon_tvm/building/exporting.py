@@ -1,0 +1,73 @@
+"""What every form of an export shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import SpaceProvider, Winner
+
+from chameleon_tvm.building.builder import TVMBuilder
+from chameleon_tvm.words import identifier
+
+
+@attrs.frozen(kw_only=True)
+class Exported:
+    """What an export made.
+
+    Attributes:
+        files: written, in the order of the tasks.
+        tasks: names of the tasks that are in them.
+        notes: sentences that whoever uses the files should know.
+    """
+
+    files: tuple[Path, ...]
+    tasks: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def identifiers(names: Sequence[str]) -> list[str]:
+    """Names of files for names of tasks; those that only differ in other letters get a number."""
+    known: Counter[str] = Counter()
+    made = []
+    for name in map(identifier, names):
+        made.append(f"{name}_{known[name]}" if known[name] else name)
+        known[name] += 1
+    return made
+
+
+def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
+    """What builds a winner's task.
+
+    Args:
+        space: what the winner is a configuration of.
+        winner: of a run.
+
+    Raises:
+        ConfigError: it is built by something else than TVM.
+    """
+    builder = space.builder(winner.task, threads=1)
+    if not isinstance(builder, TVMBuilder):
+        raise ConfigError(
+            f"task {winner.task.name!r} is not built by TVM",
+            hint="Leave it out with --task.",
+        )
+    return builder
+
+
+def unoccupied(folder: Path, names: Sequence[str]) -> None:
+    """Make a folder, and see that it has none of these files."""
+    there = [name for name in names if (folder / name).exists()]
+    if there:
+        raise ConfigError(
+            f"{folder} has {', '.join(there)} already", hint="Name another folder, or remove it."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be made: {error.strerror}", hint="Name another folder."
+        ) from error

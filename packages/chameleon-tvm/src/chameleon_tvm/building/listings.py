@@ -1,0 +1,35 @@
+"""What a program became, for people to read: its scheduled loops, and the code made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chameleon_tvm.building.cuda_source import cuda_source
+from chameleon_tvm.building.kernel import Program, device_kind
+from chameleon_tvm.building.lowering import lower_function
+from chameleon_tvm.device.targets import tvm_target
+
+TENSOR_IR, ASSEMBLY, CUDA = "TensorIR.py", "assembly.s", "kernel.cu"
+"""Names of the files."""
+
+
+def listings_of(program: Program, target: str) -> Mapping[str, str]:
+    """The scheduled function as TVMScript, and its assembly or the source of its GPU kernels.
+
+    Nothing runs, so that the target may be another machine's.
+
+    Args:
+        program: of a configuration.
+        target: the canonical target, as ``TargetResolver.resolve`` gives it.
+    """
+    resolved = tvm_target(target)
+    texts = {TENSOR_IR: f"{program.function.with_attr('global_symbol', 'main').script()}\n"}
+    if device_kind(resolved) == "cpu":
+        made = lower_function(program.function, resolved, plain_loops=program.plain_loops)
+        texts[ASSEMBLY] = str(made.mod.inspect_source("asm"))
+    elif device_kind(resolved) == "cuda":
+        texts[CUDA] = cuda_source(program.function, resolved)
+    return texts
+
+
+__all__ = ["ASSEMBLY", "CUDA", "TENSOR_IR", "listings_of"]

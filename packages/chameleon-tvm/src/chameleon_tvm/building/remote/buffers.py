@@ -1,0 +1,66 @@
+"""Arrays on a device, kept between candidates."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+
+from chameleon_tvm.building.remote.artifact import Argument, load_input
+from chameleon_tvm.quick_tvm import tvm
+
+
+class DeviceBuffers:
+    """Inputs on a device by digest: what was sent once is not sent again.
+
+    Args:
+        device: where they are.
+        most_bytes: how much is kept; what was not used for the longest time goes first, when no
+            kernel holds it any more.
+
+    Attributes:
+        sent: how many inputs were sent so far.
+    """
+
+    def __init__(self, device: tvm.runtime.Device, most_bytes: int) -> None:
+        self._device = device
+        self._most = most_bytes
+        self._kept: OrderedDict[str, tuple[tvm.runtime.Tensor, int]] = OrderedDict()
+        self._bytes = 0
+        self.sent = 0
+
+    def input(self, argument: Argument, folder: Path) -> tvm.runtime.Tensor:
+        """The input that an artifact names, from its folder where it is not here yet."""
+        found = self._find(argument.digest)
+        if found is None:
+            array = load_input(folder, argument)
+            found = tvm.runtime.tensor(array, device=self._device)
+            self.sent += 1
+            self._keep(argument.digest, found, array.nbytes)
+        return found
+
+    def output(self, argument: Argument) -> tvm.runtime.Tensor:
+        """A new array of zeros: a kernel that writes too little must fail the same way always."""
+        key = f"zeros {argument.dtype} {argument.shape}"
+        zeros = self._find(key)
+        if zeros is None:
+            array = np.zeros(argument.shape, argument.dtype)
+            zeros = tvm.runtime.tensor(array, device=self._device)
+            self._keep(key, zeros, array.nbytes)
+        made = tvm.runtime.empty(argument.shape, argument.dtype, device=self._device)
+        zeros.copyto(made)
+        return made
+
+    def _find(self, key: str) -> tvm.runtime.Tensor | None:
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+    def _keep(self, key: str, tensor: tvm.runtime.Tensor, size: int) -> None:
+        self._kept[key] = tensor, size
+        self._bytes += size
+        while self._bytes > self._most and len(self._kept) > 1:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._bytes -= freed

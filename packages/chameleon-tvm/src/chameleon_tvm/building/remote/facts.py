@@ -1,0 +1,194 @@
+"""What a server is, as far as it tells, and whether it can run what is built for a target."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import attrs
+from chameleon_core.errors import TargetError
+
+from chameleon_tvm.building.kernel import device_kind
+from chameleon_tvm.device.cpus.features import hidden_features, llvm_target, used_features
+from chameleon_tvm.device.cpus.naming import CpuName, native_name
+from chameleon_tvm.device.linking import architecture, host_triple
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.quick_tvm import Target, codegen, tvm
+
+FACTS_FUNCTION = "chameleon.server.facts"
+"""What servers started by ``chameleon serve`` answer in JSON: versions and processor."""
+
+_SAME_VERSION = "Install the same version of apache-tvm on both sides."
+
+
+@attrs.frozen(kw_only=True)
+class ServerFacts:
+    """What a server told; empty or zero where it did not.
+
+    Attributes:
+        tvm: version of TVM.
+        triple: LLVM's triple of its machine.
+        cpu: LLVM's name of its processor.
+        mattr: features of it that the name does not imply (``+``) or implies in vain (``-``).
+        llvm: major version of LLVM.
+        gpu: name of the device, where it is no CPU.
+        compute: compute capability of a CUDA device, such as ``9.0``.
+    """
+
+    tvm: str = ""
+    triple: str = ""
+    cpu: str = ""
+    mattr: tuple[str, ...] = ()
+    llvm: int = 0
+    gpu: str = ""
+    compute: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known, for the record."""
+        return {name: value for name, value in attrs.asdict(self).items() if value}
+
+
+def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -> ServerFacts:
+    """Ask a server what it is.
+
+    A server with TVM's runtime alone knows nothing of LLVM.
+
+    Args:
+        function: a function of the server by name; raises where there is none.
+        device: the device that kernels will run on.
+        kind: TVM's name for its kind.
+    """
+
+    def tell(name: str) -> Any:
+        with contextlib.suppress(AttributeError, ValueError, RuntimeError, tvm.error.InternalError):
+            return function(name)()
+        return None
+
+    told = tell(FACTS_FUNCTION)
+    ours = json.loads(str(told)) if told is not None else {}
+    told_cpu = ours.get("cpu") or {"mcpu": tell("target.llvm_get_system_cpu") or ""}
+    gpu = {}
+    if kind != "cpu" and device.exist:
+        gpu = {"gpu": str(device.device_name or "")}
+        if kind == "cuda":
+            gpu["compute"] = str(device.compute_version or "")
+    return ServerFacts(
+        tvm=str(ours.get("tvm", "")),
+        triple=str(tell("target.llvm_get_system_triple") or ""),
+        cpu=str(told_cpu["mcpu"]),
+        mattr=tuple(told_cpu.get("mattr", ())),
+        llvm=int(tell("target.llvm_version_major") or 0),
+        **gpu,
+    )
+
+
+def own_facts() -> str:
+    """What this process is, as JSON: the answer of ``FACTS_FUNCTION``."""
+    return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
+
+
+def own_version() -> str:
+    """The version of TVM here."""
+    return metadata.version("apache-tvm")
+
+
+def check(name: str, facts: ServerFacts, target: str, *, exists: bool) -> None:
+    """See that a server can run what is built for a target, as far as it told.
+
+    Args:
+        name: of the server, for messages.
+        facts: what it told.
+        target: the canonical target.
+        exists: whether it has the device.
+
+    Raises:
+        TargetError: it cannot; says what either side is.
+    """
+    resolved = tvm_target(target)
+    kind = device_kind(resolved)
+    if facts.tvm and _release(facts.tvm) != _release(own_version()):
+        raise TargetError(
+            f"{name} runs TVM {facts.tvm}, and candidates are built with {own_version()} here",
+            hint=_SAME_VERSION,
+        )
+    if not exists:
+        raise TargetError(
+            f"{name} has no {kind} device, which the target {_short(resolved)} needs",
+            hint="Check its driver and that its TVM was built with support for it, or change "
+            "`target:`.",
+        )
+    _check_architecture(name, facts, resolved)
+    if kind == "cpu":
+        _check_features(name, facts, resolved)
+    if kind == "cuda" and facts.compute:
+        _check_compute(name, facts, resolved)
+
+
+def _check_architecture(name: str, facts: ServerFacts, target: Target) -> None:
+    wanted = architecture(host_triple(target))
+    if facts.triple and architecture(facts.triple) != wanted:
+        raise TargetError(
+            f"{name} is a {architecture(facts.triple)} ({facts.cpu or facts.triple}), and the "
+            f"target {_short(target)} is built for {wanted}",
+            hint=f"Add -mtriple={facts.triple} to the target, for a CUDA target to its host.",
+        )
+
+
+def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
+    """Vector instructions that the target has and the processor has not end the server."""
+    if not (facts.cpu and facts.triple) or facts.cpu in _UNKNOWN:
+        return
+    if not codegen.llvm_is_valid_cpu(facts.cpu, facts.triple):
+        return
+    mattr = frozenset(facts.mattr)
+    server = llvm_target(facts.cpu, triple=facts.triple, mattr=mattr)
+    missing = sorted(_instructions(target) - _instructions(server))
+    if missing:
+        words = CpuName(mcpu=facts.cpu, mattr=facts.mattr).words()
+        raise TargetError(
+            f"{name} is a {facts.cpu}, which lacks what the target {_short(target)} uses: "
+            f"{', '.join(missing)}",
+            hint=f"Write {words} in the target. TVM's own server goes by the model number, which "
+            "a virtual machine may change; `chameleon serve` goes by the processor's flags.",
+        )
+
+
+_UNKNOWN = ("generic", "x86-64")
+"""What LLVM calls a processor that it does not know; the first function that runs there tells."""
+
+
+def _instructions(target: Target) -> frozenset[str]:
+    return used_features(target) | hidden_features(target)
+
+
+def _check_compute(name: str, facts: ServerFacts, target: Target) -> None:
+    wanted = str(target.attrs.get("arch", "")).removeprefix("sm_").rstrip("af")
+    has = facts.compute.replace(".", "")
+    if not (wanted.isdigit() and has.isdigit()):
+        return
+    # Machine code runs on devices of the same generation, as new or newer.
+    if int(wanted) // 10 != int(has) // 10 or int(wanted) > int(has):
+        raise TargetError(
+            f"{name} is a {facts.gpu or 'GPU'} of compute capability {facts.compute}, and the "
+            f"target {_short(target)} is built for sm_{wanted}",
+            hint=f"Write -arch=sm_{has} in the target.",
+        )
+
+
+def _release(version: str) -> tuple[str, ...]:
+    """Major and minor version: modules are exchanged between releases that share these."""
+    return tuple(version.split(".")[:2])
+
+
+def _short(target: Target) -> str:
+    """A target in the words a user would write."""
+    words = [str(target.kind.name)]
+    words += [
+        f"-{name}={target.attrs[name]}"
+        for name in ("mtriple", "mcpu", "arch")
+        if target.attrs.get(name)
+    ]
+    return f"'{' '.join(words)}'"

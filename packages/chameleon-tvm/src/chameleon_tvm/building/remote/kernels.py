@@ -1,0 +1,104 @@
+"""Artifacts become kernels: on a GPU of this machine, or at the other end of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import attrs
+from chameleon_core.stages import Arrays
+from chameleon_core.task import Task
+
+from chameleon_tvm.building.kernel import CPU_FLUSH, Flush, ModuleKernel
+from chameleon_tvm.building.remote.artifact import Recipe, read_recipe
+from chameleon_tvm.building.remote.buffers import DeviceBuffers
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.quick_tvm import tvm
+
+
+class DeviceKernel(ModuleKernel):
+    """A kernel every use of which happens in a context, which says what its errors mean.
+
+    Args:
+        guard: makes the context.
+        args: as for ``ModuleKernel``.
+        more: as for ``ModuleKernel``.
+    """
+
+    def __init__(
+        self, *args: object, guard: Callable[[], AbstractContextManager[None]], **more: object
+    ) -> None:
+        self._guard = guard
+        super().__init__(*args, **more)  # type: ignore[arg-type]
+
+    def outputs(self) -> Arrays:
+        with self._guard():
+            return super().outputs()
+
+    def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
+        with self._guard():
+            return super().repeats(number, count, cold_bytes=cold_bytes)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class KernelLoader:
+    """Makes kernels of artifacts on one device.
+
+    Attributes:
+        device: where they run.
+        buffers: their inputs and outputs.
+        library: loads a library, given its file.
+        guard: the context of every use of a kernel.
+        flush: how cold caches are made.
+        cooldown: pause between repeats, in seconds.
+    """
+
+    device: tvm.runtime.Device
+    buffers: DeviceBuffers
+    library: Callable[[Path], tvm.runtime.Module]
+    guard: Callable[[], AbstractContextManager[None]]
+    flush: Flush
+    cooldown: float
+
+    def load(self, artifact: Path) -> ModuleKernel:
+        """The kernel of an artifact.
+
+        Raises:
+            OSError: a file is missing.
+            ValueError: a file is damaged.
+        """
+        recipe = read_recipe(artifact)
+        module = self.library(artifact / recipe.library)
+        return DeviceKernel(
+            module,
+            self.device,
+            inputs=[self.buffers.input(one, artifact) for one in recipe.inputs],
+            outputs=[self.buffers.output(one) for one in recipe.outputs],
+            unpack=unpacking(recipe),
+            flush=self.flush,
+            cooldown=self.cooldown,
+            guard=self.guard,
+        )
+
+
+def unpacking(recipe: Recipe) -> Callable[[Arrays], Arrays]:
+    """What makes logical outputs of a kernel's."""
+    if recipe.task is None:
+        return lambda outputs: outputs
+    return operator_of(Task(**recipe.task)).logical
+
+
+def flush_of(kind: str, *, has_preprocessor: bool) -> Flush:
+    """How caches are emptied on a kind of device.
+
+    A CPU's runtime flushes the very lines of the arguments, the first of which is the activations
+    and stays; on other devices, as many bytes as are asked for are copied.
+
+    Args:
+        kind: TVM's name of the kind of device.
+        has_preprocessor: whether its runtime has ``CPU_FLUSH``.
+    """
+    if kind == "cpu" and has_preprocessor:
+        return Flush(preprocessor=CPU_FLUSH)
+    return Flush(copies=True)

@@ -1,0 +1,137 @@
+"""A device of this machine that a worker process has to itself: a GPU, or the CPU standing in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from chameleon_core.errors import DeviceLostError, TargetError
+from chameleon_core.stages import Kernel
+
+from chameleon_tvm.building.kernel import CPU_FLUSH, device_kind
+from chameleon_tvm.building.remote.buffers import DeviceBuffers
+from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
+from chameleon_tvm.building.remote.failures import remote_calls, ruins_context
+from chameleon_tvm.building.remote.kernels import KernelLoader, flush_of
+from chameleon_tvm.building.remote.smoke_test import is_right, smoke_test_for
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.quick_tvm import tvm
+
+_FAULT_STATUS = 86
+"""What a worker exits with whose GPU context is spoilt."""
+
+
+class LocalDevice:
+    """One device of this machine.
+
+    Args:
+        kind: TVM's kind of device.
+        index: of the device.
+    """
+
+    def __init__(self, kind: str, index: int) -> None:
+        self.name = f"{kind}:{index}"
+        self._kind = kind
+        self._index = index
+        self._target = ""
+        self._loader: KernelLoader | None = None
+        self._trial: Kernel | None = None
+
+    def prepare(self, target: str, *, cache_bytes: int, cooldown: float) -> ServerFacts:
+        """See that the device is there and runs a target's kernels.
+
+        Args:
+            target: the canonical target.
+            cache_bytes: how much of the inputs is kept on the device.
+            cooldown: pause between the repeats of a kernel, in seconds.
+
+        Raises:
+            TargetError: it is not there, or never can.
+            DeviceLostError: it computes wrongly.
+        """
+        wanted = device_kind(tvm_target(target))
+        if wanted != self._kind:
+            raise TargetError(
+                f"the target is for a {wanted} device, and the runner measures on {self._kind}",
+                hint="Change `target:`, or the runner.",
+            )
+        device = tvm.runtime.device(self._kind, self._index)
+        facts = ask(tvm.get_global_func, device, self._kind)
+        if not device.exist:
+            raise self._missing()
+        check(self.name, facts, target, exists=True)
+        flush = tvm.get_global_func(CPU_FLUSH, allow_missing=True) is not None
+        self._loader = KernelLoader(
+            device=device,
+            buffers=DeviceBuffers(device, cache_bytes),
+            library=lambda path: tvm.runtime.load_module(str(path)),
+            guard=self._calls,
+            flush=flush_of(self._kind, has_preprocessor=flush),
+            cooldown=cooldown,
+        )
+        self._target = target
+        self.try_out()
+        return facts
+
+    def try_out(self) -> None:
+        """Run a function of two lines.
+
+        Raises:
+            TargetError: it cannot be run.
+            DeviceLostError: its result is wrong.
+        """
+        if self._trial is None:
+            with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as folder:
+                smoke_test_for(self._target).write(Path(folder))
+                try:
+                    self._trial = self.load(Path(folder))
+                except (DeviceLostError, MemoryError):
+                    raise
+                except Exception as error:
+                    raise TargetError(
+                        f"{self.name} cannot load a function of two lines: {error}",
+                        hint="See that the driver is recent enough for the CUDA toolkit that "
+                        "compiles here, and that the target is the device's.",
+                    ) from error
+        (output,) = self._trial.outputs()
+        if not is_right(output):
+            raise DeviceLostError(
+                f"{self.name} computes wrongly: its self-test gave other numbers",
+                hint="Look at its memory, clocks and driver.",
+            )
+
+    def load(self, artifact: Path) -> Kernel:
+        """A kernel on the device."""
+        if self._loader is None:
+            raise RuntimeError("a kernel is loaded before the device is prepared")
+        with self._calls():
+            return self._loader.load(artifact)
+
+    @contextlib.contextmanager
+    def _calls(self) -> Iterator[None]:
+        try:
+            with remote_calls(self.name):
+                yield
+        except Exception as error:
+            if ruins_context(error):
+                # Every later call in this process would fail of this kernel's fault.
+                sys.stderr.write(f"{error}\n")
+                sys.stderr.flush()
+                os._exit(_FAULT_STATUS)
+            raise
+
+    def _missing(self) -> TargetError:
+        if tvm.get_global_func(f"device_api.{self._kind}", allow_missing=True) is None:
+            return TargetError(
+                f"TVM cannot use {self._kind} devices here: its runtime for them does not load",
+                hint="Install the device's driver (for CUDA: libcuda.so.1, and a CUDA runtime of "
+                "the version that this apache-tvm was built with).",
+            )
+        return TargetError(
+            f"there is no device {self.name} here",
+            hint="See that `nvidia-smi` lists it and that CUDA_VISIBLE_DEVICES does not hide it.",
+        )

@@ -1,0 +1,68 @@
+"""A function of two lines, compiled for a target and run on a device before anything else is."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from chameleon_tvm.building.kernel import Program
+from chameleon_tvm.building.remote.export import export_program
+from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.quick_tvm import Schedule, te, tirx, tvm
+
+_LENGTH = 256
+_THREADS = 32
+
+
+@attrs.frozen(kw_only=True)
+class SmokeTest:
+    """A compiled smoke test, in memory: it is used again on every connection.
+
+    Attributes:
+        files: of the artifact, by name.
+    """
+
+    files: dict[str, bytes]
+
+    def write(self, folder: Path) -> None:
+        """Write the artifact into a folder."""
+        for name, data in self.files.items():
+            (folder / name).write_bytes(data)
+
+
+@functools.cache
+def smoke_test_for(target: str) -> SmokeTest:
+    """The smoke test for a canonical target."""
+    with tempfile.TemporaryDirectory(prefix="chameleon-smoke-") as name:
+        folder = Path(name)
+        program = Program(function=_function(tvm_target(target)), inputs=[_numbers()])
+        export_program(program, target, folder, task=None)
+        return SmokeTest(files={path.name: path.read_bytes() for path in folder.iterdir()})
+
+
+def is_right(output: np.ndarray) -> bool:
+    """Whether the smoke test computed what it had to."""
+    return bool(np.array_equal(output, 2.0 * _numbers() + 1.0))
+
+
+def _numbers() -> np.ndarray:
+    return np.arange(_LENGTH, dtype=np.float32)
+
+
+def _function(target: tvm.target.Target) -> tirx.PrimFunc:
+    """Doubles every number and adds one: in vectors on a CPU, in threads elsewhere."""
+    given = te.placeholder((_LENGTH,), "float32", name="given")
+    made = te.compute((_LENGTH,), lambda i: given[i] * 2.0 + 1.0, name="made")
+    schedule = Schedule(te.create_prim_func([given, made]))
+    (loop,) = schedule.get_loops(schedule.get_sblock("made"))
+    outer, inner = schedule.split(loop, [None, _THREADS])
+    if target.kind.name == "llvm":
+        schedule.vectorize(inner)
+    else:
+        schedule.bind(outer, "blockIdx.x")
+        schedule.bind(inner, "threadIdx.x")
+    return schedule.mod["main"]

@@ -1,0 +1,157 @@
+"""Kernels that crash, hang, lie or sleep on the device they run on, to test what runs them.
+
+They are compiled functions that call the C library: what fails is a real server with a real
+kernel in it, and nothing on the client's side.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import attrs
+import numpy as np
+from chameleon_core.errors import InvalidConfigurationError
+from chameleon_core.space import Choice, DesignSpace
+from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
+from chameleon_core.task import Task
+
+from chameleon_tvm.building.kernel import Program, TVMKernel
+from chameleon_tvm.building.remote.export import export_program
+from chameleon_tvm.quick_tvm import te, tirx
+
+_LENGTH = 32
+_SEGMENTATION_FAULT = 11
+
+
+class Behaviour(StrEnum):
+    """What a kernel does where it runs."""
+
+    NONE = "none"
+    WRONG = "wrong"
+    SLEEPS = "sleeps"
+    CRASHES = "crashes"
+    HANGS = "hangs"
+    BUILD_RAISES = "build_raises"
+    INVALID = "invalid"
+
+
+BEHAVIOURS = tuple(Behaviour)
+"""The behaviours in the order of the knob's indices."""
+
+
+@attrs.frozen(kw_only=True)
+class BehaviourOptions:
+    """Options of the space of behaviours.
+
+    Attributes:
+        behaviours: which there are, in the order of the first knob's indices.
+        variants: how many configurations there are of each behaviour.
+        seconds: what a run of a sleeping kernel takes, in seconds.
+    """
+
+    behaviours: tuple[str, ...] = tuple(behaviour.value for behaviour in Behaviour)
+    variants: int = 1 << 16
+    seconds: float = 0.2
+
+
+class BehaviourSpace(SpaceProvider):
+    """A space of two knobs: what the kernel does, and a number that makes it distinct.
+
+    Args:
+        options: of the space.
+    """
+
+    def __init__(self, options: BehaviourOptions) -> None:
+        self._options = options
+
+    def design_space(self, task: Task) -> DesignSpace:
+        del task
+        behaviours, numbers = self._options.behaviours, tuple(range(self._options.variants))
+        knobs = [
+            Choice(name="behaviour", options=behaviours),
+            Choice(name="number", options=numbers),
+        ]
+        return DesignSpace(knobs)
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        del threads
+        return BehaviourBuilder(task, self._options)
+
+
+class BehaviourBuilder(Builder):
+    """Builds kernels that do what their configuration says.
+
+    Each behaviour is compiled once: builds of its other configurations are copies.
+
+    Args:
+        task: whose target they are built for.
+        options: of the space.
+    """
+
+    def __init__(self, task: Task, options: BehaviourOptions) -> None:
+        self._target = task.target
+        self._options = options
+        self._built: dict[Behaviour, dict[str, bytes]] = {}
+
+    def build(self, config: Sequence[int]) -> Kernel:
+        return TVMKernel(self._program(config), self._target)
+
+    def export(self, config: Sequence[int], artifact: Path) -> None:
+        program = self._program(config)
+        behaviour = self._behaviour(config)
+        if behaviour not in self._built:
+            with tempfile.TemporaryDirectory() as folder:
+                export_program(program, self._target, Path(folder), task=None)
+                files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+            self._built[behaviour] = files
+        for name, data in self._built[behaviour].items():
+            (artifact / name).write_bytes(data)
+
+    def reference(self) -> tuple[Arrays, float]:
+        return [_numbers() + 1.0], 1e-6
+
+    def _behaviour(self, config: Sequence[int]) -> Behaviour:
+        return Behaviour(self._options.behaviours[config[0]])
+
+    def _program(self, config: Sequence[int]) -> Program:
+        behaviour = self._behaviour(config)
+        if behaviour is Behaviour.INVALID:
+            raise InvalidConfigurationError("this configuration names no program")
+        if behaviour is Behaviour.BUILD_RAISES:
+            raise RuntimeError("the build raised")
+        return Program(function=_function(behaviour, self._options.seconds), inputs=[_numbers()])
+
+
+def config(behaviour: Behaviour, number: int = 0) -> tuple[int, int]:
+    """The configuration of a behaviour."""
+    return BEHAVIOURS.index(behaviour), number
+
+
+def _numbers() -> np.ndarray:
+    return np.arange(_LENGTH, dtype=np.float32)
+
+
+def _function(behaviour: Behaviour, seconds: float) -> tirx.PrimFunc:
+    """Adds one to every number; before the first of them, behaves as asked."""
+    given = te.placeholder((_LENGTH,), "float32", name="given")
+    added = 2.0 if behaviour is Behaviour.WRONG else 1.0
+    calls = {
+        Behaviour.SLEEPS: ("usleep", int(seconds * 1e6)),
+        Behaviour.CRASHES: ("raise", _SEGMENTATION_FAULT),
+        Behaviour.HANGS: ("sleep", 3600),
+    }
+    if behaviour not in calls:
+        made = te.compute((_LENGTH,), lambda i: given[i] + added, name="made")
+        return te.create_prim_func([given, made])
+    name, argument = calls[behaviour]
+
+    def value(i: tirx.Var) -> tirx.PrimExpr:
+        # The C library's functions return 0 here, which is added so that the call stays.
+        done = tirx.call_extern("int32", name, argument)
+        return given[i] + added + tirx.if_then_else(i == 0, done, 0).astype("float32")
+
+    made = te.compute((_LENGTH,), value, name="made")
+    return te.create_prim_func([given, made])

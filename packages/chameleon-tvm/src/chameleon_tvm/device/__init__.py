@@ -1,0 +1,1 @@
+"""Devices: targets, CPUs and GPUs, and the linker for each."""

@@ -1,0 +1,164 @@
+"""The one description of a CPU that schedules, first guesses and estimates read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_system.cores import usable_cores
+from chameleon_system.processor import own_architecture
+
+from chameleon_tvm.device.cpus.cores import core_of
+from chameleon_tvm.device.cpus.features import architecture_of
+from chameleon_tvm.device.cpus.memory import kept_memory_rate
+from chameleon_tvm.device.cpus.naming import native_name
+from chameleon_tvm.quick_tvm import Target, codegen
+
+_SYSFS = Path("/sys/devices/system/cpu")
+_KIB = 1024
+
+
+@attrs.frozen(kw_only=True)
+class TargetInfo:
+    """What a CPU schedule has to know about its target; rates are per cycle and core.
+
+    Attributes:
+        vector_bytes: width of a vector register, in bytes.
+        vector_registers: how many there are.
+        fma: whether multiply and add are one instruction.
+        memory_operands: whether an operand of a multiply-add may be in memory, as on x86.
+        fma_units: units that multiply and add vectors.
+        fma_per_cycle: multiply-adds of whole vectors that are started; on Zen 4 a vector of
+            AVX-512 takes both units.
+        fma_latency: cycles until a sum can be added to again.
+        loads_per_cycle: whole vectors loaded from L1.
+        broadcasts_per_cycle: single elements loaded into all lanes.
+        l2_bytes_per_cycle: sustained, from the second-level cache.
+        l3_bytes_per_cycle: sustained, from the last-level cache.
+        memory_bytes_per_cycle: from memory, all cores at work: as ``cpus.memory`` keeps it.
+        l1_bytes: data cache of a core.
+        l2_bytes: second-level cache of a core.
+        l3_bytes: last-level cache that the core reaches, shared.
+        cores: how many cores kernels run on.
+    """
+
+    vector_bytes: int
+    vector_registers: int
+    fma: bool
+    memory_operands: bool
+    fma_units: int
+    fma_per_cycle: float
+    fma_latency: int
+    loads_per_cycle: float
+    broadcasts_per_cycle: float
+    l2_bytes_per_cycle: float
+    l3_bytes_per_cycle: float
+    memory_bytes_per_cycle: float
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    cores: int
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of a type in one vector register."""
+        return max(1, self.vector_bytes // np.dtype(dtype).itemsize)
+
+    @property
+    def sums_in_flight(self) -> int:
+        """Vectors of sums that keep the multiply-add units busy while each waits for the last."""
+        return round(self.fma_per_cycle * self.fma_latency)
+
+    def flop_per_byte(self, bytes_per_cycle: float) -> float:
+        """Floating-point operations (float32) at full rate in the time that a byte takes."""
+        lanes = self.vector_bytes // np.dtype("float32").itemsize
+        return 2.0 * lanes * self.fma_per_cycle / bytes_per_cycle
+
+    @property
+    def l2_vector_fmas(self) -> float:
+        """Multiply-adds at full rate in the time that L2 takes to deliver a vector."""
+        return self.vector_bytes * self.fma_per_cycle / self.l2_bytes_per_cycle
+
+
+def describe(target: Target, values: Mapping[str, Any]) -> TargetInfo:
+    """The facts about an llvm target.
+
+    Args:
+        target: TVM's object.
+        values: the canonical target's values.
+    """
+    architecture = architecture_of(target)
+    mcpu = str(values.get("mcpu", ""))
+    core = core_of(mcpu, architecture)
+    vector_bytes, registers, fma = _vectors(target, architecture)
+    here = is_this_cpu(target, values)
+    usual = core.l1_bytes, core.l2_bytes, core.l3_bytes
+    l1, l2, l3 = (_sysfs_caches() if here else None) or usual
+    cores = int(values.get("num-cores", 1))
+    memory = kept_memory_rate(mcpu, cores) if here else None
+    return TargetInfo(
+        vector_bytes=vector_bytes,
+        vector_registers=registers,
+        fma=fma,
+        memory_operands=architecture == "x86_64",
+        fma_units=core.fma_units,
+        fma_per_cycle=_per_cycle(core.fma_units, core.fma_bytes, vector_bytes),
+        fma_latency=core.fma_latency,
+        loads_per_cycle=_per_cycle(core.load_units, core.load_bytes, vector_bytes),
+        broadcasts_per_cycle=float(core.load_units),
+        l2_bytes_per_cycle=core.l2_rate,
+        l3_bytes_per_cycle=core.l3_rate,
+        memory_bytes_per_cycle=core.memory_rate if memory is None else memory,
+        l1_bytes=l1,
+        l2_bytes=l2,
+        l3_bytes=l3,
+        cores=cores,
+    )
+
+
+def is_this_cpu(target: Target, values: Mapping[str, Any]) -> bool:
+    """Whether a target names the CPU of this machine."""
+    same = architecture_of(target) == own_architecture()
+    return same and values.get("mcpu") == native_name().mcpu
+
+
+def _per_cycle(units: int, total_bytes: int, vector_bytes: int) -> float:
+    return min(float(units), total_bytes / vector_bytes)
+
+
+def _vectors(target: Target, architecture: str) -> tuple[int, int, bool]:
+    """Bytes of a vector register, number of registers, and FMA, from LLVM's CPU features.
+
+    ``llvm_get_vector_width`` says 512 bits for every x86 CPU, so features decide.
+    """
+
+    def has(feature: str) -> bool:
+        return bool(codegen.target_has_features(feature, target))
+
+    if architecture == "aarch64":
+        return 16, 32, True
+    if has("avx512f"):
+        return 64, 32, True
+    if has("avx"):
+        return 32, 16, has("fma")
+    return 16, 16, has("fma")
+
+
+def _sysfs_caches() -> tuple[int, int, int] | None:
+    """L1 data, L2 and L3 of a core of this machine in bytes, where Linux lists them."""
+    sizes: dict[str, int] = {}
+    core = _SYSFS / f"cpu{usable_cores()[0]}" / "cache"
+    for index in sorted(core.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            level = (index / "level").read_text().strip()
+            size = (index / "size").read_text().strip()
+        except OSError:
+            continue
+        if kind != "Instruction" and size.endswith("K"):
+            sizes[level] = int(size[:-1]) * _KIB
+    if "1" not in sizes or "2" not in sizes:
+        return None
+    return sizes["1"], sizes["2"], sizes.get("3", sizes["2"])

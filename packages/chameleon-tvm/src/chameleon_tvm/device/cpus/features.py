@@ -1,0 +1,130 @@
+"""CPU features that a code generator uses, by LLVM's names and by those of ``/proc/cpuinfo``."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from chameleon_system.processor import Processor, this_processor
+
+from chameleon_tvm.device.linking import architecture
+from chameleon_tvm.quick_tvm import Target, codegen
+
+_X86 = {
+    "sse": "sse",
+    "sse2": "sse2",
+    "sse3": "pni",
+    "ssse3": "ssse3",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "sse4a": "sse4a",
+    "popcnt": "popcnt",
+    "lzcnt": "abm",
+    "bmi": "bmi1",
+    "bmi2": "bmi2",
+    "movbe": "movbe",
+    "f16c": "f16c",
+    "fma": "fma",
+    "fma4": "fma4",
+    "xop": "xop",
+    "tbm": "tbm",
+    "gfni": "gfni",
+    "avx": "avx",
+    "avx2": "avx2",
+    "avxvnni": "avx_vnni",
+    "avx512f": "avx512f",
+    "avx512cd": "avx512cd",
+    "avx512bw": "avx512bw",
+    "avx512dq": "avx512dq",
+    "avx512vl": "avx512vl",
+    "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "avx512vp2intersect": "avx512_vp2intersect",
+    "avx512vnni": "avx512_vnni",
+    "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
+    "amx-tile": "amx_tile",
+    "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16",
+}
+_ARM = {
+    "neon": "asimd",
+    "lse": "atomics",
+    "rdm": "asimdrdm",
+    "fullfp16": "asimdhp",
+    "fp16fml": "asimdfhm",
+    "dotprod": "asimddp",
+    "complxnum": "fcma",
+    "i8mm": "i8mm",
+    "bf16": "bf16",
+    "sve": "sve",
+    "sve2": "sve2",
+    "sme": "sme",
+    "sme2": "sme2",
+}
+LINUX_NAMES = {"x86_64": _X86, "aarch64": _ARM}
+"""LLVM's names of features -> the kernel's (arch/x86/include/asm/cpufeatures.h, arch/arm64/kernel/
+cpuinfo.c), for those that compilers use without being asked and whose absence ends in an illegal
+instruction. Features for systems, cryptography and hints are left out."""
+
+_HIDDEN = ("avx", "amx", "sve", "sme")
+"""How names of vector instructions start, some of which (amx-fp16, avxifma) Linux does not show."""
+
+
+def flag_of(feature: str) -> str:
+    """The system's flag of a feature, in letters and digits alone."""
+    flags = {**_X86, **_ARM}
+    return "".join(letter for letter in flags.get(feature, feature) if letter not in "._-")
+
+
+def told_features(processor: Processor) -> frozenset[str]:
+    """LLVM's names of what a processor can do, as far as the system shows it."""
+    names = LINUX_NAMES.get(processor.architecture, {})
+    return frozenset(feature for feature, flag in names.items() if flag in processor.flags)
+
+
+def used_features(target: Target) -> frozenset[str]:
+    """What code for a target may use, of the features that systems show."""
+    return target_features(target) & _shown(architecture_of(target))
+
+
+def hidden_features(target: Target) -> frozenset[str]:
+    """Vector instructions that code for a target may use and that systems do not show."""
+    shown = _shown(architecture_of(target))
+    return frozenset(one for one in target_features(target) - shown if one.startswith(_HIDDEN))
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """What this machine's CPU can do: its flags say it, or else LLVM's guess of its name."""
+    processor = this_processor()
+    if processor is None:
+        return used_features(llvm_target(str(codegen.llvm_get_system_cpu())))
+    return told_features(processor)
+
+
+def llvm_target(mcpu: str, *, triple: str = "", mattr: frozenset[str] = frozenset()) -> Target:
+    """TVM's target for one of LLVM's names."""
+    value: dict[str, Any] = {"kind": "llvm", "mcpu": mcpu}
+    if triple:
+        value["mtriple"] = triple
+    if mattr:
+        value["mattr"] = sorted(mattr)
+    return Target(value)
+
+
+def architecture_of(target: Target) -> str:
+    """A CPU target's architecture by the name that Linux gives it."""
+    return architecture(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
+
+
+def _shown(architecture: str) -> frozenset[str]:
+    return frozenset(LINUX_NAMES.get(architecture, {}))
+
+
+def target_features(target: Target) -> frozenset[str]:
+    """Everything that code for a target may use, as LLVM names it."""
+    return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

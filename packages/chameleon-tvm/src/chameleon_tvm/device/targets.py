@@ -1,0 +1,247 @@
+"""Targets: what a user writes, its canonical form, and what it means for a schedule."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from functools import cache
+from typing import Any
+
+import attrs
+from chameleon_core.errors import TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import TargetResolver
+from chameleon_system.cores import usable_cores
+from chameleon_system.processor import own_architecture
+
+from chameleon_tvm.device.cpus.description import TargetInfo, describe
+from chameleon_tvm.device.cpus.features import used_features
+from chameleon_tvm.device.cpus.naming import native_name
+from chameleon_tvm.device.gpus import gpu_info, with_limits
+from chameleon_tvm.device.linking import architecture
+from chameleon_tvm.quick_tvm import Target, TargetKind, codegen, tvm
+
+_HINT = (
+    "Write 'native', a CPU such as 'llvm -mcpu=znver4 -num-cores=2', "
+    "or a tag such as 'nvidia/nvidia-h100'."
+)
+
+
+class TVMTargets(TargetResolver):
+    """Resolves everything TVM takes, its former command-line form, and ``native``."""
+
+    def __init__(self, options: NoOptions) -> None:
+        del options
+
+    def resolve(self, text: str) -> str:
+        text = text.strip()
+        if text == "native":
+            text = "llvm -mcpu=native"
+        if text.startswith("{"):
+            return _canonical(_parsed_json(text))
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise TargetError(f"target {text!r} cannot be read: {error}", hint=_HINT) from None
+        if not words:
+            raise TargetError("the target is empty", hint=_HINT)
+        if "/" in words[0]:
+            return _canonical(_tagged(words))
+        return _canonical(_parsed_words(words))
+
+    def describe(self, target: str) -> dict[str, Any]:
+        value = json.loads(target)
+        kind = str(value["kind"])
+        if kind == "cuda":
+            return _described_gpu(target)
+        if kind != "llvm":
+            return {"kind": kind}
+        features = sorted(used_features(tvm_target(target)))
+        return {
+            "kind": kind,
+            "mcpu": str(value.get("mcpu", "")),
+            "features": features,
+            **attrs.asdict(target_info(target)),
+        }
+
+
+def _described_gpu(target: str) -> dict[str, Any]:
+    """A GPU's limits, where the architecture is one whose limits are known."""
+    try:
+        return {"kind": "cuda", "features": [], **attrs.asdict(gpu_info(target))}
+    except TargetError:
+        return {"kind": "cuda"}
+
+
+def _parsed_json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TargetError(f"target {text!r} is not valid JSON: {error}", hint=_HINT) from None
+    if "kind" not in value:
+        raise TargetError("the target has no 'kind'", hint='Such as {"kind": "llvm"}.')
+    if value["kind"] == "native":
+        raise TargetError(
+            "'native' is no kind of target",
+            hint="Write `target: native`, or {kind: llvm, mcpu: native, num-cores: 2}.",
+        )
+    _check_options(dict(value))
+    return dict(value)
+
+
+def _check_options(value: dict[str, Any]) -> None:
+    """See that a mapping has options of its kind, with texts where these are texts.
+
+    What else is wrong TVM says itself.
+    """
+    known = _known_options(_known_kind(str(value["kind"])))
+    for name, given in value.items():
+        if name not in known and "." not in name:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise TargetError(
+                f"target {value['kind']!r} has no option {name!r}",
+                hint=f"Did you mean {near[0]!r}?" if near else _HINT,
+            )
+        if known.get(name) == "str" and not isinstance(given, str):
+            raise TargetError(
+                f"target option {name!r} needs a text, not {given!r}",
+                hint='Such as {"kind": "llvm", "mcpu": "znver4"}.',
+            )
+
+
+def _known_kind(kind: str) -> str:
+    kinds = [str(one) for one in Target.list_kinds()]
+    if kind not in kinds:
+        near = difflib.get_close_matches(kind, kinds, n=1)
+        raise TargetError(
+            f"there is no target kind {kind!r}",
+            hint=f"Did you mean {near[0]!r}?" if near else _HINT,
+        )
+    return kind
+
+
+def _known_options(kind: str) -> dict[str, str]:
+    """The type of every option that targets of a kind have, by its name."""
+    return {str(k): str(v) for k, v in TargetKind.options_from_name(kind).items()}
+
+
+def _tagged(words: list[str]) -> dict[str, Any]:
+    tags = [str(tag) for tag in tvm.target.list_tags()]
+    if words[0] not in tags:
+        near = difflib.get_close_matches(words[0], tags, n=3, cutoff=0.5)
+        raise TargetError(
+            f"there is no target tag {words[0]!r}",
+            hint=f"Did you mean {' or '.join(near)}?" if near else _HINT,
+        )
+    exported = json.loads(str(Target(words[0])))
+    kind = str(exported["kind"])
+    return {**exported, **_options(kind, words[1:])}
+
+
+def _parsed_words(words: list[str]) -> dict[str, Any]:
+    kind = _known_kind(words[0])
+    return {"kind": kind, **_options(kind, words[1:])}
+
+
+def _options(kind: str, words: list[str]) -> dict[str, Any]:
+    """Options in the form ``-name=value`` as TVM's typed values."""
+    known = _known_options(kind)
+    options: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise TargetError(
+                f"target {kind!r} has no option {word!r}",
+                hint=f"Did you mean -{near[0]}?" if near else f"It has {', '.join(sorted(known))}.",
+            )
+        options[name] = _typed(name, known[name], value if equals else "1")
+    return options
+
+
+def _typed(name: str, kind: str, value: str) -> Any:
+    if kind == "int":
+        try:
+            return int(value)
+        except ValueError:
+            raise TargetError(
+                f"target option -{name} needs a number, not {value!r}", hint=f"Such as -{name}=2."
+            ) from None
+    if kind == "bool":
+        return value not in {"0", "false", "False"}
+    if kind.startswith("Array"):
+        return value.split(",")
+    return value
+
+
+def _canonical(value: dict[str, Any]) -> str:
+    """A target's values as JSON with sorted keys, ``native`` replaced and defaults filled in."""
+    if value["kind"] == "llvm":
+        triple = str(value.get("mtriple", codegen.llvm_get_system_triple()))
+        if value.get("mcpu") == "native":
+            value = _with_native(value, triple)
+        mcpu = value.get("mcpu")
+        if mcpu is not None and not codegen.llvm_is_valid_cpu(mcpu, triple):
+            cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
+            near = difflib.get_close_matches(str(mcpu), cpus, n=3)
+            raise TargetError(
+                f"LLVM knows no CPU {mcpu!r} for {triple}",
+                hint=f"Did you mean {' or '.join(near)}?" if near else "Use -mcpu=native.",
+            )
+        value.setdefault("num-cores", len(usable_cores()))
+    if value["kind"] == "cuda":
+        value = with_limits(value, device=tvm.runtime.device("cuda").exist)
+    try:
+        resolved = json.loads(str(Target(value)))
+    except (ValueError, TypeError, tvm.error.InternalError) as error:
+        problem = str(error).split("Target creation")[0].strip()
+        raise TargetError(f"TVM refuses the target: {problem}", hint=_HINT) from None
+    # Features follow from the CPU; TVM computes them again and refuses them as input.
+    kept = {k: v for k, v in resolved.items() if v != "" and not k.startswith("feature.")}
+    return json.dumps(kept, sort_keys=True)
+
+
+def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
+    """A target for this machine's CPU; features that the user adds come after its own."""
+    if architecture(triple) != own_architecture():
+        raise TargetError(
+            f"'native' is this machine's CPU, and the target is built for {triple}",
+            hint="Name the CPU that kernels run on, such as -mcpu=cortex-a72.",
+        )
+    options = native_name().options()
+    mattr = [*options.get("mattr", ()), *value.get("mattr", ())]
+    return {**value, **options, **({"mattr": mattr} if mattr else {})}
+
+
+@cache
+def tvm_target(target: str) -> Target:
+    """TVM's object for a canonical target.
+
+    Raises:
+        TargetError: it is none.
+    """
+    try:
+        return Target(json.loads(target))
+    except (ValueError, TypeError, tvm.error.InternalError) as error:
+        problem = str(error).split("Target creation")[0].strip()
+        raise TargetError(f"{target!r} is no target: {problem}", hint=_HINT) from error
+
+
+__all__ = ["TVMTargets", "TargetInfo", "target_info", "tvm_target"]
+
+
+@cache
+def target_info(target: str) -> TargetInfo:
+    """The facts about a canonical llvm target.
+
+    Raises:
+        TargetError: it is no CPU.
+    """
+    resolved = tvm_target(target)
+    if resolved.kind.name != "llvm":
+        raise TargetError(
+            f"target kind {resolved.kind.name!r} has no CPU to describe",
+            hint="Use an llvm target, or `space: sketch`.",
+        )
+    return describe(resolved, json.loads(target))

@@ -1,0 +1,30 @@
+"""The frontend ``operators``: tasks written down one by one."""
+
+from __future__ import annotations
+
+from chameleon_core.stages import Frontend
+from chameleon_core.task import Task
+
+from chameleon_tvm.operators.frontend_options import OperatorsOptions
+
+
+class OperatorsFrontend(Frontend):
+    """One task per operator of the list.
+
+    Args:
+        options: the list.
+    """
+
+    def __init__(self, options: OperatorsOptions) -> None:
+        self._specs = options.operators
+
+    def tasks(self, target: str) -> list[Task]:
+        taken = {spec.name for spec in self._specs if spec.name}
+        tasks = []
+        for position, spec in enumerate(self._specs):
+            name = spec.name or f"{spec.kind}_{position}"
+            while not spec.name and name in taken:
+                name += "_"
+            taken.add(name)
+            tasks.append(spec.task(name, target))
+        return tasks

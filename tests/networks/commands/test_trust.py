@@ -1,0 +1,255 @@
+"""Run folders of strangers are data: nothing that they name or carry is run unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chameleon_cli.main import run as command_line
+from chameleon_core import load_run
+from chameleon_core.measurement import Measurement
+from chameleon_core.plugins import NoOptions
+from chameleon_core.store import RecordStore, Spending
+from chameleon_core.task import Task
+from chameleon_one_shot.dataset.format import read_dataset
+from chameleon_one_shot.predictor.examples import examples_of
+from chameleon_records.format import key_from_json
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.operators.specs import DenseSpec, PrimFuncSpec
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.provider import SketchSpace
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+FUNCTION = """
+from tvm import te
+
+def product():
+    a = te.placeholder((8, 16), "float32", name="a")
+    b = te.placeholder((16, 32), "float32", name="b")
+    k = te.reduce_axis((0, 16), name="k")
+    c = te.compute((8, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    return te.create_prim_func([a, b, c])
+
+def reference(a, b):
+    return a @ b
+"""
+
+
+@pytest.fixture
+def chameleon(capfd: pytest.CaptureFixture[str]) -> Command:
+    """A command in this process."""
+
+    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = command_line([str(word) for word in words])
+        printed = capfd.readouterr()
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def target() -> str:
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+@pytest.fixture
+def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is there if the payload was run; the folder of the payload is the working folder."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "marker"
+    payload = f"open({str(file)!r}, 'w').close()\n"
+    (tmp_path / "evil.py").write_text(f"{payload}def make():\n    return None\n")
+    return file
+
+
+def _configs(task: Task) -> list[tuple[int, ...]]:
+    guesses = SketchSpace(SketchOptions()).design_space(task).first_guesses
+    return [tuple(config) for config in guesses[:2].tolist()]
+
+
+def _folder(place: Path, model: Mapping[str, Any], target: str, *tasks: Task, **more: Any) -> Path:
+    """A run folder as somebody else may have written it."""
+    place.mkdir()
+    (place / "network").mkdir()
+    document = {"model": model, "space": {"name": "sketch"}, **more}
+    with RecordStore(place / "records.sqlite") as store:
+        store.set_fact("pipeline", {"digest": "", "document": document})
+        store.set_fact("target", target)
+        for task in tasks:
+            row = store.add_task(task, "sketch", "fingerprint").id
+            for number, config in enumerate(_configs(task)):
+                measured = Measurement(config=config, seconds=(1.0,))
+                store.add(row, number, measured, knobs={"knob": number}, spending=Spending())
+    return place
+
+
+INT8 = {"type": "int8", "calibrate": "evil.py:make"}
+MODELS = [
+    ({"torch": {"source": "evil.py:make"}}, {}, "evil.py:make"),
+    ({"torch": {"source": "evil:make"}}, {}, "evil:make"),
+    ({"torch": {"source": "evil.pt2"}}, {}, "evil.pt2"),
+    ({"builtin": {"network": "resnet_small"}}, {"precision": INT8}, "evil.py:make"),
+]
+
+
+@pytest.mark.parametrize("case", MODELS)
+@pytest.mark.parametrize(
+    "command", ["compile", "bench-network", "export RUN --to metaschedule -o out"]
+)
+def test_code_that_a_run_folder_names_is_not_imported(
+    chameleon: Command, marker: Path, target: str, command: str, case: Any
+):
+    model, more, named = case
+    dense = DenseSpec(name="small", input=(16, 32), units=48).task("small", target)
+    folder = _folder(marker.parent / "run", model, target, dense, **more)
+    name, *words = command.replace("RUN ", "").split()
+    finished = chameleon(name, folder, *words)
+    assert finished.returncode == 2, finished.stderr
+    error, hint = finished.stderr.splitlines()
+    assert f"{folder} names code that would be imported and run: " in error
+    assert named in error
+    assert "--trust-source" in hint
+    assert not marker.exists()
+
+
+def test_a_flag_has_it_imported(chameleon: Command, marker: Path, target: str):
+    pytest.importorskip("torch")
+    folder = _folder(marker.parent / "run", MODELS[0][0], target)
+    finished = chameleon("compile", folder, "--trust-source")
+    assert finished.returncode == 2
+    assert "evil.py:make returned a NoneType instead of a pair" in finished.stderr
+    assert marker.exists()
+
+
+def _function_task(marker: Path, target: str) -> Task:
+    """A function whose reference is a payload."""
+    source = marker.parent / "function.py"
+    source.write_text(FUNCTION)
+    spec = PrimFuncSpec(name="f", source=f"{source}:product", reference=f"{source}:reference")
+    task = spec.task("f", target).to_json()
+    payload = f"open({str(marker)!r}, 'w').close()\n{FUNCTION}"
+    arguments = {**task["arguments"], "reference": {"text": payload, "function": "reference"}}
+    return Task(**{**task, "arguments": arguments})
+
+
+@pytest.mark.parametrize("form", ["library", "c"])
+def test_a_function_of_a_run_folder_is_not_compiled(
+    chameleon: Command, marker: Path, target: str, form: str
+):
+    model = {"operators": [{"dense": {"input": [16, 32], "units": 48}}]}
+    folder = _folder(marker.parent / "run", model, target, _function_task(marker, target))
+    words = ("export", folder, "--to", form, "-o", marker.parent / "out")
+    finished = chameleon(*words)
+    assert finished.returncode == 2, finished.stderr
+    error, hint = finished.stderr.splitlines()
+    assert f"task 'f' of {folder} carries code" in error
+    assert "--trust-source" in hint
+    assert not (marker.parent / "out").exists()
+    finished = chameleon(*words, "--trust-source")
+    assert "carries code" not in finished.stderr
+    assert not marker.exists(), "a reference is for those who measure"
+
+
+def test_commands_that_show_a_run_run_nothing(chameleon: Command, marker: Path, target: str):
+    task = _function_task(marker, target)
+    folder = _folder(marker.parent / "run", MODELS[0][0], target, task)
+    for words in (
+        ["status", folder],
+        ["best", folder],
+        ["report", folder],
+        ["runs", marker.parent],
+    ):
+        finished = chameleon(*words)
+        assert finished.returncode == 0, finished.stderr
+    assert load_run(folder).only.name == "f"
+    chameleon("records", "add", folder, "--to", marker.parent / "records.sqlite")
+    assert chameleon("dataset", "import", folder, "--to", marker.parent / "data").returncode == 0
+    assert chameleon("dataset", "check", marker.parent / "data").returncode in {0, 1}
+    assert len(examples_of(read_dataset(marker.parent / "data"))) == 1, "what a predictor learns"
+    assert not marker.exists()
+
+
+def test_a_task_file_runs_nothing_unasked(chameleon: Command, marker: Path, target: str):
+    task = _function_task(marker, target)
+    file = marker.parent / "tasks.json"
+    file.write_text(json.dumps([task.to_json()]))
+    pipeline = {
+        "model": {"tasks": {"file": str(file)}},
+        "target": "native",
+        "space": "sketch",
+        "baselines": [],
+        "budget": {"measurements": 1},
+        "output": str(marker.parent / "run"),
+    }
+    (marker.parent / "p.yaml").write_text(json.dumps(pipeline))
+    finished = chameleon("run", marker.parent / "p.yaml", "--json")
+    assert finished.returncode == 2, finished.stderr
+    assert f"task 'f' of {file} carries code" in finished.stderr
+    assert "trust_source: true" in finished.stderr
+    assert not marker.exists()
+    words = ("--json", "--set", "model.tasks.trust_source=true")
+    finished = chameleon("run", marker.parent / "p.yaml", *words)
+    assert finished.returncode == 0, finished.stderr
+    assert marker.exists()
+
+
+def test_a_record_database_runs_nothing(chameleon: Command, marker: Path):
+    file, records = marker.parent / "function.py", marker.parent / "records.sqlite"
+
+    def tuned(name: str, text: str) -> None:
+        file.write_text(text)
+        source = {"source": f"{file}:product", "reference": f"{file}:reference"}
+        pipeline = {
+            "model": {"operators": [{"primfunc": source}]},
+            "target": "native",
+            "space": "sketch",
+            "records": str(records),
+            "baselines": [],
+            "budget": {"measurements": 1},
+            "output": str(marker.parent / name),
+        }
+        (marker.parent / "p.yaml").write_text(json.dumps(pipeline))
+        finished = chameleon("run", marker.parent / "p.yaml", "--json")
+        assert finished.returncode == 0, finished.stderr
+
+    tuned("first", FUNCTION)
+    payload = f"open({str(marker)!r}, 'w').close()"
+    with contextlib.closing(sqlite3.connect(records)) as database, database:
+        [(text,)] = database.execute("SELECT key FROM keys").fetchall()
+        key = json.loads(text)
+        key["arguments"]["reference"]["text"] = f"{payload}\n{FUNCTION}"
+        given = (json.dumps(key), key_from_json(key).digest)
+        database.execute("UPDATE keys SET key = ?, digest = ?", given)
+    scaled = FUNCTION.replace("te.sum(a", "te.sum(2 * a").replace("return a", "return 2 * a")
+    tuned("second", scaled)
+    for words in (
+        ["list", records],
+        ["merge", marker.parent / "more.sqlite", records],
+        ["export", marker.parent / "all.jsonl", "--from", records],
+        ["export", marker.parent / "all.csv", "--from", records, "--to", "csv"],
+    ):
+        finished = chameleon("records", *words)
+        assert finished.returncode == 0, finished.stderr
+    assert not marker.exists()
+
+
+def test_names_of_a_run_folder_do_not_become_python(chameleon: Command, marker: Path, target: str):
+    model = {"operators": [{"dense": {"input": [16, 32], "units": 48}}]}
+    name = f"small\nopen({str(marker)!r}, 'w').close()\n"
+    dense = DenseSpec(name="small", input=(16, 32), units=48).task(name, target)
+    task = Task(**{**dense.to_json(), "name": name})
+    folder = _folder(marker.parent / "run", model, target, task)
+    finished = chameleon("export", folder, "--to", "tvmscript", "-o", marker.parent / "text")
+    assert finished.returncode == 0, finished.stderr
+    [file] = (marker.parent / "text").iterdir()
+    header = file.read_text().partition("from tvm")[0]
+    assert "open(" in header
+    assert all(line.startswith("#") for line in header.splitlines() if line)

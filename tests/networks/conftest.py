@@ -1,0 +1,77 @@
+"""A network for tests to which its size does not matter, and processes that start quickly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.importers.options import OnnxOptions
+from chameleon_networks.importers.sources import OnnxFrontend
+from chameleon_networks.running import processes
+
+from .forked_children import ForkedChild, ForkServer
+
+
+@pytest.fixture(scope="session")
+def _fork_server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def forked_networks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Processes of networks are forked from one that has imported TVM and torch, on Linux.
+
+    For modules of tests whose subject is not how such a process is started.
+    """
+    if sys.platform != "linux":  # only there can one be a child of who has not forked it
+        yield
+        return
+    server = request.getfixturevalue("_fork_server")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "ChildProcess", partial(ForkedChild, server))
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> OnnxFrontend:
+    """Three convolutions and a dense layer, in a file: onnxruntime starts sooner than torch."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    rng = np.random.default_rng(0)
+    nodes: list[Any] = []
+    weights: list[Any] = []
+
+    def layer(kind: str, given: str, shape: tuple[int, ...], **more: Any) -> str:
+        name = f"{kind}{len(nodes)}".lower()
+        array = rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(np.prod(shape[1:])))
+        weights.append(onnx.numpy_helper.from_array(array, f"{name}_weights"))
+        nodes.append(helper.make_node(kind, [given, f"{name}_weights"], [name], name=name, **more))
+        return name
+
+    def step(kind: str, given: str, **more: Any) -> str:
+        nodes.append(helper.make_node(kind, [given], [f"{kind}{len(nodes)}"], **more))
+        return f"{kind}{len(nodes) - 1}"
+
+    at = step("Relu", layer("Conv", "image", (16, 3, 3, 3), pads=[1] * 4))
+    at = step("Relu", layer("Conv", at, (24, 16, 3, 3), pads=[1] * 4, strides=[2, 2]))
+    at = step("Relu", layer("Conv", at, (32, 24, 1, 1)))
+    at = step("Flatten", step("MaxPool", at, kernel_shape=[2, 2], strides=[2, 2]))
+    at = layer("Gemm", at, (10, 128), transB=1)
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("image", kinds.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info(at, kinds.FLOAT, [1, 10])],
+        weights,
+    )
+    file = tmp_path_factory.mktemp("tiny") / "tiny.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, file)
+    return OnnxFrontend(OnnxOptions(source=str(file), compare=False))

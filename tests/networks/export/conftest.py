@@ -1,0 +1,102 @@
+"""Operators delivered as folders."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Arrays, SpaceProvider, Winner
+from chameleon_networks.export.operators import deliver_operator
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.operators.base import Operator, operator_of
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+TARGET = TVMTargets(NoOptions()).resolve("native")
+THREADS = 2
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class DeliveredOperator:
+    """An operator in a folder, with weights of one's own packed.
+
+    Attributes:
+        winner: what it was made of.
+        folder: where it is.
+        operator: the same operator.
+        inputs: logical ones, with other weights than those that it was measured with.
+    """
+
+    winner: Winner
+    folder: Path
+    operator: Operator
+    inputs: Arrays
+
+    @property
+    def activations(self) -> Arrays:
+        """What the kernel is called with, as it reads it."""
+        arranged = self.operator.arrange(self.inputs)
+        constants = self.operator.constants
+        return [one for place, one in enumerate(arranged) if place not in constants]
+
+    def pack(self) -> None:
+        """Pack the weights with the folder's own file."""
+        spec = importlib.util.spec_from_file_location("pack", self.folder / "pack.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        constants = [self.inputs[place] for place in sorted(self.operator.constants)]
+        module.pack_weights(*constants).tofile(self.folder / "weights.bin")
+
+    def error(self, output: Any) -> float:
+        """The largest difference from the reference over the largest of its numbers."""
+        [found] = self.operator.logical([output])
+        [wanted] = self.operator.reference(self.inputs)
+        return float(np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max())
+
+
+def configuration(
+    space: SpaceProvider, task: Any, wanted: Callable[[Mapping[str, Any]], bool]
+) -> tuple[int, ...]:
+    """A configuration whose knobs are as wanted."""
+    designs = space.design_space(task)
+    for row in designs.sample(300, np.random.default_rng(0)):
+        if wanted(designs.decode(row)):
+            return tuple(int(index) for index in row)
+    raise AssertionError("no such configuration")
+
+
+def operator_deliverer(base: Path) -> Callable[..., DeliveredOperator]:
+    """What delivers an operator in some configuration into a folder of a folder."""
+
+    def made(
+        spec: Any,
+        wanted: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+        space: SpaceProvider | None = None,
+    ) -> DeliveredOperator:
+        space = space or AutoSpace(AutoOptions())
+        task = spec.task("one", TARGET)
+        winner = Winner(task=task, config=configuration(space, task, wanted), seconds=1e-3)
+        folder = base / "one"
+        deliver_operator(winner, space, folder, THREADS)
+        operator = operator_of(task)
+        inputs = operator.inputs()
+        # Other weights of the same range; numbers of quantisation stay.
+        weights = inputs[1]
+        inputs[1] = np.random.default_rng(7).permutation(weights.reshape(-1)).reshape(weights.shape)
+        return DeliveredOperator(winner=winner, folder=folder, operator=operator, inputs=inputs)
+
+    return made
+
+
+@pytest.fixture
+def deliver_one(tmp_path: Path) -> Callable[..., DeliveredOperator]:
+    """See ``operator_deliverer``."""
+    return operator_deliverer(tmp_path)

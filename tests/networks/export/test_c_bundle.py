@@ -1,0 +1,234 @@
+"""An operator as a bundle for C: the same bits as from Python, and errors as sentences."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_networks.export.c_bundle import name_for, write_c_bundle
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import read_manifest, write_manifest
+from chameleon_networks.runtime.linking import OBJECTS
+from chameleon_tvm.operators.specs import Conv2dSpec
+
+SPEC = Conv2dSpec(input=[1, 16, 24, 24], filters=32, kernel=3, padding=1, layout="NHWC")
+
+
+CMAKE = shutil.which("cmake") or ""
+
+
+class Library:
+    """A bundle's functions, called as C calls them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._library = ctypes.CDLL(str(folder / f"lib{name}.so"))
+        self._name = name
+        self.create = self._function("create", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+        words = (ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+        self.open = self._function("open", ctypes.c_void_p, *words)
+        self.destroy = self._function("destroy", None, ctypes.c_void_p)
+        pointers = ctypes.POINTER(ctypes.c_void_p)
+        self.run = self._function("run", ctypes.c_int, ctypes.c_void_p, pointers, pointers)
+        self.error = self._function("error", ctypes.c_char_p)
+        self.input_count = self._function("input_count", ctypes.c_int)
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        found = getattr(self._library, f"{self._name}_{name}")
+        found.restype, found.argtypes = result, arguments
+        return found
+
+    def called(self, handle: Any, inputs: list[Any], output: Any) -> int:
+        """Run it on arrays."""
+        given = (ctypes.c_void_p * len(inputs))(*(one.ctypes.data for one in inputs))
+        made = (ctypes.c_void_p * 1)(output.ctypes.data)
+        return int(self.run(handle, given, made))
+
+
+@pytest.fixture
+def parallel(deliver_one: Any) -> Any:
+    """A delivered convolution by Winograd's algorithm, which needs workspaces and threads."""
+    return deliver_one(
+        SPEC,
+        lambda values: (
+            str(values.get("algorithm")).startswith("winograd")
+            and values["winograd_inputs"] == "shared"
+        ),
+    )
+
+
+@pytest.mark.skipif(not CMAKE, reason="cmake builds the example")
+def test_the_example_gives_the_same_bits(parallel: Any, tmp_path: Path):
+    bundle = tmp_path / "conv"
+    files = write_c_bundle(parallel.folder, bundle, "conv")
+    assert {file.name for file in files} == {file.name for file in bundle.iterdir()}
+    for words in (("-B", "build", "."), ("--build", "build")):
+        made = subprocess.run(
+            [CMAKE, *words], cwd=bundle, check=False, capture_output=True, text=True
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+    [data] = parallel.activations
+    np.save(tmp_path / "data.npy", data)
+    data.tofile(tmp_path / "data.raw")
+    wanted = load(parallel.folder)(data)
+    for name, threads in (("data.npy", "1"), ("data.raw", "3")):
+        ran = _example(bundle, bundle / "weights.bin", tmp_path / name, "--threads", threads)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.splitlines()[0] == "output0.npy"
+        assert "latency 0." in ran.stdout
+        found = np.load(bundle / "build" / "output0.npy")
+        assert found.shape == wanted.shape
+        assert found.tobytes() == wanted.tobytes()
+    np.save(tmp_path / "wide.npy", data.astype(np.float64))
+    ran = _example(bundle, bundle / "weights.bin", tmp_path / "wide.npy")
+    assert ran.returncode == 1
+    assert "another shape, type or order than data" in ran.stderr
+
+
+def _example(bundle: Path, *words: Any) -> subprocess.CompletedProcess[str]:
+    """The example's process, which has neither Python nor TVM to find."""
+    return subprocess.run(
+        ["./conv_example", *map(str, words), "--runs", "3"],
+        cwd=bundle / "build",
+        env={},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_handles_run_at_the_same_time(parallel: Any, tmp_path: Path):
+    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
+    library = Library(tmp_path / "c", "conv")
+    weights = str(tmp_path / "c" / "weights.bin").encode()
+    [data] = parallel.activations
+    wanted = load(parallel.folder)(data)
+    errors: list[Any] = []
+
+    def several(threads: int) -> None:
+        handle = library.create(weights, threads)
+        for scale in (1.0, 2.0, 1.0):
+            output = np.zeros_like(wanted)
+            status = library.called(handle, [data * np.float32(scale)], output)
+            if status or not np.allclose(output, wanted * scale, rtol=1e-3, atol=1e-4):
+                errors.append((threads, library.error()))
+        errors.extend([] if np.array_equal(output, wanted) else ["other bits"])
+        library.destroy(handle)
+
+    at_once = [threading.Thread(target=several, args=(threads,)) for threads in (1, 2, 3)]
+    for one in at_once:
+        one.start()
+    for one in at_once:
+        one.join()
+    assert errors == []
+
+
+def test_a_handle_may_be_used_by_several_threads(parallel: Any, tmp_path: Path):
+    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
+    library = Library(tmp_path / "c", "conv")
+    weights = str(tmp_path / "c" / "weights.bin").encode()
+    [data] = parallel.activations
+    scales = np.float32([1.0, 2.0, 4.0])  # powers of two scale outputs without rounding
+    wanted = load(parallel.folder)(data)
+    for instances in (1, 2):
+        handle = library.open(weights, 2, instances, None)
+        wrong: list[float] = []
+
+        def busily(scale: Any, handle: Any = handle, wrong: list[float] = wrong) -> None:
+            output = np.zeros_like(wanted)
+            for _ in range(100):
+                status = library.called(handle, [data * scale], output)
+                if status or not np.array_equal(output, wanted * scale):
+                    wrong.append(float(scale))
+
+        at_once = [threading.Thread(target=busily, args=(scale,)) for scale in scales]
+        for thread in at_once:
+            thread.start()
+        for thread in at_once:
+            thread.join()
+        library.destroy(handle)
+        assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("prepare", "threads", "said"),
+    [
+        (lambda file: file.unlink(), 1, b"cannot be read"),
+        (lambda file: file.write_bytes(bytes(4096)), 1, b"does not hold the weights"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-64]), 1, b"is cut off"),
+        (lambda _: None, -1, b"1 or more threads"),
+    ],
+)
+def test_what_goes_wrong_is_said(
+    parallel: Any,
+    tmp_path: Path,
+    prepare: Callable[[Path], object],
+    threads: int,
+    said: bytes,
+):
+    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
+    library = Library(tmp_path / "c", "conv")
+    weights = tmp_path / "c" / "weights.bin"
+    prepare(weights)
+    assert library.create(str(weights).encode(), threads) is None
+    assert said in library.error()
+    assert library.input_count() == 1
+
+
+def test_a_processor_without_the_features_is_refused(parallel: Any, tmp_path: Path):
+    told = read_manifest(parallel.folder)
+    told["cpu_features"].append("flight")
+    write_manifest(parallel.folder, told)
+    write_c_bundle(parallel.folder, tmp_path / "c", "conv")
+    library = Library(tmp_path / "c", "conv")
+    assert library.create(str(tmp_path / "c" / "weights.bin").encode(), 1) is None
+    assert b"this CPU lacks flight" in library.error()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"buckets": [{"name": "small"}]}, "in buckets of shapes has no bundle for C"),
+        ({"virtual_machine": "its shapes change"}, "because its shapes change"),
+    ],
+)
+def test_what_has_no_bundle_is_refused(tmp_path: Path, change: Any, said: str):
+    (tmp_path / OBJECTS).touch()
+    write_manifest(tmp_path, {"needs": ["numpy"], "inputs": [], "outputs": [], **change})
+    with pytest.raises(ChameleonError, match=said):
+        write_c_bundle(tmp_path, tmp_path / "c", "net")
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_network_of_an_earlier_version_is_compiled_again(tmp_path: Path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"inputs": [], "outputs": []}))
+    with pytest.raises(ChameleonError, match="is of an earlier version") as caught:
+        write_c_bundle(tmp_path, tmp_path / "c", "net")
+    assert "chameleon compile" in str(caught.value.hint)
+
+
+def test_kernels_that_call_tvm_are_refused(tmp_path: Path):
+    (tmp_path / OBJECTS).touch()
+    needs = {"needs": ["numpy", "apache-tvm"], "inputs": [], "outputs": []}
+    write_manifest(tmp_path, needs)
+    with pytest.raises(ChameleonError, match="call functions of TVM's") as caught:
+        write_c_bundle(tmp_path, tmp_path / "c", "conv")
+    assert "from Python" in str(caught.value.hint)
+    assert not (tmp_path / "c").exists()
+
+
+def test_names_are_those_of_c():
+    assert name_for(Path("/x/res-net"), None) == "res_net"
+    assert name_for(Path("/x/1"), "one") == "one"
+    for folder, name in ((Path("/x/18"), None), (Path("/x/y"), "a-b"), (Path("/x/y"), "für")):
+        with pytest.raises(ChameleonError, match="cannot be called"):
+            name_for(folder, name)

@@ -1,0 +1,146 @@
+"""A delivered operator: whatever its weights are packed as, the kernel computes the reference."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError, TargetError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.export.operators import deliver_operator
+from chameleon_networks.package.load import load
+from chameleon_networks.runtime.pack import pack_weights
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.provider import SketchSpace
+from chameleon_tvm.spaces.template.base import Template
+
+CONVOLUTION = Conv2dSpec(
+    input=[1, 16, 8, 9], filters=32, kernel=3, padding=1, layout="NHWC", bias=True
+)
+
+
+def _algorithm(values: Any) -> str:
+    return str(values.get("algorithm", "direct"))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        CONVOLUTION,
+        Conv2dSpec(input=[1, 16, 8, 8], filters=16, kernel=3, groups=8, activation="relu"),
+        Conv2dSpec(input=[1, 16, 8, 8], filters=24, kernel=3, dtype="int8", layout="NHWC"),
+        DenseSpec(input=[4, 32], units=48, bias=True, dtype="bfloat16"),
+    ],
+    ids=["blocks and a bias", "groups in one vector", "int8", "bfloat16"],
+)
+def test_weights_of_ones_own_are_packed(spec: Any, deliver_one: Any):
+    made = deliver_one(spec, lambda values: _algorithm(values) == "direct")
+    made.pack()
+    output = load(made.folder)(*made.activations)
+    assert made.error(output) < made.operator.tolerance
+
+
+def test_winograds_weights_are_transformed(deliver_one: Any):
+    made = deliver_one(CONVOLUTION, lambda values: _algorithm(values).startswith("winograd"))
+    before = load(made.folder)(*made.activations)
+    assert made.error(before) > made.operator.tolerance, "it has random weights"
+    made.pack()
+    assert made.error(load(made.folder)(*made.activations)) < made.operator.tolerance
+
+
+def test_sketches_pack_too(deliver_one: Any):
+    made = deliver_one(
+        DenseSpec(input=[4, 32], units=48), space=SketchSpace(SketchOptions(prune=False))
+    )
+    made.pack()
+    assert made.error(load(made.folder)(*made.activations)) < made.operator.tolerance
+
+
+def test_an_operator_without_weights_has_nothing_to_pack(deliver_one: Any):
+    made = deliver_one(BatchMatmulSpec(a=[2, 4, 16], b=[2, 16, 24]))
+    assert not (made.folder / "pack.py").exists()
+    assert made.error(load(made.folder)(*made.activations)) < made.operator.tolerance
+
+
+ALONE = """
+import sys
+import numpy as np
+sys.path.insert(0, ".")
+from pack import pack_weights
+assert not any(name == "tvm" or name.startswith("chameleon") for name in sys.modules)
+pack_weights(np.load("w.npy"), np.load("b.npy")).tofile("weights.bin")
+from load import load
+np.save("out.npy", load()(np.load("x.npy")))
+print([name for name in sys.modules if name.startswith("chameleon")])
+"""
+
+
+def test_numpy_packs_and_tvm_runs_without_this_package(deliver_one: Any):
+    made = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
+    data, weights, bias = made.inputs
+    for name, array in (("x", data), ("w", weights), ("b", bias)):
+        np.save(made.folder / f"{name}.npy", array)
+    found = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=made.folder,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "[]"
+    assert made.error(np.load(made.folder / "out.npy")) < made.operator.tolerance
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+    assert [one["name"] for one in manifest["inputs"]] == ["data"]
+    assert manifest["threads"] == 2
+
+
+def test_wrong_constants_are_refused(deliver_one: Any):
+    made = deliver_one(DenseSpec(input=[4, 32], units=48, bias=True))
+    data, weights, bias = made.inputs
+    names = "the operator's constants are weights, bias"
+    with pytest.raises(ValueError, match=f"{names}, not 1 arrays"):
+        pack_weights(weights, folder=made.folder)
+    with pytest.raises(ValueError, match=r"bias must have shape \[48\]"):
+        pack_weights(weights, data, folder=made.folder)
+    assert len(pack_weights(weights, bias, folder=made.folder)) > weights.nbytes
+
+
+def test_packing_that_depends_on_values_is_refused(
+    deliver_one: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    made = deliver_one(DenseSpec(input=[4, 32], units=48))
+    real = Template.program
+
+    def sorted_first(self: Any, values: Any, operator: Any, inputs: Any) -> Any:
+        weights = inputs[1][np.argsort(np.asarray(inputs[1])[:, 0])]
+        return real(self, values, operator, [inputs[0], weights, *inputs[2:]])
+
+    monkeypatch.setattr(Template, "program", sorted_first)
+    with pytest.raises(ConfigError, match="'one' are packed cannot be written down") as caught:
+        deliver_operator(made.winner, AutoSpace(AutoOptions()), tmp_path / "two", 1)
+    assert "tvmscript" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("nvidia/nvidia-a100", "is cuda"), ("llvm -mtriple=riscv64-linux-gnu", "is riscv64")],
+)
+def test_what_runs_elsewhere_is_refused(target: str, said: str, tmp_path: Path):
+    resolved = TVMTargets(NoOptions()).resolve(target)
+    task = DenseSpec(input=[4, 32], units=48).task("one", resolved)
+    winner = Winner(task=task, config=(0,), seconds=None)
+    with pytest.raises(TargetError, match=said):
+        deliver_operator(winner, AutoSpace(AutoOptions()), tmp_path / "one", 1)
+    assert not (tmp_path / "one").exists()

@@ -1,0 +1,202 @@
+"""Pieces of quantised networks, NCHW, and what they mean, computed by NumPy.
+
+The scales are powers of two and the numbers small, so that sums of float32 are exact, and all that
+compute the network by its meaning agree in every bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_networks.graph.constants import array_of
+from chameleon_networks.graph.moves import axes_of, shape_of
+from chameleon_networks.graph.relaxed import relax, tvm
+from numpy.typing import NDArray
+
+op = relax.op
+Array = NDArray[Any]
+
+
+@attrs.frozen(kw_only=True)
+class Affine:
+    """A scale and a zero point of a whole tensor."""
+
+    scale: float
+    zero_point: int
+    dtype: str = "uint8"
+
+    def pair(self, emit: Any, x: Any) -> Any:
+        """A tensor quantised, and dequantised."""
+        scale, zero = relax.const(self.scale, "float32"), relax.const(self.zero_point, self.dtype)
+        axis = min(1, len(shape_of(x)) - 1)
+        made = emit(op.quantize(x, scale, zero, axis=axis, out_dtype=self.dtype))
+        return emit(op.dequantize(made, scale, zero, axis=axis))
+
+
+def dequantised(emit: Any, numbers: Array, scale: Array, zero: Array, axis: int) -> Any:
+    """A constant as a network of a framework has it."""
+    constants = (relax.const(one) for one in (numbers, scale, zero))
+    return emit(op.dequantize(*constants, axis=axis))
+
+
+def weights_of(
+    emit: Any,
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    axis: int,
+    exponent: int = -6,
+    *,
+    largest: int = 127,
+) -> tuple[Any, Array]:
+    """Weights with a scale for each output channel, and the scales."""
+    scale = (2.0 ** rng.integers(exponent - 1, exponent + 1, shape[axis])).astype(np.float32)
+    least = -128 if largest == 127 else -largest
+    numbers = rng.integers(least, largest, shape, endpoint=True).astype(np.int8)
+    zero = np.zeros(shape[axis], np.int8)
+    return dequantised(emit, numbers, scale, zero, axis), scale
+
+
+def bias_of(emit: Any, rng: np.random.Generator, scale: Array, data: float, rank: int) -> Any:
+    """A bias in units of the sums, in the shape that is added to an NCHW tensor."""
+    numbers = rng.integers(-3000, 3000, scale.shape).astype(np.int32)
+    made = dequantised(emit, numbers, scale * np.float32(data), np.zeros(len(scale), np.int32), 0)
+    return emit(op.reshape(made, [1, len(scale), *[1] * (rank - 2)]))
+
+
+def convolution(
+    emit: Any,
+    x: Any,
+    filters: int,
+    size: int,
+    data: float,
+    *,
+    rng: np.random.Generator,
+    groups: int = 1,
+    bias: bool = True,
+    largest: int = 127,
+    **more: Any,
+) -> Any:
+    """A convolution of any rank with quantised weights."""
+    channels, rank = shape_of(x)[1], len(shape_of(x))
+    shape = (filters, channels // groups, *[size] * (rank - 2))
+    weights, scale = weights_of(emit, rng, shape, 0, largest=largest)
+    kind = getattr(op.nn, f"conv{rank - 2}d")
+    made = emit(kind(x, weights, groups=groups, **more))
+    return emit(op.add(made, bias_of(emit, rng, scale, data, rank))) if bias else made
+
+
+def dense(
+    emit: Any, x: Any, units: int, data: float, *, rng: np.random.Generator, largest: int = 127
+) -> Any:
+    """A matrix product with quantised weights, and a bias."""
+    weights, scale = weights_of(emit, rng, (shape_of(x)[-1], units), 1, largest=largest)
+    made = emit(op.matmul(x, weights))
+    numbers = rng.integers(-3000, 3000, (units,)).astype(np.int32)
+    units_of_sums, zeros = scale * np.float32(data), np.zeros(units, np.int32)
+    return emit(op.add(made, dequantised(emit, numbers, units_of_sums, zeros, 0)))
+
+
+def evaluated(module: Any, *inputs: Array) -> Any:
+    """What a module's ``main`` means, in float64 but for what is quantised: an array or several."""
+    function = module["main"]
+    known: dict[Any, Any] = dict(zip(function.params, inputs, strict=True))
+
+    def value(one: Any) -> Any:
+        if isinstance(one, tvm.ir.GenericConst):
+            return array_of(one)
+        if isinstance(one, relax.Tuple):
+            return [value(field) for field in one.fields]
+        return known[one] if isinstance(one, relax.Var) else one
+
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if isinstance(call, relax.Call):
+                name = str(call.op.name).removeprefix("relax.")
+                known[binding.var] = MEANINGS[name](call, *map(value, call.args))
+            else:
+                known[binding.var] = value(call)
+    return known[function.body.body]
+
+
+def _along(call: Any, x: Array, numbers: Array) -> Array:
+    shape = [1] * x.ndim
+    if numbers.size > 1:
+        shape[int(call.attrs.axis)] = -1
+    return numbers.reshape(shape).astype(np.float64)
+
+
+def _quantize(call: Any, x: Array, scale: Array, zero: Array) -> Array:
+    limits = np.iinfo(str(call.ty.dtype))
+    made = np.rint(x / _along(call, x, scale)) + _along(call, x, zero)
+    return np.clip(made, limits.min, limits.max)
+
+
+def _dequantize(call: Any, x: Array, scale: Array, zero: Array) -> Array:
+    return (x - _along(call, x, zero)) * _along(call, x, scale)
+
+
+def _windows(call: Any, x: Array, size: Any, dilation: Any, fill: float) -> Array:
+    """All windows of an NC... tensor: (N, C, places, taps)."""
+    rank = x.ndim - 2
+    pads = [int(one) for one in call.attrs.padding]
+    widths = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
+    x = np.pad(x.astype(np.float64), widths, constant_values=fill)
+    reach = [(int(k) - 1) * int(d) + 1 for k, d in zip(size, dilation, strict=True)]
+    axes = tuple(range(2, x.ndim))
+    seen = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
+    steps = tuple(slice(None, None, int(one)) for one in call.attrs.strides)
+    taps = tuple(slice(None, None, int(one)) for one in dilation)
+    return seen[(slice(None), slice(None), *steps, *taps)]
+
+
+def _convolution(call: Any, x: Array, weights: Array) -> Array:
+    groups, rank = int(call.attrs.groups), x.ndim - 2
+    seen = _windows(call, x, weights.shape[2:], call.attrs.dilation, 0.0)
+    n, c, *rest = seen.shape
+    seen = seen.reshape(n, groups, c // groups, *rest)
+    filters = weights.reshape(groups, -1, *weights.shape[1:])
+    letters = "xyz"[:rank]
+    made = np.einsum(f"ngc{letters}...,gfc...->ngf{letters}...", seen, filters)
+    if rank:
+        made = made.sum(axis=tuple(range(made.ndim - rank, made.ndim)))
+    return made.reshape(n, -1, *made.shape[3:])
+
+
+def _largest(call: Any, x: Array) -> Array:
+    size = call.attrs.pool_size
+    seen = _windows(call, x, size, call.attrs.dilation, -np.inf)
+    return seen.max(axis=tuple(range(x.ndim, seen.ndim)))
+
+
+def _sliced(call: Any, x: Array, *places: Any) -> Array:
+    axes, begins, ends = ([int(field.value) for field in one.fields] for one in call.args[1:4])
+    parts = [slice(None)] * x.ndim
+    for axis, begin, end in zip(axes, begins, ends, strict=True):
+        parts[axis] = slice(begin, end)
+    return x[tuple(parts)]
+
+
+MEANINGS: dict[str, Callable[..., Array]] = {
+    "quantize": _quantize,
+    "dequantize": _dequantize,
+    **{f"nn.conv{rank}d": _convolution for rank in (1, 2, 3)},
+    **{f"nn.max_pool{rank}d": _largest for rank in (1, 2, 3)},
+    "matmul": lambda _, a, b: a.astype(np.float64) @ b.astype(np.float64),
+    "add": lambda _, a, b: a.astype(np.float64) + b,
+    "nn.relu": lambda _, x: np.maximum(x, 0.0),
+    "clip": lambda call, x, *_: np.clip(x, *(float(one.value) for one in call.args[1:])),
+    "nn.leakyrelu": lambda call, x: np.where(x < 0, float(call.attrs.alpha) * x, x),
+    "sigmoid": lambda _, x: 1.0 / (1.0 + np.exp(-x)),
+    "mean": lambda call, x: x.mean(
+        axis=tuple(int(one) for one in call.attrs.axis), keepdims=bool(call.attrs.keepdims)
+    ),
+    "reshape": lambda call, x, *_: x.reshape([int(one) for one in call.ty.shape]),
+    "permute_dims": lambda call, x: x.transpose(axes_of(call)),
+    "strided_slice": _sliced,
+    "concat": lambda call, xs: np.concatenate(xs, axis=int(call.attrs.axis)),
+}
+"""What a call computes, given it and its arguments."""

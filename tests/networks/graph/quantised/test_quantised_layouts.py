@@ -1,0 +1,42 @@
+"""Steps of quantisation pass through a change of layouts, or it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.layout_error import LayoutError
+from chameleon_networks.graph.operators import left_over
+from chameleon_networks.graph.prepare import operators_in, prepared
+from chameleon_networks.graph.quantised_layouts import with_steps_passed
+from chameleon_networks.graph.relaxed import relax
+
+from ..sequence.conftest import module_of  # noqa: TID252 - its helpers
+from .test_quantised_networks import small_resnet
+
+op = relax.op
+
+
+def test_no_layout_is_changed_between_quantised_convolutions():
+    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
+    made = prepared(module, "NHWC")
+    # The image alone comes in another layout.
+    assert left_over(made, chains_of(made))["permute_dims"] == 1
+
+
+def test_steps_are_the_same_afterwards():
+    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
+    made = with_steps_passed(module, lambda one: one)
+    assert operators_in(made) == operators_in(module)
+
+
+def test_a_change_that_loses_a_step_is_refused():
+    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
+    others = module_of(lambda emit, x: emit(op.nn.relu(x)), ((1, 3), "float32"))
+
+    def lost(_: Any) -> Any:
+        return others
+
+    with pytest.raises(LayoutError, match="lost 12 of 12 steps"):
+        with_steps_passed(module, lost)

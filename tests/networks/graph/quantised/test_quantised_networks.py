@@ -1,0 +1,61 @@
+"""Quantised networks are computed in integers, and mean what they say bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.operators import left_over
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax
+
+from ..sequence.conftest import deliver, module_of  # noqa: F401, TID252 - a fixture
+from .pieces import Affine, convolution, dense, evaluated
+
+op = relax.op
+IMAGE = Affine(scale=2.0**-5, zero_point=121)
+FIRST = Affine(scale=2.0**-3, zero_point=0)
+SECOND = Affine(scale=2.0**-2, zero_point=7)
+
+
+def small_resnet(emit: Any, x: Any) -> Any:
+    """Convolution, pooling, a residual block, a mean, a matrix product."""
+    rng = np.random.default_rng(0)
+    x = IMAGE.pair(emit, x)
+    x = emit(op.nn.relu(convolution(emit, x, 16, 3, IMAGE.scale, rng=rng, padding=1)))
+    x = FIRST.pair(emit, x)
+    x = FIRST.pair(emit, emit(op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1, 1, 1))))
+    made = convolution(emit, x, 16, 3, FIRST.scale, rng=rng, padding=1)
+    x = SECOND.pair(emit, emit(op.nn.relu(emit(op.add(made, x)))))
+    x = FIRST.pair(emit, emit(op.mean(x, [2, 3])))
+    return SECOND.pair(emit, dense(emit, x, 10, FIRST.scale, rng=rng))
+
+
+def test_a_small_resnet_is_in_integers():
+    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
+    for layout in ("NCHW", "NHWC"):
+        made = prepared(module, layout)
+        chains = chains_of(made)
+        assert [chain.spec.kind for chain in chains] == ["conv2d", "conv2d", "dense"]
+        assert {chain.spec.dtype for chain in chains} == {"int8"}
+        assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
+        assert [chain.spec.residual for chain in chains] == [False, True, False]
+        left = left_over(made, chains)
+        left.pop("permute_dims", None)
+        assert left == {"quantize": 2, "nn.max_pool2d": 1, "mean": 1, "dequantize": 2}
+
+
+@pytest.mark.parametrize("guesses", [False, True])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_a_small_resnet_is_right_bit_by_bit(
+    deliver: Any,  # noqa: F811
+    layout: str,
+    *,
+    guesses: bool,
+):
+    module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
+    network = deliver(module, layout=layout, guesses=guesses)
+    image = np.random.default_rng(1).standard_normal((1, 3, 12, 12)).astype(np.float32)
+    np.testing.assert_array_equal(network.run(image), evaluated(module, image))

@@ -1,0 +1,103 @@
+"""Random quantised networks: every tensor that is quantised is what NumPy says, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ..sequence.conftest import deliver, module_of  # noqa: F401, TID252 - a fixture
+from .pieces import Affine, convolution, dense, evaluated
+
+op = relax.op
+
+PARAMETERS = st.builds(
+    Affine,
+    scale=st.sampled_from([2.0**-4, 2.0**-3, 2.0**-2]),
+    zero_point=st.integers(0, 255),
+) | st.builds(
+    Affine,
+    scale=st.sampled_from([2.0**-4, 2.0**-3]),
+    zero_point=st.integers(-128, 127),
+    dtype=st.just("int8"),
+)
+ACTIVATIONS = st.sampled_from(["none", "relu", "clip", "leaky"])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice", "relu"]),
+        PARAMETERS,
+        ACTIVATIONS,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def activated(emit: Any, x: Any, name: str) -> Any:
+    if name == "relu":
+        return emit(op.nn.relu(x))
+    if name == "clip":
+        return emit(op.clip(x, 0.0, 6.0))
+    return emit(op.nn.leakyrelu(x, 0.25)) if name == "leaky" else x
+
+
+def network(emit: Any, x: Any, steps: Any, start: Affine) -> Any:
+    """A network of some steps, each of which is quantised; it returns all their results."""
+    rng = np.random.default_rng(len(steps))
+    found = [(start.pair(emit, x), start)]
+    for kind, parameters, activation in steps:
+        x, wanted = found[-1]
+        channels = shape_of(x)[1]
+        if kind in {"conv", "depthwise", "residual"}:
+            groups = channels if kind == "depthwise" else 1
+            filters = 12 if kind == "conv" else channels
+            x = convolution(emit, x, filters, 3, wanted.scale, rng=rng, groups=groups, padding=1)
+            others = [one for one, _ in found if shape_of(one) == shape_of(x)]
+            if kind == "residual" and others:
+                x = emit(op.add(x, others[0]))
+            x, wanted = activated(emit, x, activation), parameters
+        elif kind == "pool":
+            x = emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1, 1, 1)))
+        elif kind == "concat":
+            x = emit(op.concat([x, x], axis=1))
+        elif kind == "slice":
+            x = emit(op.strided_slice(x, [1], [0], [max(1, channels // 2)]))
+        else:
+            x = activated(emit, x, activation)
+        found.append((wanted.pair(emit, x), wanted))
+    last, known = found[-1]
+    flat = emit(op.reshape(last, [1, -1]))
+    out = known.pair(emit, dense(emit, flat, 9, known.scale, rng=rng))
+    return tuple([one for one, _ in found] + [out])
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    steps=STEPS, start=PARAMETERS, seed=st.integers(0, 99), layout=st.sampled_from(["NCHW", "NHWC"])
+)
+@pytest.mark.parametrize("guesses", [False, True])
+def test_random_networks(
+    deliver: Any,  # noqa: F811
+    steps: Any,
+    start: Affine,
+    seed: int,
+    layout: str,
+    *,
+    guesses: bool,
+):
+    module = module_of(lambda emit, x: network(emit, x, steps, start), ((1, 6, 5, 7), "float32"))
+    image = np.random.default_rng(seed).normal(0, 4, (1, 6, 5, 7)).astype(np.float32)
+    found = deliver(module, layout=layout, guesses=guesses).run(image)
+    for got, wanted in zip(found, evaluated(module, image), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    chains = chains_of(prepared(module, layout))
+    assert {chain.spec.dtype for chain in chains} == {"int8"}

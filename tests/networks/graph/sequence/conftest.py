@@ -1,0 +1,117 @@
+"""Relax networks of a few operators: compiled without a tuner's kernels, loaded, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.loop.end.delivery import guesses_of
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.compile import CompiledNetwork, compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.operators import specs_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+TARGET = TVMTargets(NoOptions()).resolve("native")
+THREADS = 2
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Delivered:
+    """A network in a folder.
+
+    Attributes:
+        run: the loaded network.
+        made: what was compiled.
+        folder: where it is.
+    """
+
+    run: Callable[..., Any]
+    made: CompiledNetwork
+    folder: Path
+
+    @property
+    def kernels(self) -> list[str]:
+        """Names of the kernels in the order of their calls."""
+        return [call.kernel for call in self.made.executable.sequence.calls]
+
+
+def module_of(build: Any, *inputs: tuple[Sequence[int], str]) -> Any:
+    """A module whose main computes ``build(emit, *inputs)``, one value or a tuple of several."""
+    variables = [
+        relax.Var(f"x{place}", relax.TensorType(list(shape), dtype))
+        for place, (shape, dtype) in enumerate(inputs)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", variables):
+        with builder.dataflow():
+            made = build(builder.emit, *variables)
+            out = builder.emit_output(relax.Tuple(made) if isinstance(made, tuple) else made)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def expected(module: Any, *inputs: Any) -> list[Any]:
+    """What the module computes by TVM's own way, in the virtual machine."""
+    # Code that runs once is not worth optimising: that takes longer than all the rest.
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    executable = relax.build(relax.get_pipeline("zero")(module), target)
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    found = machine["main"](*map(tvm.runtime.tensor, inputs))
+    return [one.numpy() for one in ([found] if hasattr(found, "numpy") else found)]
+
+
+def deliverer(base: Path) -> Any:
+    """What compiles modules into folders in a folder.
+
+    A module may get a random configuration or the first guess of every task. One that is ``ready``
+    was prepared before.
+    """
+
+    def made(
+        module: Any,
+        *,
+        layout: str = "NCHW",
+        seed: int | None = None,
+        guesses: bool = False,
+        ready: bool = False,
+    ) -> Delivered:
+        module = module if ready else prepared(module, layout)
+        chains = chains_of(module)
+        space = AutoSpace(AutoOptions())
+        winners = {}
+        if seed is not None or guesses:
+            rng = np.random.default_rng(seed)
+            for spec in specs_of(fastest(chains, TARGET)):
+                task = spec.task(spec.name, TARGET)
+                configs = space.design_space(task)
+                [config, *_] = guesses_of(configs) if guesses else configs.sample(1, rng)
+                indices = tuple(int(index) for index in config)
+                winners[task.key] = Winner(task=task, config=indices, seconds=1e-3)
+        kernels = Kernels(winners, space, TARGET)
+        result = compiled(module, chains, kernels, TARGET)
+        folder = base / f"network{len(list(base.iterdir()))}"
+        manifest = manifest_of(module, chains, kernels, TARGET, THREADS)
+        write_package(folder, result.executable, manifest)
+        return Delivered(run=load(folder), made=result, folder=folder)
+
+    return made
+
+
+@pytest.fixture
+def deliver(tmp_path: Path) -> Any:
+    """See ``deliverer``."""
+    return deliverer(tmp_path)

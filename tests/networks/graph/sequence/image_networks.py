@@ -1,0 +1,93 @@
+"""Pieces of networks of images, NCHW, that tests put together by hand and at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from chameleon_networks.graph.relaxed import relax
+
+from .conftest import Delivered, expected
+
+op = relax.op
+Program = list[tuple[Any, ...]]
+"""Steps that take earlier values by number, counted from the last one."""
+
+
+def conv(emit: Any, x: Any, filters: int, size: int = 1, groups: int = 1) -> Any:
+    channels = int(x.ty.shape[1]) // groups
+    rng = np.random.default_rng([filters, size, channels])
+    weights = rng.standard_normal((filters, channels, size, size), np.float32)
+    scaled = relax.const(weights / np.float32(size * np.sqrt(channels)))
+    return emit(op.nn.conv2d(x, scaled, padding=size // 2, groups=groups))
+
+
+def shuffle(emit: Any, x: Any, groups: int) -> Any:
+    batch, channels, *spatial = (int(extent) for extent in x.ty.shape)
+    grouped = emit(op.reshape(x, (batch, groups, channels // groups, *spatial)))
+    turned = emit(op.permute_dims(grouped, [0, 2, 1, 3, 4]))
+    return emit(op.reshape(turned, (batch, channels, *spatial)))
+
+
+def unit(emit: Any, x: Any) -> Any:
+    """One of ShuffleNet v2: a half passes, the other is computed, and both are mixed."""
+    halves = emit(op.split(x, 2, axis=1))
+    kept, read = emit(halves[0]), emit(halves[1])
+    half = int(read.ty.shape[1])
+    inner = emit(op.nn.relu(conv(emit, read, half)))
+    made = emit(op.nn.relu(conv(emit, conv(emit, inner, half, 3, half), half)))
+    return shuffle(emit, emit(op.concat([kept, made], axis=1)), 2)
+
+
+def image(*shape: int) -> Any:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def check(network: Delivered, module: Any, *inputs: Any) -> None:
+    """The delivered network computes what the module does."""
+    found = network.run(*inputs)
+    for one, other in zip(
+        found if isinstance(found, list) else [found], expected(module, *inputs), strict=True
+    ):
+        assert one.shape == other.shape
+        scale = max(float(np.abs(other).max(initial=0.0)), 1e-3)
+        np.testing.assert_allclose(one, other, atol=2e-5 * scale, rtol=0)
+
+
+def values_of(emit: Any, program: Program, first: list[Any]) -> list[Any]:
+    """Some values, and those that a program makes of them."""
+    values = list(first)
+
+    def value(back: int) -> Any:
+        return values[-1 - back % len(values)]
+
+    for what, *of in program:
+        if what == "concat":
+            values.append(emit(op.concat([value(back) for back in of[0]], axis=1)))
+        else:
+            values += _step(emit, what, value(of[0]), *of[1:])
+    return values
+
+
+def _step(emit: Any, what: str, x: Any, *of: int) -> list[Any]:
+    """What one step makes of one value; nothing where it has too few channels."""
+    channels = int(x.ty.shape[1])
+    made: list[Any] = []
+    if what == "conv":
+        made = [conv(emit, x, *of)]
+    elif what == "depthwise" and channels > 1:
+        made = [conv(emit, x, channels, 3, channels)]
+    elif what == "relu":
+        made = [emit(op.nn.relu(x))]
+    elif what == "pool":
+        made = [emit(op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1)))]
+    elif what == "unit" and channels % 2 == 0 and channels > 2:
+        made = [unit(emit, x)]
+    elif what == "split" and channels > of[0]:
+        parts = emit(op.split(x, [of[0]], axis=1))
+        made = [emit(parts[0]), emit(parts[1])]
+    elif what == "slice" and channels > of[0] + of[1]:
+        made = [emit(op.strided_slice(x, [1], [of[0]], [of[0] + of[1]]))]
+    elif what == "shuffle" and channels % of[0] == 0:
+        made = [shuffle(emit, x, of[0])]
+    return made

@@ -1,0 +1,67 @@
+"""A small network as a bundle for C: the same bits as its loader in Python."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from chameleon_networks.export.c_bundle import write_c_bundle
+from chameleon_networks.graph.relaxed import relax
+
+from .conftest import module_of
+
+CC, CXX = shutil.which("gcc") or "cc", shutil.which("g++") or "c++"
+RNG = np.random.default_rng(5)
+
+
+def _weights(*shape: int) -> Any:
+    return relax.const(RNG.standard_normal(shape).astype(np.float32))
+
+
+def test_a_network_gives_the_same_bits(deliver: Any, tmp_path: Path):
+    first, second, product = _weights(16, 3, 3, 3), _weights(16, 16, 3, 3), _weights(16, 10)
+
+    def build(emit: Any, image: Any, scale: Any) -> Any:
+        x = emit(relax.op.nn.relu(relax.op.nn.conv2d(image, first, padding=1)))
+        y = emit(relax.op.add(x, relax.op.nn.conv2d(x, second, padding=1)))
+        pooled = emit(relax.op.mean(y, axis=[2, 3]))
+        answers = emit(relax.op.matmul(pooled, product))
+        return emit(relax.op.multiply(answers, scale)), emit(relax.op.nn.softmax(answers))
+
+    network = deliver(
+        module_of(build, ((1, 3, 16, 16), "float32"), ((1, 10), "float32")), guesses=True
+    )
+    inputs = [RNG.standard_normal((1, 3, 16, 16)), RNG.standard_normal((1, 10))]
+    inputs = [one.astype(np.float32) for one in inputs]
+    wanted = network.run(*inputs)
+    bundle = tmp_path / "bundle"
+    write_c_bundle(network.folder, bundle, "bundle")
+    flags = ("-std=c++17", "-Wall", "-Werror", "-L.", "-Wl,-rpath,$ORIGIN", "-o", "example")
+    made = subprocess.run(
+        [CXX, "main.cpp", *flags, "-lbundle"],
+        cwd=bundle,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    for place, one in enumerate(inputs):
+        np.save(bundle / f"{place}.npy", one)
+    ran = subprocess.run(
+        ["./example", "weights.bin", "0.npy", "1.npy"],
+        cwd=bundle,
+        env={},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[:2] == ["output0.npy", "output1.npy"]
+    for place, one in enumerate(wanted):
+        assert np.load(bundle / f"output{place}.npy").tobytes() == one.tobytes()
+    words = (CC, "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "bundle.h")
+    assert subprocess.run(words, cwd=bundle, check=False).returncode == 0

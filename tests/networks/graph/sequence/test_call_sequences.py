@@ -1,0 +1,220 @@
+"""Networks as call sequences: what they return, what they leave alone, and how they fail."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.package.load import load
+from chameleon_networks.running.profile import AROUND, kernel_seconds
+from chameleon_system.cores import usable_cores
+from chameleon_tvm.quick_tvm import te, tirx
+
+from .conftest import expected, module_of
+
+op = relax.op
+RNG = np.random.default_rng(0)
+SHAPE = (1, 8, 6, 5)
+X = RNG.standard_normal(SHAPE, np.float32)
+
+
+def _same(found: Any, wanted: Any) -> None:
+    found = found if isinstance(found, list) else [found]
+    assert [one.shape for one in found] == [one.shape for one in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def _everything(emit: Any, x: Any) -> Any:
+    """Outputs of all origins: an input, a view of one, a constant, a kernel's, that again."""
+    constant = relax.const(np.arange(6, dtype=np.int32))
+    made = emit(op.nn.relu(x))
+    flat = emit(op.reshape(made, (8, 30)))
+    total = emit(op.sum(made, axis=[1]))
+    return (x, emit(op.reshape(x, (48, 5))), constant, made, flat, total, made)
+
+
+def test_outputs_may_be_anything(deliver: Any):
+    module = module_of(_everything, (SHAPE, "float32"))
+    network = deliver(module)
+    assert network.made.virtual_machine is None
+    wanted = expected(module, X)
+    _same(network.run(X), wanted)
+
+
+def test_results_are_the_callers(deliver: Any):
+    module = module_of(_everything, (SHAPE, "float32"))
+    network = deliver(module).run
+    first = network(X)
+    kept = [one.copy() for one in first]
+    network(X + 1)
+    for one, other in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(one, other)
+    first[0][:] = 7
+    np.testing.assert_array_equal(network(X)[0], X)
+
+
+def test_inputs_are_taken_as_they_come(deliver: Any):
+    module = module_of(lambda emit, x: emit(op.nn.softmax(x)), (SHAPE, "float32"))
+    network = deliver(module).run
+    wanted = expected(module, X)
+    memory = np.empty(X.nbytes + 64, np.uint8)
+    odd = memory[4 : 4 + X.nbytes].view(np.float32).reshape(SHAPE)
+    odd[:] = X
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    turned = np.asfortranarray(X)
+    for one in (odd, fixed, turned, X.astype(np.float64), X.tolist()):
+        _same(network(one), wanted)
+
+
+@pytest.mark.parametrize("instances", [1, 2, 5])
+def test_threads_share_a_network(deliver: Any, instances: int):
+    def build(emit: Any, x: Any) -> Any:
+        for _ in range(6):
+            x = emit(op.nn.softmax(emit(op.add(x, emit(op.sin(x))))))
+        return x
+
+    folder = deliver(module_of(build, (SHAPE, "float32"))).folder
+    network = load(folder, threads=2, instances=instances)
+    inputs = [X * number for number in range(1, 5)]
+    wanted = [network(array) for array in inputs]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        found = (network(inputs[number]) for _ in range(200))
+        wrong.extend(number for array in found if not np.array_equal(array, wanted[number]))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(inputs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_callers_keep_the_cores_that_they_were_on(deliver: Any):
+    folder = deliver(module_of(_everything, (SHAPE, "float32"))).folder
+    found = []
+
+    def call() -> None:
+        before = usable_cores()
+        for _ in range(2):
+            network = load(folder)
+            found.append((before, usable_cores()))
+            for _ in range(3):
+                network(X)
+                found.append((before, usable_cores()))
+
+    for caller in (threading.Thread(target=call), threading.Thread(target=call)):
+        caller.start()
+        caller.join()
+    assert len(found) == 16
+    assert all(before == after for before, after in found)
+
+
+def test_tuples_and_functions_of_the_runtime(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        best = emit(op.topk(x, k=2, axis=-1, ret_type="both"))
+        order = emit(op.argsort(x, axis=1, descending=True))
+        return (emit(best[0]), emit(best[1]), order)
+
+    module = module_of(build, ((4, 9), "float32"))
+    network = deliver(module)
+    assert network.made.virtual_machine is None
+    values = RNG.permutation(36).astype(np.float32).reshape(4, 9)
+    found = network.run(values)
+    np.testing.assert_array_equal(found[0], -np.sort(-values, axis=1)[:, :2])
+    np.testing.assert_array_equal(found[1], np.argsort(-values, axis=1)[:, :2])
+    np.testing.assert_array_equal(found[2], np.argsort(-values, axis=1))
+
+
+def test_a_kernel_that_fails_ends_the_call(deliver: Any):
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the kernel gave up")
+
+    tvm.register_global_func("chameleon.test.fail", fail, override=True)
+    a = te.placeholder((4,), name="a")
+    made = te.extern(
+        (4,),
+        [a],
+        lambda ins, outs: tirx.call_packed("chameleon.test.fail", ins[0], outs[0]),
+        dtype="float32",
+    )
+    kernel = te.create_prim_func([a, made]).without_attr("global_symbol")
+    x = relax.Var("x", relax.TensorType([4], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            variable = builder.add_func(kernel.with_attr("op_pattern", 8), "failing")
+            out = relax.call_tir(variable, [x], relax.TensorType([4], "float32"))
+            result = builder.emit_output(builder.emit(out))
+        builder.emit_func_output(result)
+    network = deliver(builder.get())
+    assert network.made.virtual_machine is None
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the kernel gave up"):
+            network.run(np.zeros(4, np.float32))
+
+
+def test_what_is_no_call_is_left_to_the_virtual_machine(deliver: Any):
+    def double(x: Any, out: Any) -> None:
+        out.copyfrom(x.numpy() * 2)
+
+    tvm.register_global_func("chameleon.test.double", double, override=True)
+
+    def build(emit: Any, x: Any) -> Any:
+        kind = relax.TensorType([3], "float32")
+        return emit(relax.call_dps_packed("chameleon.test.double", (x,), out_ty=kind))
+
+    network = deliver(module_of(build, ((3,), "float32")))
+    assert network.made.virtual_machine == "it calls relax.call_dps_packed"
+    _same(network.run(np.ones(3, np.float32)), [np.full(3, 2, np.float32)])
+    names = [one["name"] for one in kernel_seconds(str(network.folder), [np.ones(3, np.float32)])]
+    assert AROUND in names
+
+
+def test_nothing_at_all_is_computed(deliver: Any):
+    network = deliver(module_of(lambda emit, x: emit(op.reshape(x, (6,))), ((2, 3), "float32")))
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    _same(network.run(values), [values.reshape(6)])
+
+
+def test_arrays_of_other_shapes_are_refused(deliver: Any):
+    network = deliver(module_of(lambda emit, x: emit(op.nn.relu(x)), ((2, 3), "float32"))).run
+    for wrong in (np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.zeros((2, 3, 1))):
+        with pytest.raises(ValueError, match=r"x0 must have shape \[2, 3\]"):
+            network(wrong)
+    with pytest.raises(ValueError, match="takes x0, not 0 arrays"):
+        network()
+
+
+def test_each_kernel_is_timed(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        return emit(op.nn.softmax(emit(op.sum(emit(op.nn.softmax(x)), axis=[1]))))
+
+    network = deliver(module_of(build, (SHAPE, "float32")))
+    rows = kernel_seconds(str(network.folder), [X])
+    count = {row["name"]: row["calls"] for row in rows}
+    assert count.pop(AROUND) == 1
+    assert sum(count.values()) == len(network.kernels)
+    assert set(count) == set(network.kernels)
+    assert all(row["seconds"] > 0 for row in rows)
+
+
+def test_weights_of_any_size_and_kind(deliver: Any):
+    table = RNG.standard_normal((3000, 300)).astype(np.float32)
+    numbers = relax.const(table)
+
+    def build(emit: Any, x: Any) -> Any:
+        return emit(op.take(numbers, x, axis=0)), relax.const(table[:5] > 0)
+
+    network = deliver(module_of(build, ((7,), "int32")))
+    places = RNG.integers(0, 3000, 7).astype(np.int32)
+    found = network.run(places)
+    np.testing.assert_array_equal(found[0], table[places])
+    np.testing.assert_array_equal(found[1], table[:5] > 0)

@@ -1,0 +1,127 @@
+"""Channel shuffles move nothing where kernels can look channels up, and numbers stay the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.graph.relaxed import relax
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .conftest import Delivered, module_of
+from .image_networks import Program, check, conv, image, shuffle, unit, values_of
+
+op = relax.op
+MOVES = ("concat", "split", "slice", "shuffle", "fused_concat", "fused_split")
+
+
+def _moves(network: Delivered) -> list[str]:
+    return [name for name in network.kernels if name.startswith(MOVES)]
+
+
+@pytest.mark.parametrize("channels", [20, 58])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_stage_of_units_moves_nothing(deliver: Any, channels: int, batch: int):
+    def build(emit: Any, x: Any) -> Any:
+        x = shuffle(emit, emit(op.concat([conv(emit, x, channels)] * 2, axis=1)), 2)
+        for _ in range(4):
+            x = unit(emit, x)
+        return conv(emit, x, 24)
+
+    module = module_of(build, ((batch, 8, 6, 7), "float32"))
+    network = deliver(module, layout="NHWC", guesses=True)
+    assert _moves(network) == []
+    looked_up = [call for call in network.made.executable.sequence.calls if call.lookups]
+    assert len(looked_up) == 5, "the first convolution of each unit, and the last one"
+    check(network, module, image(batch, 8, 6, 7))
+
+
+def test_who_cannot_look_up_gets_one_copy(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        x = emit(op.concat([conv(emit, x, 12), conv(emit, x, 20, 3)], axis=1))
+        x = unit(emit, shuffle(emit, x, 2))
+        pooled = emit(op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1)))
+        return conv(emit, pooled, 8), conv(emit, x, 8, 3, 8)
+
+    module = module_of(build, ((1, 8, 6, 6), "float32"))
+    network = deliver(module, layout="NHWC", guesses=True)
+    assert _moves(network) == ["shuffle_of_some_of_1x6x6x32_float32"]
+    check(network, module, image(1, 8, 6, 6))
+
+
+def test_callers_own_what_they_pass_and_get(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        made = conv(emit, x, 4)
+        mixed = shuffle(emit, emit(op.concat([x, made], axis=1)), 4)
+        return made, mixed, conv(emit, mixed, 5)
+
+    module = module_of(build, ((2, 4, 5, 5), "float32"))
+    for layout in ("NCHW", "NHWC"):
+        network = deliver(module, layout=layout, guesses=True)
+        for seed in (0, 1):
+            x = np.random.default_rng(seed).standard_normal((2, 4, 5, 5), np.float32)
+            check(network, module, x)
+
+
+def test_what_would_be_looked_up_too_often_is_moved(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        return conv(emit, shuffle(emit, conv(emit, x, 16), 2), 512)
+
+    module = module_of(build, ((1, 8, 6, 6), "float32"))
+    network = deliver(module, layout="NHWC", guesses=True)
+    assert sum("shuffle" in name for name in network.kernels) == 1
+    assert "_of_some_of_" not in "".join(network.kernels)
+    assert not any(call.lookups for call in network.made.executable.sequence.calls)
+    check(network, module, image(1, 8, 6, 6))
+
+
+def test_untuned_networks_shuffle_with_a_kernel(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        return conv(emit, unit(emit, conv(emit, x, 16)), 8)
+
+    module = module_of(build, ((1, 8, 6, 6), "float32"))
+    check(deliver(module, layout="NHWC"), module, image(1, 8, 6, 6))
+
+
+def _sizes(least: int, most: int) -> st.SearchStrategy[int]:
+    return st.integers(least, most)
+
+
+@st.composite
+def _programs(draw: st.DrawFn) -> Program:
+    earlier = _sizes(0, 4)
+    step = st.one_of(
+        st.tuples(st.just("conv"), earlier, _sizes(2, 12), st.sampled_from([1, 1, 3])),
+        st.tuples(st.just("depthwise"), earlier),
+        st.tuples(st.just("relu"), earlier),
+        st.tuples(st.just("pool"), earlier),
+        st.tuples(st.just("unit"), earlier),
+        st.tuples(st.just("concat"), st.lists(earlier, min_size=2, max_size=3)),
+        st.tuples(st.just("split"), earlier, _sizes(1, 7)),
+        st.tuples(st.just("slice"), earlier, _sizes(0, 3), _sizes(1, 5)),
+        st.tuples(st.just("shuffle"), earlier, _sizes(2, 4)),
+        st.tuples(st.just("shuffle"), earlier, _sizes(2, 4)),
+    )
+    return draw(st.lists(step, min_size=4, max_size=12))
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(_programs(), st.sampled_from(["NHWC", "NHWC", "NCHW"]), st.sampled_from([1, 2]))
+def test_random_regions_compute_the_same(deliver: Any, program: Program, layout: str, batch: int):
+    shape = (batch, 4, 5, 6)
+
+    def build(emit: Any, x: Any) -> Any:
+        values = values_of(emit, program, [x, conv(emit, x, 12)])
+        return (*(conv(emit, one, 3) for one in values[-3:]), values[-1])
+
+    module = module_of(build, (shape, "float32"))
+    network = deliver(module, layout=layout, guesses=True)
+    assert network.made.virtual_machine is None
+    check(network, module, image(*shape))

@@ -1,0 +1,46 @@
+"""A compiled network says what its kernels have to ask the operating system for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.relaxed import relax
+from chameleon_system.permissions import AMX
+from chameleon_tvm.instructions.emission import using
+from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+
+from .conftest import expected, module_of
+
+SHAPE = (1, 8, 6, 5)
+WEIGHTS = np.random.default_rng(0).standard_normal((16, 8, 3, 3), np.float32)
+
+
+class Asking(MultiplyAdd):
+    """Needs a permission, and has something imported."""
+
+    permission = AMX
+    prelude = "define i32 @chameleon_nothing() {\n  ret i32 0\n}\n"
+
+
+def _convolution(emit: Any, x: Any) -> Any:
+    return emit(relax.op.nn.conv2d(x, relax.const(WEIGHTS), padding=1))
+
+
+def test_permissions_of_kernels_are_those_of_the_network(deliver: Any, monkeypatch: Any):
+    module = module_of(_convolution, (SHAPE, "float32"))
+    assert deliver(module, guesses=True).made.permissions == frozenset()
+    of = Kernels.of
+
+    def asking(self: Kernels, chain: Any) -> Any:
+        kernel = of(self, chain)
+        return attrs.evolve(kernel, function=using(kernel.function, [Asking()]))
+
+    monkeypatch.setattr(Kernels, "of", asking)
+    network = deliver(module, guesses=True)
+    assert network.made.permissions == {AMX}
+    inputs = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
+    (wanted,) = expected(module, inputs)
+    np.testing.assert_allclose(network.run(inputs), wanted, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,77 @@
+"""A shuffle is a permutation of one axis, however a network writes it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from chameleon_networks.compile.sequence.shuffles import Shuffle, shuffle_of
+from chameleon_networks.graph.relaxed import relax
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .conftest import module_of
+
+op = relax.op
+
+
+def _found(build: Any, shape: tuple[int, ...]) -> Shuffle | None:
+    """What the last reshape or permutation shuffles."""
+    module = module_of(build, (shape, "float32"))
+    bindings = module["main"].body.blocks[0].bindings
+    values = {binding.var: binding.value for binding in bindings}
+    last = [b.value for b in bindings if isinstance(b.value, relax.Call)][-1]
+    return shuffle_of(last, values)
+
+
+@given(
+    st.lists(st.integers(1, 3), min_size=2, max_size=4),
+    st.lists(st.integers(1, 3), max_size=2),
+    st.lists(st.integers(1, 3), max_size=2),
+    st.data(),
+)
+def test_its_table_says_where_each_index_was(
+    digits: list[int], before: list[int], after: list[int], data: st.DataObject
+):
+    order = data.draw(st.permutations(range(len(digits))))
+    whole = (*before, math.prod(digits), *after)
+    axis = len(before)
+    axes = [*range(axis), *(axis + one for one in order)]
+    axes += range(len(axes), len(axes) + len(after))
+
+    def build(emit: Any, x: Any) -> Any:
+        apart = emit(op.reshape(x, (*before, *digits, *after)))
+        return emit(op.reshape(emit(op.permute_dims(apart, axes)), whole))
+
+    array = np.arange(math.prod(whole)).reshape(whole)
+    wanted = array.reshape(*before, *digits, *after).transpose(axes).reshape(whole)
+    found = _found(build, whole)
+    if found is None:
+        np.testing.assert_array_equal(wanted, array)
+    else:
+        assert sorted(found.table) == list(range(whole[found.axis]))
+        np.testing.assert_array_equal(np.take(array, found.table, found.axis), wanted)
+
+
+def test_several_in_a_row_are_one():
+    def build(emit: Any, x: Any) -> Any:
+        for groups in (2, 3):
+            apart = emit(op.reshape(x, (5, groups, 12 // groups)))
+            x = emit(op.reshape(emit(op.permute_dims(apart, [0, 2, 1])), (5, 12)))
+        return x
+
+    found = _found(build, (5, 12))
+    assert found is not None
+    once = np.arange(12).reshape(2, 6).T.reshape(-1)
+    assert found.table == tuple(once.reshape(3, 4).T.reshape(-1))
+
+
+def test_what_moves_two_axes_is_none():
+    def build(emit: Any, x: Any) -> Any:
+        apart = emit(op.reshape(x, (2, 2, 2, 3)))
+        return emit(op.reshape(emit(op.permute_dims(apart, [1, 0, 3, 2])), (4, 6)))
+
+    assert _found(build, (4, 6)) is None
+    assert _found(lambda emit, x: emit(op.permute_dims(x, [1, 0])), (4, 4)) is None
+    assert _found(lambda emit, x: emit(op.reshape(x, (6, 4))), (4, 6)) is None

@@ -1,0 +1,48 @@
+"""Strides of reshaped tensors are NumPy's, which refuses what has to be copied."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from chameleon_networks.graph.strides import dense_strides, is_dense, reshaped_strides
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def _factors(data: st.DataObject, number: int, count: int) -> tuple[int, ...]:
+    factors = []
+    for _ in range(count - 1):
+        divisors = [one for one in range(1, number + 1) if number % one == 0]
+        factors.append(data.draw(st.sampled_from(divisors)))
+        number //= factors[-1]
+    return (*factors, number)
+
+
+@given(st.sampled_from([1, 6, 12, 24, 36]), st.data())
+def test_reshapes_without_a_copy_are_those_of_numpy(number: int, data: st.DataObject):
+    shape = _factors(data, number, data.draw(st.integers(1, 4)))
+    wanted = _factors(data, number, data.draw(st.integers(1, 5)))
+    gaps = [data.draw(st.sampled_from([0, 0, 3])) for _ in shape]
+    whole = np.zeros([extent + gap for extent, gap in zip(shape, gaps, strict=True)], np.int8)
+    part = whole[tuple(slice(extent) for extent in shape)]
+    found = reshaped_strides(shape, part.strides, wanted)
+    moved = part.reshape(wanted)
+    if not np.shares_memory(moved, whole):
+        assert found is None
+        return
+    assert found is not None
+    pairs = zip(found, moved.strides, wanted, strict=True)
+    assert all(one == other for one, other, extent in pairs if extent != 1)
+
+
+@given(st.lists(st.integers(1, 4), max_size=4))
+def test_dense_strides_are_those_of_a_new_array(shape: list[int]):
+    assert math.prod(shape) == 1 or dense_strides(shape) == np.zeros(shape, np.int8).strides
+    assert is_dense(shape, dense_strides(shape))
+
+
+def test_gaps_are_seen_and_strides_of_single_indices_are_free():
+    assert is_dense((2, 1, 3), (3, 77, 1))
+    assert not is_dense((2, 3), (4, 1))
+    assert not is_dense((2, 3), (1, 2))

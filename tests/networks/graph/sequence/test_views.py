@@ -1,0 +1,141 @@
+"""Concatenations, splits and slices move nothing where they need not, and numbers stay the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chameleon_networks.graph.relaxed import relax
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .conftest import Delivered, module_of
+from .image_networks import Program, check, conv, image, values_of
+
+op = relax.op
+LAYOUTS = ("NCHW", "NHWC")
+
+
+def _moves(network: Delivered) -> list[str]:
+    """Kernels that do nothing but move data because of a concatenation, split or slice."""
+    return [name for name in network.kernels if name.startswith(("concat", "split", "slice"))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_a_fire_module_concatenates_for_nothing(deliver: Any, layout: str, seed: int | None):
+    def build(emit: Any, x: Any) -> Any:
+        squeezed = emit(op.nn.relu(conv(emit, x, 8)))
+        parts = [emit(op.nn.relu(conv(emit, squeezed, 24, size))) for size in (1, 3)]
+        both = emit(op.concat(parts, axis=1))
+        return conv(emit, emit(op.nn.max_pool2d(both, (2, 2), (2, 2))), 10)
+
+    module = module_of(build, ((1, 16, 12, 12), "float32"))
+    network = deliver(module, layout=layout, seed=seed)
+    assert _moves(network) == []
+    check(network, module, image(1, 16, 12, 12))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("seed", [None, 2])
+def test_branches_read_their_part_of_a_split(deliver: Any, layout: str, seed: int | None):
+    def build(emit: Any, x: Any) -> Any:
+        parts = emit(op.split(conv(emit, x, 48), [16, 20], axis=1))
+        left, thin, right = (emit(parts[place]) for place in range(3))
+        pooled = emit(op.nn.avg_pool2d(thin, (3, 3), (1, 1), (1, 1)))
+        return emit(op.concat([conv(emit, left, 16, 3), pooled, conv(emit, right, 8)], axis=1))
+
+    module = module_of(build, ((1, 8, 10, 10), "float32"))
+    network = deliver(module, layout=layout, seed=seed)
+    # A template that reads columns and channels as one axis needs them without gaps.
+    assert [name for name in _moves(network) if seed is None or "concat" in name] == []
+    check(network, module, image(1, 8, 10, 10))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_cannot_be_a_view_is_copied_alone(deliver: Any, layout: str):
+    def build(emit: Any, x: Any) -> Any:
+        one, other = conv(emit, x, 6), conv(emit, x, 5)
+        twice = emit(op.concat([one, other, one], axis=1))
+        again = emit(op.concat([conv(emit, twice, 4), other], axis=1))
+        return conv(emit, twice, 3), conv(emit, again, 3)
+
+    module = module_of(build, ((1, 8, 6, 6), "float32"))
+    network = deliver(module, layout=layout)
+    assert len(_moves(network)) == 2, "the second of the twins, and what two results hold"
+    check(network, module, image(1, 8, 6, 6))
+
+
+def test_dense_blocks_share_one_tensor(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        grown = conv(emit, x, 8)
+        for _ in range(3):
+            grown = emit(op.concat([grown, conv(emit, grown, 4, 3)], axis=1))
+        return conv(emit, grown, 5)
+
+    module = module_of(build, ((1, 8, 6, 6), "float32"))
+    network = deliver(module, layout="NHWC")
+    assert _moves(network) == [], "a result that is a part of another lies in that"
+    check(network, module, image(1, 8, 6, 6))
+
+
+def test_results_and_inputs_of_the_network_stay_the_callers(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        one = conv(emit, x, 4)
+        both = emit(op.concat([one, x, conv(emit, x, 4)], axis=1))
+        halves = emit(op.split(conv(emit, both, 6), 2, axis=1))
+        return one, both, emit(halves[0]), conv(emit, emit(halves[1]), 3)
+
+    module = module_of(build, ((2, 4, 5, 5), "float32"))
+    for layout in LAYOUTS:
+        check(deliver(module, layout=layout), module, image(2, 4, 5, 5))
+
+
+def test_slices_are_read_where_they_are(deliver: Any):
+    def build(emit: Any, x: Any) -> Any:
+        made = conv(emit, x, 8)
+        inner = emit(op.strided_slice(made, [2, 3], [1, -6], [7, -1]))
+        every = emit(op.strided_slice(made, [1], [2], [6]))
+        skipped = emit(op.strided_slice(made, [2], [0], [8], [2]))
+        return tuple(conv(emit, one, 3) for one in (inner, every, skipped))
+
+    module = module_of(build, ((2, 4, 8, 8), "float32"))
+    network = deliver(module)
+    assert _moves(network) == []
+    check(network, module, image(2, 4, 8, 8))
+
+
+@st.composite
+def _programs(draw: st.DrawFn) -> Program:
+    earlier = st.integers(0, 3)
+    step = st.one_of(
+        st.tuples(st.just("conv"), earlier, st.integers(2, 12), st.sampled_from([1, 3])),
+        st.tuples(st.just("relu"), earlier),
+        st.tuples(st.just("pool"), earlier),
+        st.tuples(st.just("concat"), st.lists(earlier, min_size=2, max_size=3)),
+        st.tuples(st.just("split"), earlier, st.integers(1, 5)),
+        st.tuples(st.just("slice"), earlier, st.integers(0, 2), st.integers(1, 3)),
+        st.tuples(st.just("shuffle"), earlier, st.just(2)),
+    )
+    return draw(st.lists(step, min_size=4, max_size=10))
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(_programs(), st.sampled_from(LAYOUTS), st.sampled_from([1, 2]), st.booleans())
+def test_random_networks_compute_the_same(
+    deliver: Any, program: Program, layout: str, batch: int, tuned: bool
+):
+    shape = (batch, 4, 6, 6)
+
+    def build(emit: Any, x: Any) -> Any:
+        return tuple(values_of(emit, program, [x, conv(emit, x, 8)])[-3:])
+
+    module = module_of(build, (shape, "float32"))
+    network = deliver(module, layout=layout, seed=0 if tuned else None)
+    assert network.made.virtual_machine is None
+    check(network, module, image(*shape))

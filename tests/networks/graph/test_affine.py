@@ -1,0 +1,121 @@
+"""Scales and shifts of channels end up in the weights before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.graph.affine import with_folded_scales
+from chameleon_networks.graph.relaxed import relax, tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+RNG = np.random.default_rng(0)
+STEPS = ("add", "subtract", "multiply", "divide")
+
+
+def _constant(*shape: int) -> np.ndarray:
+    return RNG.uniform(0.5, 1.5, shape).astype(np.float32)
+
+
+def _built(base: Any, shape: tuple[int, ...], steps: list[tuple[str, np.ndarray, bool]]) -> Any:
+    source = relax.Var("x", relax.TensorType(shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [source]):
+        with builder.dataflow():
+            value = builder.emit(base(source)) if base else source
+            for name, constant, turned in steps:
+                pair = (value, relax.const(constant))
+                value = builder.emit(getattr(relax.op, name)(*(pair[::-1] if turned else pair)))
+            out = builder.emit_output(value)
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def _names(module: Any) -> list[str]:
+    return [
+        str(binding.value.op.name)
+        for block in module["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+    ]
+
+
+def _computed(module: Any, array: np.ndarray) -> np.ndarray:
+    target = tvm.target.Target({"kind": "llvm"})
+    executable = relax.build(relax.get_pipeline("zero")(module), target)
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    return machine["main"](tvm.runtime.tensor(array)).numpy()
+
+
+def _convolution(source: Any) -> Any:
+    return relax.op.nn.conv2d(source, relax.const(_constant(4, 3, 3, 3)))
+
+
+def _product(source: Any) -> Any:
+    return relax.op.matmul(source, relax.const(_constant(6, 4)))
+
+
+BASES = {
+    "convolution": (_convolution, (1, 3, 5, 5), (1, 4, 1, 1)),
+    "product": (_product, (2, 3, 6), (4,)),
+    "none": (None, (1, 4, 3, 3), (1, 4, 1, 1)),
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    base=st.sampled_from(sorted(BASES)),
+    steps=st.lists(
+        st.tuples(st.sampled_from(STEPS), st.booleans(), st.booleans()), min_size=2, max_size=5
+    ),
+)
+def test_the_network_computes_the_same(base: str, steps: list[tuple[str, bool, bool]]) -> None:
+    make, shape, channels = BASES[base]
+    made = [
+        (name, _constant(*(channels if many else (1,))), turned and name != "divide")
+        for name, many, turned in steps
+    ]
+    module = _built(make, shape, made)
+    folded = with_folded_scales(module)
+    array = RNG.standard_normal(shape).astype(np.float32)
+    expected = _computed(module, array)
+    assert np.abs(_computed(folded, array) - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert len(_names(folded)) <= max(3, len(steps))
+
+
+def test_a_normalisation_behind_a_biased_convolution_is_a_bias() -> None:
+    steps = [(name, _constant(1, 4, 1, 1), False) for name in ("add", *STEPS[1:], "add")]
+    module = with_folded_scales(_built(_convolution, (1, 3, 5, 5), steps))
+    assert _names(module) == ["relax.nn.conv2d", "relax.add"]
+
+
+def test_a_normalisation_that_neither_scales_nor_shifts_disappears() -> None:
+    """As those of networks nobody has trained yet, behind their statistics."""
+    one, zero = np.ones((1, 4, 1, 1), np.float32), np.zeros((1, 4, 1, 1), np.float32)
+    steps = [("add", _constant(1, 4, 1, 1), False), ("divide", _constant(1, 4, 1, 1), False)]
+    steps += [("multiply", one, False), ("add", zero, False)]
+    module = with_folded_scales(_built(_convolution, (1, 3, 5, 5), steps))
+    assert _names(module) == ["relax.nn.conv2d", "relax.add"]
+
+
+def test_a_bias_alone_stays_as_it_is() -> None:
+    module = _built(_convolution, (1, 3, 5, 5), [("add", _constant(1, 4, 1, 1), False)])
+    assert with_folded_scales(module) is module
+
+
+@pytest.mark.parametrize("name", ["multiply", "divide"])
+def test_what_others_read_unscaled_keeps_its_weights(name: str) -> None:
+    source = relax.Var("x", relax.TensorType((1, 3, 5, 5), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [source]):
+        with builder.dataflow():
+            value = builder.emit(_convolution(source))
+            scaled = builder.emit(
+                getattr(relax.op, name)(value, relax.const(_constant(1, 4, 1, 1)))
+            )
+            out = builder.emit_output(relax.op.add(scaled, value))
+        builder.emit_func_output(out)
+    module = builder.get()
+    assert _names(with_folded_scales(module)) == ["relax.nn.conv2d", f"relax.{name}", "relax.add"]

@@ -1,0 +1,372 @@
+"""Attention is found in networks as frameworks write it, and computes what they do."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.compile import compiled, fused_functions
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.operators import left_over
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.importers.torch.programs import torch_module
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+torch = pytest.importorskip("torch")
+WIDTH, HEADS, TOKENS = 32, 4, 10
+REPLACED = {"nn.softmax", "where", "max", "equal", "permute_dims", "split", "matmul"}
+
+
+class Projected(torch.nn.Module):
+    """Queries, keys and values of four projections, mixed by a function of them and of a mask."""
+
+    def __init__(self, mix: Callable[..., Any], *, shared: int = HEADS) -> None:
+        super().__init__()
+        self.mix = mix
+        features = WIDTH // HEADS
+        widths = (WIDTH, shared * features, shared * features, WIDTH)
+        self.parts = torch.nn.ModuleList(torch.nn.Linear(WIDTH, width) for width in widths)
+
+    def forward(self, x: Any, *mask: Any) -> Any:
+        batch, tokens, _ = x.shape
+        *inside, last = self.parts
+        parts = [part(x).view(batch, tokens, -1, WIDTH // HEADS).transpose(1, 2) for part in inside]
+        return last(self.mix(*parts, *mask).transpose(1, 2).reshape(batch, tokens, WIDTH))
+
+
+def fused(query: Any, key: Any, value: Any, mask: Any = None, **options: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, **options
+    )
+
+
+def causal(query: Any, key: Any, value: Any) -> Any:
+    return fused(query, key, value, is_causal=True)
+
+
+def grouped(query: Any, key: Any, value: Any) -> Any:
+    return fused(query, key, value, enable_gqa=True)
+
+
+def eager(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores + mask
+    weights = torch.nn.functional.dropout(torch.softmax(scores, dim=-1), 0.1, training=False)
+    return weights @ value
+
+
+def filled(query: Any, key: Any, value: Any, mask: Any) -> Any:
+    scores = (query * 0.25) @ key.transpose(-1, -2)
+    return torch.softmax(scores.masked_fill(~mask, -1e9).float(), dim=-1).to(value.dtype) @ value
+
+
+def flat(query: Any, key: Any, value: Any) -> Any:
+    """With heads in the batch, as ``bmm`` wants them."""
+    query, key, value = (one.flatten(0, 1) for one in (query, key, value))
+    mixed = torch.bmm(torch.softmax(torch.bmm(query, key.transpose(1, 2)), dim=-1), value)
+    return mixed.unflatten(0, (-1, HEADS))
+
+
+def biased(query: Any, key: Any, value: Any) -> Any:
+    """A constant bias for every head, and later keys hidden besides, as in T5's decoder."""
+    tokens = query.shape[2]
+    bias = torch.arange(HEADS * tokens * tokens).reshape(HEADS, tokens, tokens).float().sin()
+    scores = query @ key.transpose(-1, -2) + bias
+    hidden = torch.full((tokens, tokens), -math.inf).triu(1)
+    return torch.softmax(scores + hidden, dim=-1) @ value
+
+
+class Packed(torch.nn.Module):
+    """One projection for queries, keys and values, taken apart in one of two ways."""
+
+    def __init__(self, *, split: bool) -> None:
+        super().__init__()
+        self.split = split
+        self.inside = torch.nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        batch, tokens, _ = x.shape
+        if self.split:
+            parts = self.inside(x).split(WIDTH, dim=2)
+            parts = [one.view(batch, tokens, HEADS, -1).transpose(1, 2) for one in parts]
+        else:
+            whole = self.inside(x).reshape(batch, tokens, 3, HEADS, -1)
+            parts = whole.permute(2, 0, 3, 1, 4).unbind(0)
+        return fused(*parts).transpose(1, 2).reshape(batch, tokens, WIDTH)
+
+
+def states(batch: int = 1) -> Any:
+    return torch.randn(batch, TOKENS, WIDTH, generator=torch.Generator().manual_seed(0))
+
+
+def seen(*shape: int) -> Any:
+    """A mask of which some are hidden, but never all of a row."""
+    made = torch.rand(shape, generator=torch.Generator().manual_seed(1)) > 0.4
+    made[..., 0] = True
+    return made
+
+
+CASES: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any]]] = {
+    "fused": (lambda: Projected(fused), (states(),), {"query_layout": "BSHD"}),
+    "a batch": (lambda: Projected(fused), (states(3),), {"output_layout": "BSHD"}),
+    "causal": (lambda: Projected(causal), (states(),), {"causal": True, "mask": ()}),
+    "grouped": (lambda: Projected(grouped, shared=2), (states(),), {"key": (1, 2, TOKENS, 8)}),
+    "one key head": (
+        lambda: Projected(grouped, shared=1),
+        (states(2),),
+        {"key": (2, 1, TOKENS, 8)},
+    ),
+    "boolean mask": (
+        lambda: Projected(fused),
+        (states(), seen(1, 1, TOKENS, TOKENS)),
+        {"mask": (1, 1, TOKENS, TOKENS)},
+    ),
+    "padding": (
+        lambda: Projected(eager),
+        (states(2), torch.where(seen(2, 1, 1, TOKENS), 0.0, torch.finfo(torch.float32).min)),
+        {"mask": (2, 1, 1, TOKENS)},
+    ),
+    "eager": (lambda: Projected(eager), (states(),), {"value_layout": "BSHD"}),
+    "filled": (
+        lambda: Projected(filled),
+        (states(), seen(TOKENS, TOKENS)),
+        {"mask": (1, 1, TOKENS, TOKENS), "scale": 0.25},
+    ),
+    "flat": (lambda: Projected(flat), (states(2),), {"scale": 1.0}),
+    "biased": (lambda: Projected(biased), (states(),), {"mask": (1, HEADS, TOKENS, TOKENS)}),
+    "split": (lambda: Packed(split=True), (states(),), {"packed": True}),
+    "unbound": (lambda: Packed(split=False), (states(2),), {"packed": True}),
+}
+
+
+def imported(network: Any, inputs: tuple[Any, ...], layout: str = "NCHW") -> Any:
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(network.eval(), inputs)
+    module, _ = torch_module(program)
+    return prepared(module, layout)
+
+
+def first_guesses(chains: list[Any], target: str) -> Kernels:
+    """Kernels of the attention in a network, as they are without a measurement."""
+    space, winners = AutoSpace(AutoOptions()), {}
+    for chain in chains:
+        if chain.spec.kind == "attention":
+            task = chain.spec.task("attention", target)
+            config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
+            winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
+    return Kernels(winners, space, target)
+
+
+def run(module: Any, chains: list[Any], target: str, inputs: tuple[Any, ...]) -> np.ndarray:
+    kernels = first_guesses(chains, target)
+    made = compiled(module, chains, kernels, target)
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder, "network")
+        write_package(package, made.executable, manifest_of(module, chains, kernels, target, 2))
+        found = load(package)(*(one.numpy() for one in inputs))
+    return np.asarray(found[0] if isinstance(found, list | tuple) else found)
+
+
+def attentions(chains: list[Any]) -> list[Any]:
+    return [chain for chain in chains if chain.spec.kind == "attention"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_one_kernel_that_computes_the_same(case: str, target: str):
+    make, inputs, expected = CASES[case]
+    torch.manual_seed(0)
+    network = make()
+    module = imported(network, inputs)
+    chains = chains_of(module)
+    [chain] = attentions(chains)
+    assert {name: getattr(chain.spec, name) for name in expected} == expected
+    assert not any(one.spec.kind == "batch_matmul" for one in chains)
+    # A boolean mask becomes a number where it is an input of the network.
+    rest = set(left_over(module, chains)) - ({"where"} if case == "boolean mask" else set())
+    assert not rest & REPLACED
+    with torch.no_grad():
+        want = network(*inputs).numpy()
+    got = run(module, chains, target, inputs)
+    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+class Convolved(torch.nn.Module):
+    """Attention between convolutions of one tap, as in SqueezeBERT: features before tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList(torch.nn.Conv1d(WIDTH, WIDTH, 1) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        batch, _, tokens = x.shape
+        *inside, last = self.parts
+        query, key, value = (part(x).view(batch, HEADS, -1, tokens) for part in inside)
+        weights = torch.softmax(query.transpose(2, 3) @ key, dim=-1)
+        mixed = (weights @ value.transpose(2, 3)).transpose(2, 3)
+        return last(mixed.reshape(batch, WIDTH, tokens))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_a_convolution_behind_it_takes_nothing_of_it_away(layout: str, target: str):
+    torch.manual_seed(0)
+    network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)
+    module = imported(network, inputs, layout)
+    chains = chains_of(module)
+    assert [chain.spec.kind for chain in chains].count("conv1d") == 4
+    assert len(attentions(chains)) == 1
+    members = [member for chain in chains for member in chain.members]
+    assert len(set(members)) == len(members), "a variable is computed by one kernel"
+    functions = fused_functions(module, chains, target)
+    assert not any("matmul" in str(function) for function, _ in functions)
+    with torch.no_grad():
+        want = network(*inputs).numpy()
+    assert np.abs(run(module, chains, target, inputs) - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target: str):
+    """The mask that the kernel adds is computed from the network's, which says what is seen."""
+    module = imported(Projected(fused), (states(), seen(1, 1, TOKENS, TOKENS)))
+    functions = fused_functions(module, chains_of(module), target)
+    assert [calls for _, calls in functions] == [1] * len(functions) != []
+
+
+def test_a_row_without_a_visible_key_is_zeros_as_in_torch(target: str):
+    mask = seen(1, 1, TOKENS, TOKENS)
+    mask[..., 3, :] = False
+    network = Projected(fused)
+    module = imported(network, (states(), mask))
+    with torch.no_grad():
+        want = network(states(), mask).numpy()
+    got = run(module, chains_of(module), target, (states(), mask))
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def test_what_is_read_elsewhere_is_not_taken_away(target: str):
+    class Weights(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            weights = torch.softmax(x @ x.transpose(-1, -2), dim=-1)
+            return weights @ x + weights.sum()
+
+    x = torch.randn(2, 3, 8, 8)
+    module = imported(Weights(), (x,))
+    assert not attentions(chains_of(module))
+    got = run(module, chains_of(module), target, (x,))
+    np.testing.assert_allclose(got, Weights()(x).numpy(), rtol=1e-4)
+
+
+def test_a_softmax_of_something_else_is_none():
+    class Temperature(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.softmax(torch.tanh(x @ x.transpose(-1, -2)), dim=-1) @ x
+
+    module = imported(Temperature(), (torch.randn(2, 3, 8, 8),))
+    assert not attentions(chains_of(module))
+
+
+def test_an_attention_layer_of_torch_reads_one_packed_array(target: str):
+    layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 48, batch_first=True)
+    module = imported(layer, (states(),))
+    chains = chains_of(module)
+    [chain] = attentions(chains)
+    assert chain.spec.packed
+    with torch.no_grad():
+        want = layer(states()).numpy()
+    got = run(module, chains, target, (states(),))
+    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def network_of(name: str, kind: str) -> tuple[Any, tuple[Any, ...]]:
+    """A tiny network of a published library, and inputs."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": WIDTH, "num_attention_heads": HEADS, "intermediate_size": 48}
+    tokens = torch.arange(12).reshape(1, 12)
+    if name == "bert":
+        config = transformers.BertConfig(vocab_size=50, num_hidden_layers=2, **sizes)
+        network, inputs = transformers.BertModel, tokens
+    elif name == "vit":
+        config = transformers.ViTConfig(image_size=16, patch_size=8, num_hidden_layers=2, **sizes)
+        network, inputs = transformers.ViTModel, torch.randn(1, 3, 16, 16)
+    elif name == "gpt2":
+        config = transformers.GPT2Config(
+            vocab_size=50, n_embd=WIDTH, n_layer=2, n_head=HEADS, n_positions=32
+        )
+        network, inputs = transformers.GPT2Model, tokens
+    else:
+        config = transformers.LlamaConfig(
+            vocab_size=50, num_hidden_layers=2, num_key_value_heads=2, **sizes
+        )
+        network, inputs = transformers.LlamaModel, tokens
+    config._attn_implementation = kind
+
+    class States(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network(config)
+
+        def forward(self, x: Any) -> Any:
+            options = {} if name == "vit" else {"use_cache": False}
+            return self.network(x, **options).last_hidden_state
+
+    torch.manual_seed(0)
+    return States().eval(), (inputs,)
+
+
+@pytest.mark.parametrize("kind", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", ["bert", "vit", "gpt2", "llama"])
+def test_networks_of_a_library(name: str, kind: str):
+    network, inputs = network_of(name, kind)
+    module = imported(network, inputs)
+    chains = chains_of(module)
+    found = attentions(chains)
+    assert len(found) == 2
+    assert {chain.spec.causal for chain in found} == {name in {"gpt2", "llama"}}
+    assert {chain.spec.packed for chain in found} == {name == "gpt2"}
+    assert {chain.spec.mask for chain in found} == {()}
+    rest = left_over(module, chains)
+    # Rotated queries and keys of Llama are in the layout that they were rotated in.
+    assert rest.get("permute_dims", 0) <= {"vit": 1, "llama": 4}.get(name, 0)
+    assert not {"nn.softmax", "where", "split", "matmul"} & set(rest)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "kind"), [("bert", "eager"), ("vit", "sdpa")])
+def test_networks_of_a_library_compute_the_same(name: str, kind: str, target: str):
+    network, inputs = network_of(name, kind)
+    module = imported(network, inputs)
+    with torch.no_grad():
+        want = network(*inputs).numpy()
+    got = run(module, chains_of(module), target, inputs)
+    assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
+
+
+def test_the_same_in_an_onnx_file(target: str, tmp_path: Any):
+    pytest.importorskip("onnxscript")
+    from chameleon_networks.importers.onnx.models import onnx_module  # noqa: PLC0415 - needs onnx
+
+    network = Projected(eager).eval()
+    file = tmp_path / "net.onnx"
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(network, (states(),), str(file), dynamo=True, verbose=False)
+        want = network(states()).numpy()
+    imported_file, _ = onnx_module(str(file), {})
+    module = prepared(imported_file, "NCHW")
+    chains = chains_of(module)
+    [chain] = attentions(chains)
+    assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"
+    assert not set(left_over(module, chains)) & REPLACED
+    got = run(module, chains, target, (states(),))
+    np.testing.assert_allclose(got, want, atol=1e-5)

@@ -1,0 +1,388 @@
+"""Networks in buckets of shapes end to end: one folder, which dispatches, pads and is verified."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import chameleon_networks
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.stages import Delivery, Trials
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery import bucketed, deliver_buckets
+from chameleon_networks.delivery.bucket_results import summed
+from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.padding import check_padding
+from chameleon_networks.importers.options import OnnxOptions, TorchOptions
+from chameleon_networks.importers.sources import OnnxFrontend
+from chameleon_networks.shapes import Buckets
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+NETWORKS = """
+import torch
+
+
+class Masked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(100, 16)
+        self.hidden = torch.nn.Linear(16, 32)
+        self.head = torch.nn.Linear(32, 8)
+
+    def forward(self, ids, mask=None):
+        hidden = torch.relu(self.hidden(self.embedding(ids)))
+        mask = mask[..., None]
+        mean = (hidden * mask).sum(1) / (mask.sum(1) + 1)
+        return hidden, self.head(mean)
+
+
+def masked():
+    return Masked(), ((torch.full((1, 6), 99),), {"mask": torch.ones(1, 6)})
+"""
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torch")
+    path = tmp_path_factory.mktemp("networks") / "net.py"
+    path.write_text(NETWORKS)
+    return path
+
+
+def _masked(networks: Path, *extents: int, pad: float | None) -> BucketedFrontend:
+    length = Buckets(buckets=extents, pad=pad, name="length")
+    shapes = {"ids": (1, length), "mask": (1, length)}
+    options = TorchOptions(source=f"{networks}:masked", shapes=shapes, compare=False)
+    made = bucketed.torch(options)
+    assert isinstance(made, BucketedFrontend)
+    return made
+
+
+@pytest.fixture(scope="module")
+def delivered(
+    networks: Path, random_delivery: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[BucketedFrontend, Delivery, dict[str, Any]]:
+    source = _masked(networks, 4, 12, pad=0.0)
+    delivery = random_delivery(source, tmp_path_factory.mktemp("run") / "network")
+    result = source.deliver(delivery)
+    assert result is not None
+    assert result["failure"] is None
+    return source, delivery, result
+
+
+Made = tuple[BucketedFrontend, Delivery, dict[str, Any]]
+
+
+def test_a_folder_has_a_network_for_each_bucket(delivered: Made):
+    source, delivery, result = delivered
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert [one["name"] for one in manifest["buckets"]] == ["length=4", "length=12"]
+    [dimension] = manifest["dimensions"]
+    assert dimension == {
+        "name": "length",
+        "buckets": [4, 12],
+        "axes": [[0, 1, 0.0], [1, 1, 0.0]],
+        "outputs": [[0, 1, 1]],
+    }
+    assert {**manifest["latency"], "folder": str(delivery.folder)} == result
+    weights = {winner.task.key: winner.task.weight for winner in delivery.winners}
+    counted = dict.fromkeys(weights, 0)
+    for bucket in manifest["buckets"]:
+        own = json.loads((delivery.folder / bucket["folder"] / "manifest.json").read_text())
+        for task in own["tasks"]:
+            counted[task["key"]] += task["occurrences"]
+        assert own["verification"]["max_relative_error"] < 1e-5
+    assert counted == weights, "each bucket has its own occurrences, and its own tasks alone"
+    rows = NetworkResult.from_json(result).buckets
+    assert [row["shapes"] for row in rows] == [
+        {"ids": [1, 4], "mask": [1, 4]},
+        {"ids": [1, 12], "mask": [1, 12]},
+    ]
+    names = {winner.task.name for winner in delivery.winners}
+    assert {one["name"] for one in result["kernels"] if one["tuned"]} == names
+    assert source.options.compare is False
+    assert result["latency_seconds"] is None
+
+
+def test_weights_that_are_the_same_are_there_once(delivered: Made):
+    _, delivery, _ = delivered
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert manifest["shared_bytes"] >= 100 * 16 * 4, "the embedding at least"
+    assert [file.parent.name for file in delivery.folder.rglob("weights.bin")] == ["network"]
+
+
+def test_tasks_of_both_buckets_are_one_where_they_are_the_same(networks: Path, target: str):
+    source = _masked(networks, 4, 12, pad=0.0)
+    tasks = {task.name: task.weight for task in source.tasks(target)}
+    assert tasks == {"hidden 16x32 @4": 1, "head 32x8": 2, "hidden 16x32 @12": 1}
+    assert [task.name for task in source.named_tasks(target)] == list(tasks)
+
+
+SCRIPT = """
+import logging
+import sys
+import numpy as np
+from load import load
+
+logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stdout)
+network = load()
+ids = np.arange(12)[None]
+mask = np.ones((1, 12), "float32")
+whole = network(ids, mask)
+part = network(ids[:, :7], mask[:, :7])
+print([one.shape for one in whole], [one.shape for one in part])
+print(np.abs(whole[0][:, :7] - part[0]).max() < 1e-5)
+print(network.plan(ids[:, :4], mask[:, :4]))
+print([name for name in sys.modules if name.startswith("chameleon")])
+try:
+    network(np.zeros((1, 13), int), np.zeros((1, 13)))
+except ValueError as error:
+    print(str(error)[:43])
+"""
+
+
+def test_a_fresh_process_needs_tvm_alone(delivered: Made):
+    _, delivery, _ = delivered
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=delivery.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.splitlines() == [
+        "chameleon.network: ids [1, 12], mask [1, 12]: bucket length=12 is run as it is",
+        "chameleon.network: ids [1, 7], mask [1, 7]: length 7 is padded to 12",
+        "[(1, 12, 32), (1, 8)] [(1, 7, 32), (1, 8)]",
+        "True",
+        "bucket length=4 is run as it is",
+        "[]",
+        "no bucket takes ids [1, 13], mask [1, 13]; ",
+    ]
+
+
+@pytest.mark.parametrize("length", [1, 4, 9, 12])
+def test_answers_are_the_frameworks_for_any_length(delivered: Made, length: int):
+    source, delivery, _ = delivered
+    other = source.with_extents((length,))
+    inputs = other.samples(np.random.default_rng(3))
+    expected = other.framework("torch", 1)(inputs)
+    got = chameleon_networks.load(delivery.folder)(*inputs)
+    for one, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def _onnx_file(path: Path, nodes: list[Any], inputs: list[Any], weights: dict[str, Any]) -> Path:
+    """A file of a network with one input of an open axis, whose output is ``y``."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")  # starts much sooner than torch does
+    helper, kinds = onnx.helper, onnx.TensorProto
+    name, shape, output = inputs
+    graph = helper.make_graph(
+        [helper.make_node(kind, *ends, **more) for kind, *ends, more in nodes],
+        "net",
+        [helper.make_tensor_value_info(name, kinds.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", kinds.FLOAT, output)],
+        [onnx.numpy_helper.from_array(array, key) for key, array in weights.items()],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    return path
+
+
+def _mean(folder: Path) -> BucketedFrontend:
+    """A product and a mean along an axis, which padding changes."""
+    weights = np.random.default_rng(0).standard_normal((8, 8), np.float32)
+    nodes = [
+        ("MatMul", ["x", "w"], ["z"], {}),
+        ("ReduceMean", ["z"], ["y"], {"axes": [1], "keepdims": 0}),
+    ]
+    file = _onnx_file(folder / "mean.onnx", nodes, ["x", [1, "n", 8], [1, 8]], {"w": weights})
+    shapes = {"x": (1, Buckets(buckets=(4, 8), pad=0.0), 8)}
+    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    assert isinstance(made, BucketedFrontend)
+    return made
+
+
+def _convolved(folder: Path, *extents: int) -> BucketedFrontend:
+    """Batches of images that are convolved, which padding does not change."""
+    weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3), np.float32)
+    nodes = [
+        ("Conv", ["image.in", "w"], ["c"], {"pads": [1, 1, 1, 1]}),
+        ("Relu", ["c"], ["y"], {}),
+    ]
+    ends = ["image.in", ["n", 3, 6, 6], ["n", 8, 6, 6]]
+    file = _onnx_file(folder / "convolved.onnx", nodes, ends, {"w": weights})
+    shapes = {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)}
+    made = bucketed.onnx(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    assert isinstance(made, BucketedFrontend)
+    return made
+
+
+WORDS = r"padding changes the answers: with axis 1 of x 6 padded to 8, its outputs are off by"
+
+
+def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path: Path):
+    with pytest.raises(ConfigError, match=WORDS) as caught:
+        check_padding(_mean(tmp_path), 1)
+    assert "mask" in str(caught.value.hint)
+
+
+@pytest.mark.long
+def test_padding_that_changes_the_answers_is_not_delivered(random_delivery: Any, tmp_path: Path):
+    source = _mean(tmp_path)
+    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    assert result is not None
+    assert result["failure"].startswith("the network is not delivered: padding changes")
+    assert "leave out `pad`" in result["failure"]
+    assert not (tmp_path / "network").exists()
+
+
+def test_padding_by_a_number_that_an_input_cannot_hold(networks: Path):
+    source = _masked(networks, 4, 12, pad=0.5)
+    with pytest.raises(ConfigError, match=r"ids is of int64 and cannot be padded with 0\.5"):
+        check_padding(source, 1)
+
+
+def test_without_padding_there_is_nothing_to_check(networks: Path):
+    assert check_padding(_masked(networks, 4, 12, pad=None), 1) == []
+
+
+@pytest.mark.long
+def test_a_bucket_that_fails_is_named_and_nothing_delivered(
+    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source = _masked(networks, 4, 12, pad=None)
+    delivery = random_delivery(source, tmp_path / "network")
+    honest = Kernels.of
+
+    def lying(self: Kernels, chain: Any) -> Any:
+        kernel = honest(self, chain)
+        if kernel is None or chain.spec.input != (12, 16):
+            return kernel
+        doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
+        return attrs.evolve(kernel, arguments=doubled)
+
+    monkeypatch.setattr(Kernels, "of", lying)
+    result = source.deliver(delivery)
+    assert result is not None
+    assert result["failure"].startswith("bucket length=12: the network is not delivered")
+    assert not delivery.folder.exists()
+
+
+@pytest.mark.long
+def test_weights_that_got_lost_on_the_way_are_not_delivered(
+    networks: Path, random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source = _masked(networks, 4, 12, pad=None)
+    honest = deliver_buckets.share_weights
+
+    def lying(folder: Path, buckets: Any) -> int:
+        saved = honest(folder, buckets)
+        bytes_of = np.fromfile(folder / "weights.bin", np.uint8)
+        bytes_of[bytes_of.size // 2 :] = 0
+        bytes_of.tofile(folder / "weights.bin")
+        return saved
+
+    monkeypatch.setattr(deliver_buckets, "share_weights", lying)
+    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    assert result is not None
+    assert "is not what it was alone: its outputs are off by" in result["failure"]
+    assert not (tmp_path / "network").exists()
+
+
+def test_each_bucket_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[Any, Any]] = []
+
+    def checked(self: Any, target: str, threads: int, earlier: Any) -> dict[str, Any]:
+        assert (target, threads) == ("llvm", 2)
+        asked.append((self.shapes["image.in"][0], earlier))
+        return {"summary": "it compiles", "loops": [len(asked)]}
+
+    monkeypatch.setattr(OnnxFrontend, "check", checked)
+    found = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
+    assert found is not None
+    assert found["summary"] == (
+        "each bucket: it compiles; padding keeps the answers (axis 0 of image.in 8 padded to 12)"
+    )
+    asked.clear()
+    again = _convolved(tmp_path, 4, 12).check("llvm", 2, json.loads(json.dumps(found)))
+    assert again == found
+    assert [extent for extent, _ in asked] == [4, 12]
+    assert [earlier["loops"] for _, earlier in asked] == [[1], [2]]
+
+    def refused(self: Any, *_: Any) -> None:
+        if self.shapes["image.in"][0] == 12:
+            raise ConfigError("it cannot be compiled", hint="Write it otherwise.")
+
+    monkeypatch.setattr(OnnxFrontend, "check", refused)
+    with pytest.raises(ConfigError, match=r"bucket .*12: it cannot be compiled") as caught:
+        _convolved(tmp_path, 4, 12).check("llvm", 2, None)
+    assert caught.value.hint == "Write it otherwise."
+
+
+class _NoTrials(Trials):
+    """Measures nothing."""
+
+    target = "llvm"
+    live = False
+
+    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
+        return None
+
+
+def test_what_was_settled_is_recalled_for_each_bucket(networks: Path):
+    settled = _masked(networks, 4, 12, pad=None).settle(_NoTrials())
+    assert settled is not None
+    assert settled["summary"] == "each bucket: NHWC, since there is no convolution"
+    other = json.loads(json.dumps(settled))
+    other["buckets"]["length=12"]["layout"] = "NCHW"
+    again = _masked(networks, 4, 12, pad=None)
+    again.recall(other)
+    assert [one.choice.layout for _, one in again.networks] == ["NHWC", "NCHW"]
+
+
+def test_batches_of_an_onnx_file(random_delivery: Any, tmp_path: Path):
+    source = _convolved(tmp_path, 1, 4)
+    result = source.deliver(random_delivery(source, tmp_path / "network"))
+    assert result is not None
+    assert result["failure"] is None
+    network: Any = chameleon_networks.load(tmp_path / "network")
+    images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
+    assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
+    [expected] = source.with_extents((3,)).framework("onnxruntime", 1)([images])
+    np.testing.assert_allclose(network(images), expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_latencies_are_sums_of_what_ran_in_every_bucket(networks: Path):
+    source = _masked(networks, 4, 12, pad=None)
+    one = {
+        "latency_seconds": 0.5,
+        "untuned_seconds": 2.0,
+        "rivals": {"torch": 1.0, "openvino": 0.25},
+        "max_relative_error": 1e-6,
+        "reference": "torch",
+        "layout": {"layout": "NHWC"},
+        "unmeasured": [],
+        "kernels": [],
+        "seconds": 1.0,
+    }
+    other = {**one, "rivals": {"torch": 2.0}, "left_out": {"openvino": "it failed"}}
+    made = {"length=4": one, "length=12": other}
+    found = summed(source, made, {"length=4": {}, "length=12": {}})
+    assert found["latency_seconds"] == 1.0
+    assert found["untuned_seconds"] == 4.0
+    assert found["rivals"] == {"torch": 3.0}
+    assert found["left_out"] == {"openvino": "bucket length=12: it failed"}
+    assert [row["ratio"] for row in found["buckets"]] == [0.5, 4.0]
+    unknown = {**made, "length=12": {**other, "latency_seconds": None}}
+    names: dict[str, Any] = {"length=4": {}, "length=12": {}}
+    assert summed(source, unknown, names)["latency_seconds"] is None

@@ -1,0 +1,176 @@
+"""What cannot be delivered is told apart, with the operator and its place."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_networks.delivery import checking
+from chameleon_networks.delivery.checking import tried
+from chameleon_networks.delivery.examine import examined
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.sources import TorchFrontend
+from chameleon_networks.running.verify import TOLERANCE
+
+NETS = """
+    import torch
+    from torch import nn
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shared = nn.Linear(4, 4)
+            self.drop = nn.Dropout()
+
+        def forward(self, x, *, mask, ids):
+            y = self.shared(self.drop(self.shared(x)))
+            return {"y": y.masked_fill(mask, 0.0), "rest": (x, y[ids].T)}
+
+    def several():
+        masks = {"mask": torch.ones(3, 4) > 0, "ids": torch.tensor([0, 2])}
+        return Two(), ((torch.ones(3, 4),), masks)
+
+    class Branch(nn.Module):
+        def forward(self, x):
+            if x.sum() > 0:
+                return x
+            return x * 2
+
+    def branch():
+        return Branch(), torch.ones(3)
+
+    class Chaos(nn.Module):
+        # Each turn of the logistic map doubles an error.
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(256, 64)
+
+        def forward(self, x):
+            x = torch.sigmoid(self.first(x))
+            for _ in range(16):
+                x = 3.99 * x * (1 - x)
+            return x
+
+    def chaos():
+        return Chaos(), torch.ones(32, 256)
+
+    class Averaging(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(()))
+
+        def forward(self, x):
+            self.mean.mul_(0.5).add_(0.5 * x.mean())
+            return x - self.mean
+
+    def averaging():
+        return Averaging(), torch.randn(3)
+
+    class Doubling(nn.Module):
+        def forward(self, x):
+            x.mul_(2)
+            return x + 1
+
+    def doubling():
+        return Doubling(), torch.randn(3)
+
+    class Roots(nn.Module):
+        def forward(self, x, scale, places):
+            masked = torch.where(x > 0.5, x, float("-inf"))
+            return x.sqrt().log() * scale, scale + places.sum(), masked
+
+    def roots():
+        return Roots(), (torch.rand(3, 4), torch.tensor(0.5), torch.tensor([-3, -2]))
+
+    def infinite():
+        network = nn.Linear(4, 4)
+        with torch.no_grad():
+            network.weight[0, 0] = float("inf")
+        return network, torch.ones(3, 4)
+"""
+
+
+@pytest.fixture
+def frontend(tmp_path: Path):
+    """Makes the frontend of a network above."""
+    pytest.importorskip("torch")
+    path = tmp_path / "nets.py"
+    path.write_text(textwrap.dedent(NETS), encoding="utf-8")
+
+    def make(name: str) -> TorchFrontend:
+        return TorchFrontend(TorchOptions(source=f"{path}:{name}"))
+
+    return make
+
+
+def test_inputs_and_outputs_of_every_kind(frontend, target: str):
+    found = examined(frontend("several"), ["NHWC", "NCHW"], target, 2)
+    assert (found["layout"], found["reference"], found["refused"]) == ("NHWC", "torch", {})
+    assert found["max_relative_error"] < 1e-5
+
+
+def test_control_flow_names_its_line(frontend):
+    with pytest.raises(ConfigError, match="torch cannot export") as caught:
+        frontend("branch").tasks("llvm")
+    assert "torch.where" in (caught.value.hint or "")
+
+
+def test_numbers_that_are_not_finite_are_said(frontend, target: str):
+    with pytest.raises(ConfigError, match="torch computes numbers that are not finite"):
+        examined(frontend("infinite"), ["NHWC"], target, 2)
+
+
+def test_what_depends_on_earlier_calls_is_refused(frontend, target: str):
+    with pytest.raises(ConfigError, match="torch gives other answers when") as caught:
+        examined(frontend("averaging"), ["NHWC"], target, 2)
+    assert "one of its inputs and one of its outputs" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["doubling", "roots"])
+def test_inputs_are_like_the_examples_and_stay_as_they_are(name: str, frontend, target: str):
+    assert examined(frontend(name), ["NHWC"], target, 2)["max_relative_error"] < 1e-5
+
+
+def test_a_network_that_makes_much_of_roundings_is_not_refused(frontend, target: str):
+    found = examined(frontend("chaos"), ["NHWC"], target, 2)
+    assert found["max_relative_error"] > TOLERANCE
+    assert "torch in float32 are off by" in found["conditioning"]
+
+
+def test_a_crash_is_a_sentence_or_the_other_layout(frontend, monkeypatch):
+    def asked(_frontend, layouts, _target, _threads):
+        if layouts[0] == "NHWC":
+            return {"crash": "the compiler ended with SIGSEGV"}
+        return {"layout": "NCHW", "max_relative_error": 0.0, "reference": "torch", "refused": {}}
+
+    monkeypatch.setattr(checking, "_asked", asked)
+    found = tried(frontend("several"), ["NHWC", "NCHW"], "llvm", 1)
+    assert found["layout"] == "NCHW"
+    assert "not in NHWC: the compiler ended with SIGSEGV" in found["summary"]
+    with pytest.raises(ConfigError, match="in NHWC the compiler ended with SIGSEGV"):
+        tried(frontend("several"), ["NHWC"], "llvm", 1)
+
+
+def test_a_process_answers_and_is_followed(frontend, target: str, monkeypatch):
+    made = frontend("several")
+    found = tried(made, ["NCHW"], target, 1)
+    assert found["summary"].startswith("it compiles, and agrees with torch")
+    assert [*found["step_seconds"]] == [
+        "start",
+        "export",
+        "import",
+        "prepare",
+        "compile",
+        "link",
+        "reference",
+        "run",
+        "compare",
+    ]
+
+    def again():
+        raise AssertionError("it was read while the other process compiled")
+
+    monkeypatch.setattr(made, "relax_module", again)
+    assert made.prepared_in("NCHW")

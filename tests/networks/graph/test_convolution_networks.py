@@ -1,0 +1,151 @@
+"""Networks of convolutions of every kind are read, made of chains, compiled, and right."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.operators import left_over, specs_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.importers.torch.programs import torch_module
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def keyword_network() -> tuple[Any, tuple[int, ...]]:
+    """Spotting keywords in a waveform's features: convolutions over time, normalised."""
+    return nn.Sequential(
+        nn.Conv1d(20, 32, 9, padding=4, bias=False),
+        nn.BatchNorm1d(32),
+        nn.ReLU(),
+        nn.Conv1d(32, 32, 5, stride=2, groups=32),
+        nn.BatchNorm1d(32),
+        nn.ReLU(),
+        nn.Conv1d(32, 48, 3, dilation=2),
+        nn.ReLU(),
+    ), (1, 20, 50)
+
+
+def video_network() -> tuple[Any, tuple[int, ...]]:
+    """Two convolutions over space and time."""
+    return nn.Sequential(
+        nn.Conv3d(3, 16, 3, padding=1),
+        nn.BatchNorm3d(16),
+        nn.ReLU(),
+        nn.Conv3d(16, 24, (3, 3, 3), stride=(1, 2, 2), padding=1),
+        nn.ReLU(),
+    ), (1, 3, 4, 12, 12)
+
+
+class Upsampling(nn.Module):
+    """A U-Net of one step down and up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.down = nn.Conv2d(16, 32, 3, stride=2, padding=1)
+        self.up = nn.ConvTranspose2d(32, 16, 2, stride=2)
+        self.normal = nn.BatchNorm2d(16)
+        self.last = nn.Conv2d(32, 8, 3, padding=1, groups=2)
+
+    def forward(self, images: Any) -> Any:
+        kept = torch.relu(self.first(images))
+        below = torch.relu(self.down(kept))
+        return self.last(torch.cat([torch.relu(self.normal(self.up(below))), kept], 1))
+
+
+def upsampling_network() -> tuple[Any, tuple[int, ...]]:
+    return Upsampling(), (1, 3, 16, 16)
+
+
+def run(module: Any, target: str, images: np.ndarray) -> np.ndarray:
+    """The output of a prepared network whose chains have their first guess as a kernel."""
+    space = AutoSpace(AutoOptions())
+    chains = chains_of(module)
+    winners = {}
+    for spec in specs_of(chains):
+        task = spec.task(spec.name, target)
+        config = tuple(int(index) for index in space.design_space(task).first_guesses[0])
+        winners[task.key] = Winner(task=task, config=config, seconds=1e-3)
+    kernels = Kernels(winners, space, target)
+    made = compiled(module, chains, kernels, target)
+    with tempfile.TemporaryDirectory() as folder:
+        write_package(
+            Path(folder), made.executable, manifest_of(module, chains, kernels, target, 2)
+        )
+        return np.asarray(load(folder)(images))
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize(
+    ("make", "kinds", "others"),
+    [
+        (keyword_network, ["conv1d", "depthwise_conv1d", "conv1d"], set()),
+        (video_network, ["conv3d", "conv3d"], set()),
+        (
+            upsampling_network,
+            ["conv2d", "conv2d", "conv2d", "conv2d"],
+            {"concat", "permute_dims", "reshape"},
+        ),
+    ],
+    ids=["conv1d", "conv3d", "transposed"],
+)
+def test_networks_of_convolutions(
+    target: str, make: Any, kinds: list[str], others: set[str], layout: str
+):
+    torch.manual_seed(0)
+    network, shape = make()
+    for part in network.modules():
+        if hasattr(part, "running_var"):
+            part.running_mean.uniform_(-1, 1)
+            part.running_var.uniform_(0.5, 2)
+            part.weight.data.uniform_(0.5, 2)
+    network = network.eval()
+    images = torch.randn(shape)
+    with torch.no_grad():
+        expected = network(images).numpy()
+        program = torch.export.export(network, (images,))
+    module = prepared(torch_module(program)[0], layout)
+    chains = chains_of(module)
+    assert [chain.spec.kind for chain in chains] == kinds
+    # Normalisation is in the weights, what follows in the kernels.
+    assert all(chain.spec.bias for chain in chains)
+    assert set(left_over(module, chains)) <= others | {"permute_dims"}
+    got = run(module, target, images.numpy())
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    "pooling", [nn.MaxPool1d(2), nn.AvgPool1d(3), nn.AdaptiveAvgPool1d(1)], ids=repr
+)
+def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(target: str, pooling: Any):
+    network = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), pooling).eval()
+    images = torch.randn(2, 4, 12)
+    with torch.no_grad():
+        expected = network(images).numpy()
+        program = torch.export.export(network, (images,))
+    module = prepared(torch_module(program)[0], "NHWC")
+    assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"]
+    np.testing.assert_allclose(run(module, target, images.numpy()), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_images_are_moved_to_channels_last_by_the_first_kernel():
+    network, shape = video_network()
+    program = torch.export.export(network.eval(), (torch.randn(shape),))
+    module = prepared(torch_module(program)[0], "NHWC")
+    chains = chains_of(module)
+    assert (chains[0].spec.layout, chains[0].spec.output_layout) == ("NCDHW", "NDHWC")
+    assert left_over(module, chains) == {"permute_dims": 1}

@@ -1,0 +1,79 @@
+"""Moves that are not tuned: rows with gaps and channel shuffles are left to LLVM's vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_networks.compile.defaults import with_default_schedules
+from chameleon_networks.compile.sequence.variants import Placement, placed
+from chameleon_tvm.building.lowering import compile_function
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.quick_tvm import te, tirx, tvm
+from chameleon_tvm.spaces.loops.lowered import loops_of
+from tvm_ffi.structural import structural_walk
+
+SHAPE = (24, 12, 16)
+TARGET = TVMTargets(NoOptions()).resolve("llvm -mcpu=haswell -num-cores=2")
+
+
+def _copy() -> Any:
+    source = te.placeholder(SHAPE, name="source")
+    return te.create_prim_func([source, te.compute(SHAPE, lambda i, j, c: source[i, j, c])])
+
+
+def _shuffle() -> Any:
+    source = te.placeholder(SHAPE, name="source")
+    return te.create_prim_func(
+        [source, te.compute(SHAPE, lambda i, j, c: source[i, j, c % 2 * 8 + c // 2])]
+    )
+
+
+def _loops(function: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(function, (tirx.For, found.append))
+    return sorted(tirx.ForKind(loop.kind).name for loop in found)
+
+
+def _scheduled(function: Any) -> Any:
+    made = with_default_schedules(tvm.IRModule({"main": function}), TARGET)["main"]
+    return loops_of(made.with_attr("global_symbol", "main"))
+
+
+def _run(function: Any, source: Any) -> np.ndarray:
+    """What a function makes of an array; its output lies where TVM expects it, NumPy's may not."""
+    out = tvm.runtime.tensor(np.zeros(SHAPE, np.float32))
+    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        compile_function(function, tvm_target(TARGET), plain_loops=True)["main"](source, out)
+    made: np.ndarray = out.numpy()
+    return made
+
+
+def test_what_lies_together_is_one_vectorised_loop():
+    """As long as it is worth it in one thread."""
+    assert _loops(_scheduled(_copy())) == ["SERIAL"]
+    source = te.placeholder((64, 512), name="source")
+    large = te.create_prim_func([source, te.compute((64, 512), lambda i, j: source[i, j])])
+    assert _loops(_scheduled(large)) == ["PARALLEL", "SERIAL"]
+
+
+@pytest.mark.parametrize("gap", [4, 16])
+def test_rows_with_gaps_are_loops(gap: int):
+    strides = (12 * (16 + gap), 16 + gap, 1)
+    function = placed(_copy(), [Placement(strides=strides, alignment=16), Placement()])
+    scheduled = _scheduled(function)
+    assert _loops(scheduled) == ["SERIAL", "SERIAL"]
+    whole = np.random.default_rng(0).standard_normal((24, 12, 16 + gap)).astype(np.float32)
+    out = _run(scheduled, whole[:, :, :16])
+    np.testing.assert_array_equal(out, whole[:, :, :16])
+
+
+def test_a_shuffle_takes_its_sources_by_turns():
+    scheduled = _scheduled(_shuffle())
+    assert _loops(scheduled) == ["SERIAL", "SERIAL"]
+    source = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    out = _run(scheduled, tvm.runtime.tensor(source))
+    halves = source.reshape(24, 12, 2, 8).transpose(0, 1, 3, 2).reshape(SHAPE)
+    np.testing.assert_array_equal(out, halves)

@@ -1,0 +1,238 @@
+"""Small networks end to end: compiled with random configurations, verified, loaded elsewhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import chameleon_networks
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_core.plugins import NoOptions
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery import delivery_steps
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
+from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend
+from chameleon_networks.package import package
+from chameleon_networks.running import processes
+from chameleon_networks.running.verify import TOLERANCE
+from chameleon_networks.runtime.linking import OBJECTS, link_library
+from chameleon_system.permissions import AMX, refusal
+from chameleon_system.processes.child import ChildProcess
+from chameleon_tvm.device.targets import TVMTargets
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+
+@pytest.mark.parametrize(
+    "network",
+    ["resnet_small", pytest.param("mobilenet_small", marks=pytest.mark.long), "bert_small"],
+)
+def test_small_networks_are_delivered(network: str, frontend: Any, delivered: Any):
+    source = frontend(network)
+    delivery, result = delivered(network)
+    assert result["failure"] is None
+    assert 0 < result["max_relative_error"] < 1e-5 < TOLERANCE
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert {task["key"] for task in manifest["tasks"]} == {w.task.key for w in delivery.winners}
+    assert manifest["verification"]["reference"] == "torch"
+    assert result["layout"] == manifest["layout"] == source.choice.to_json()
+    inputs = source.samples(np.random.default_rng(5))
+    [expected] = source.framework("torch", 1)(inputs)
+    got = chameleon_networks.load(delivery.folder)(*inputs)
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def _half() -> BuiltinFrontend:
+    options = BuiltinOptions(network="resnet_small", dtype="bfloat16", compare=False)
+    return BuiltinFrontend(options)
+
+
+@pytest.mark.long
+def test_a_network_in_half_precision_is_compared_in_both(delivery_of: Any):
+    pytest.importorskip("torch")
+    source = _half()
+    delivery = delivery_of(source)
+    result = source.deliver(delivery)
+    assert result["failure"] is None
+    assert result["reference"] == "torch float32"
+    assert result["max_relative_error"] < 1e-5
+    own = result["own_precision"]
+    assert (own["dtype"], own["reference"]) == ("bfloat16", "torch")
+    assert result["max_relative_error"] < own["max_relative_error"] < own["tolerance"]
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert manifest["verification"]["own_precision"] == own
+    assert [one["dtype"] for one in manifest["inputs"] + manifest["outputs"]] == ["float32"] * 2
+
+
+@pytest.mark.long
+def test_a_network_that_is_not_what_the_framework_computes_in_half_precision(
+    delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("torch")
+    source = _half()
+    delivery = delivery_of(source)
+    monkeypatch.setattr(delivery_steps, "ROUNDINGS", 1e-3)
+    result = source.deliver(delivery)
+    assert "compared with torch in bfloat16, its outputs are off by" in result["failure"]
+    assert not delivery.folder.exists()
+
+
+def test_it_is_told_where_the_time_goes(delivered: Any):
+    delivery, result = delivered("resnet_small")
+    kernels = result["kernels"]
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    occurrences = {task["name"]: task["occurrences"] for task in manifest["tasks"]}
+    assert {one["name"]: one["calls"] for one in kernels if one["tuned"]} == occurrences
+    assert any(not one["tuned"] for one in kernels), "pooling and the like are there, too"
+    seconds = [one["seconds"] for one in kernels]
+    assert seconds == sorted(seconds, reverse=True)
+    assert min(seconds) > 0
+
+
+def test_an_onnx_file_is_delivered_without_onnxruntime(
+    delivery_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    onnx = pytest.importorskip("onnx")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    rng = np.random.default_rng(0)
+    weights = onnx.numpy_helper.from_array(rng.standard_normal((16, 8, 3, 3), np.float32), "w")
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+                helper.make_node("Relu", ["c"], ["y"]),
+            ],
+            "net",
+            [helper.make_tensor_value_info("x", kinds.FLOAT, [1, 8, 6, 6])],
+            [helper.make_tensor_value_info("y", kinds.FLOAT, [1, 16, 6, 6])],
+            [weights],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=9,
+    )
+    onnx.save(model, tmp_path / "net.onnx")
+    # Not in the worker either, a process that starts anew: the module of that name there raises.
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('none here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(processes, "ChildProcess", ChildProcess)
+    source = OnnxFrontend(OnnxOptions(source=str(tmp_path / "net.onnx"), compare=False))
+    result = source.deliver(delivery_of(source))
+    assert result["failure"] is None
+    assert result["reference"] == "untuned"
+    assert result["max_relative_error"] < 1e-5
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from load import load
+
+network = load()
+shape = [1, 3, 8, 8]
+print(network(np.zeros(shape, "float32")).shape)
+print([name for name in sys.modules if name.partition(".")[0] in {"chameleon_tvm", "tvm", "torch"}])
+try:
+    network(np.zeros([1, 3, 6, 8]))
+except ValueError as error:
+    print(error)
+try:
+    network()
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_fresh_process_needs_numpy_alone(tiny: Any, delivery_of: Any, tmp_path: Path):
+    delivery = delivery_of(tiny)
+    # With no winner at all everything is compiled by default.
+    delivery = attrs.evolve(delivery, winners=())
+    assert tiny.deliver(delivery)["failure"] is None
+    moved = delivery.folder.rename(tmp_path / "elsewhere")
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=moved, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == [
+        "(1, 10)",
+        "[]",
+        "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
+        "the network takes image, not 0 arrays",
+    ]
+    manifest = package.read_manifest(moved)
+    manifest["cpu_features"].append("flight")
+    link_library(moved / OBJECTS, manifest, moved / manifest["module"], "network")
+    package.write_manifest(moved, manifest)
+    with pytest.raises(RuntimeError, match="this CPU lacks flight"):
+        chameleon_networks.load(moved)
+
+
+def test_a_wrong_kernel_is_named_and_nothing_delivered(
+    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    delivery = delivery_of(tiny)
+    suspects = [delivery.winners[1], delivery.winners[2]]
+    delivery = attrs.evolve(delivery, winners=suspects)
+    guilty = suspects[0].task.name
+    honest = Kernels.of
+
+    def lying(self: Kernels, chain: Any) -> Any:
+        kernel = honest(self, chain)
+        if kernel is None or kernel.task != guilty:
+            return kernel
+        doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
+        return attrs.evolve(kernel, arguments=doubled)
+
+    monkeypatch.setattr(Kernels, "of", lying)
+    result = tiny.deliver(delivery)
+    assert f"the kernel of {guilty} is to blame" in result["failure"]
+    assert result["max_relative_error"] > TOLERANCE
+    assert not delivery.folder.exists()
+
+
+def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
+    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    made = delivery_steps.compiled
+
+    def asking(*arguments: Any) -> Any:
+        return attrs.evolve(made(*arguments), permissions=frozenset({AMX}))
+
+    monkeypatch.setattr(delivery_steps, "compiled", asking)
+    delivery = attrs.evolve(delivery_of(tiny), winners=())
+    result, refused = tiny.deliver(delivery), refusal(AMX)
+    if refused:
+        sentence = f"the kernels need AMX, and the system refuses arch_prctl: {refused}"
+        assert sentence in result["failure"]
+        assert not delivery.folder.exists()
+    else:
+        assert result["failure"] is None
+        manifest = json.loads((delivery.folder / "manifest.json").read_text())
+        assert manifest["permissions"] == [AMX]
+
+
+def test_without_a_compiler_it_says_so(
+    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    delivery = delivery_of(tiny)
+    monkeypatch.setattr(package.shutil, "which", lambda _: None)
+    with pytest.raises(ChameleonError, match="no C compiler") as caught:
+        tiny.deliver(delivery)
+    assert "chameleon compile" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [("nvidia/nvidia-h100", "CPUs only"), ("llvm -mtriple=aarch64-linux-gnu", "cannot be")],
+)
+def test_other_machines_networks_are_not_compiled_here(
+    tiny: Any, delivery_of: Any, written: str, words: str
+):
+    target = TVMTargets(NoOptions()).resolve(written)
+    delivery = attrs.evolve(delivery_of(tiny), target=target)
+    with pytest.raises(ChameleonError, match=words):
+        tiny.deliver(delivery)

@@ -1,0 +1,83 @@
+"""Shapes as integers, and constants that are made only where they are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_networks.compile.sequence.calls import sequence_of
+from chameleon_networks.graph import constants
+from chameleon_networks.graph.extents import extents_of, known_extents
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_tvm.quick_tvm import tirx
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4, 5)])
+def test_extents_of_what_is_known(shape):
+    assert known_extents(relax.TensorType(shape, "float32")) == shape
+    assert extents_of(relax.TensorType(shape, "float32")) == shape
+    assert known_extents(tirx.decl_buffer(shape or (1,), "float32").ty) == (shape or (1,))
+
+
+def test_open_extents_and_what_is_no_tensor_have_none():
+    for kind in (
+        relax.TensorType([2, tirx.Var("n", "int64")], "float32"),
+        relax.TensorType(dtype="float32", ndim=2),
+        relax.TupleType([]),
+        None,
+    ):
+        assert known_extents(kind) is None
+        with pytest.raises(ConfigError, match="unknown shape"):
+            extents_of(kind)
+
+
+def _moved_weights(builder, x):
+    weights = relax.const(np.arange(12, dtype=np.float32).reshape(3, 4))
+    for _ in range(3):
+        weights = builder.emit(relax.op.permute_dims(weights))
+    return builder.emit(relax.op.matmul(x, weights)), weights
+
+
+def test_constants_are_made_of_what_stays_alone(monkeypatch):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product, weights = _moved_weights(builder, x)
+            summed = builder.emit(relax.op.sum(weights, axis=[0]))
+            out = builder.emit_output(relax.op.add(product, summed))
+        builder.emit_func_output(out)
+    made = []
+    original = relax.const
+
+    def counted(value, *arguments):
+        made.append(np.shape(value))
+        return original(value, *arguments)
+
+    monkeypatch.setattr(constants.relax, "const", counted)
+    folded = constants.fold_constants(builder.get())
+    assert sorted(made) == [(3,), (4, 3)]
+    found = []
+    relax.analysis.post_order_visit(
+        folded["main"],
+        lambda one: found.append(one) if isinstance(one, tvm.ir.GenericConst) else None,
+    )
+    expected = np.arange(12, dtype=np.float32).reshape(3, 4).T
+    assert any(np.array_equal(one.value.numpy(), expected) for one in found)
+
+
+def test_a_constant_that_is_read_twice_is_one_tensor_of_the_sequence():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    shared, other = (relax.const(np.ones(4, np.float32)) for _ in range(2))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            once = builder.emit(relax.op.add(x, shared))
+            twice = builder.emit(relax.op.add(once, shared))
+            out = builder.emit_output(relax.op.add(twice, other))
+        builder.emit_func_output(out)
+    sequence = sequence_of(relax.transform.LegalizeOps()(builder.get()))
+    first, second, third = (call.reads[1].storage for call in sequence.calls)
+    assert first is second
+    assert third is not first
+    assert np.array_equal(first.constant, np.ones(4))

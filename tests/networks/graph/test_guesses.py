@@ -1,0 +1,173 @@
+"""Kernels that nobody measured make room for others where the network fails with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_core.loop.end.delivery import guessed, guesses_of
+from chameleon_core.stages import Winner
+from chameleon_core.task import Task
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.guesses import TURNS, mended
+from chameleon_networks.running.verify import OutputCheck
+from chameleon_tvm.words import one_line
+from hypothesis import given
+from hypothesis import strategies as st
+
+Configs = tuple[tuple[int, ...], ...]
+
+
+def _winner(name: str, *guesses: int, seconds: float | None = None) -> Winner:
+    task = Task(name=name, operator="dense", arguments={"name": name}, target="here", flop=1.0)
+    config, *rest = ((one,) for one in guesses)
+    return Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
+
+
+class DeliverySteps:
+    """A delivery of kernels of which some spoil the network."""
+
+    def __init__(self, winners: list[Winner], bad: set[tuple[str, int]]) -> None:
+        found: Any = {winner.task.key: winner for winner in winners}
+        self.kernels = Kernels(found, None, "here")  # type: ignore[arg-type]
+        self.replaced: dict[str, str] = {}
+        self.compiled = 0
+        self._bad = bad
+
+    def tried(self, kernels: Kernels, name: str) -> tuple[Path, OutputCheck]:
+        self.compiled += 1
+        winners = kernels.winners.values()
+        wrong = any((one.task.name, one.config[0]) in self._bad for one in winners)
+        problem = "it is off" if wrong else None
+        return Path(name), OutputCheck(max_relative_error=None, problem=problem)
+
+    def mended(self) -> OutputCheck:
+        staged, verdict = self.tried(self.kernels, "network")
+        return mended(self, staged, verdict)[1]  # type: ignore[arg-type]
+
+    @property
+    def left(self) -> dict[str, int]:
+        return {one.task.name: one.config[0] for one in self.kernels.winners.values()}
+
+
+def test_nothing_is_touched_where_the_network_is_right():
+    steps = DeliverySteps([_winner("a", 0, 1), _winner("b", 0)], set())
+    assert steps.mended().problem is None
+    assert (steps.compiled, steps.left, steps.replaced) == (1, {"a": 0, "b": 0}, {})
+
+
+def test_the_guess_to_blame_makes_room_for_the_next_and_then_for_the_default_schedule():
+    steps = DeliverySteps([_winner("a", 0, 1, 2), _winner("b", 0), _winner("c", 0)], {("a", 0)})
+    assert steps.mended().problem is None
+    assert steps.left == {"a": 1, "b": 0, "c": 0}
+    steps = DeliverySteps([_winner("a", 0, 1), _winner("b", 0)], {("a", 0), ("a", 1)})
+    assert steps.mended().problem is None
+    assert steps.left == {"b": 0}
+    assert list(steps.replaced.values()) == ["with the guess before, it is off"]
+
+
+def test_measured_kernels_are_never_replaced():
+    steps = DeliverySteps([_winner("a", 0, seconds=1.0), _winner("b", 0, 1)], {("a", 0)})
+    assert steps.mended().problem == "it is off"
+    assert steps.left == {"a": 0, "b": 0}
+
+
+def test_a_record_of_another_run_is_as_little_trusted_as_a_guess():
+    recorded = attrs.evolve(_winner("a", 0, 1, seconds=1.0), recorded=True)
+    steps = DeliverySteps([recorded, _winner("b", 0, seconds=1.0)], {("a", 0)})
+    assert steps.mended().problem is None
+    assert steps.left == {"a": 1, "b": 0}
+    assert not steps.kernels.winners[recorded.task.key].measured, "its time was the other one's"
+    assert list(steps.replaced.values()) == ["with the record of another run, it is off"]
+
+
+@given(st.integers(1, 20), st.data())
+def test_a_network_whose_measured_kernels_are_right_is_always_delivered(count: int, data: Any):
+    names = [f"task{place}" for place in range(count)]
+    every = [(name, guess) for name in names for guess in range(3)]
+    bad = data.draw(st.sets(st.sampled_from(every)))
+    steps = DeliverySteps([_winner(name, 0, 1, 2) for name in names], bad)
+    assert steps.mended().problem is None
+    assert steps.compiled <= 2 + TURNS * (2 + 2 * count.bit_length())
+
+
+def test_a_guess_that_gives_no_program_makes_room_for_the_next():
+    class Builder:
+        def program(self, config: tuple[int, ...]) -> str:
+            if config == (0,):
+                raise ValueError("no such program")
+            return "program"
+
+    winner = _winner("a", 0, 1)
+    key = winner.task.key
+    kernels = Kernels({key: winner}, None, "here")  # type: ignore[arg-type]
+    builder: Any = Builder()
+    assert kernels._program(key, builder) == "program"
+    assert kernels.winners[key].config == (1,)
+    last = Kernels({key: _winner("a", 0)}, None, "here")  # type: ignore[arg-type]
+    assert last._program(key, builder) is None
+    assert last.keys == []
+    measured = Kernels({key: _winner("a", 0, seconds=1.0)}, None, "here")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no such program"):
+        measured._program(key, builder)
+
+
+def test_what_a_library_says_is_cut_to_one_line():
+    assert one_line(ValueError("\n  first\nsecond")) == "first"
+    assert len(one_line(ValueError("x" * 1000))) < 250
+    died = ChameleonError("the process of torch ended with SIGSEGV", hint="Its last words: oh no")
+    assert one_line(died) == "Its last words: oh no"
+    assert one_line(KeyError()) == "KeyError"
+
+
+@pytest.mark.long
+def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
+    frontend: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch
+):
+    source = frontend("resnet_small")
+    delivery = delivery_of(source)
+    winners = []
+    for winner in delivery.winners:
+        guesses = guesses_of(delivery.space.design_space(winner.task))
+        winners.append(guessed(winner.task, guesses, predicted=winner is delivery.winners[5]))
+    honest = Kernels.of
+    wrong, reached, predicted = winners[3], winners[6], winners[5]
+
+    def lying(self: Kernels, chain: Any) -> Any:
+        kernel = honest(self, chain)
+        if kernel is None or kernel.task != wrong.task.name:
+            return kernel
+        if self.winners[wrong.task.key].config != wrong.config:
+            return kernel
+        doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
+        return attrs.evolve(kernel, arguments=doubled)
+
+    monkeypatch.setattr(Kernels, "of", lying)
+    kept = [wrong, reached, predicted]
+    result = source.deliver(attrs.evolve(delivery, winners=kept))
+    assert result["failure"] is None
+    told = {one["name"]: one for one in result["unmeasured"]}
+    assert told.keys() == {task.name for task in source.named_tasks(delivery.target)}
+    assert told[wrong.task.name]["kernel"] == "another guess"
+    assert "its outputs are off" in told[wrong.task.name]["because"]
+    assert told[reached.task.name] == {
+        "name": reached.task.name,
+        "kernel": "first guess",
+        "because": "it was not reached",
+    }
+    assert told[predicted.task.name]["kernel"] == "configuration predicted to be best"
+    others = {
+        one["kernel"] for name, one in told.items() if name not in {one.task.name for one in kept}
+    }
+    assert others == {"default schedule"}
+    manifest = json.loads((delivery.folder / "manifest.json").read_text())
+    assert manifest["unmeasured"] == result["unmeasured"]
+    assert {task["name"]: task["measured"] for task in manifest["tasks"]} == {
+        wrong.task.name: False,
+        reached.task.name: False,
+        predicted.task.name: False,
+    }

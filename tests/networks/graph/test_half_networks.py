@@ -1,0 +1,279 @@
+"""Random networks of bfloat16 and float16: each kernel writes what NumPy says, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.compile.compile import untuned
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.half_moves import with_bits_moved
+from chameleon_networks.graph.half_steps import round_to, widen
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.prepare import operators_in, prepared
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_networks.quantize.eligibility import eligible
+from chameleon_networks.quantize.types import with_types
+from chameleon_tvm.instructions.halves import BFLOAT16, FLOAT16, half_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .sequence.conftest import deliver, module_of  # noqa: F401 - a fixture
+
+op = relax.op
+HALF_PLACE = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""The largest relative error of rounding to a type."""
+SUMS = 2e-6
+"""What sums in float32 may be off, of the sum of magnitudes."""
+IMAGE = (1, 6, 5, 7)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["conv", "depthwise", "residual", "pool", "concat", "slice"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def near(array: np.ndarray, kind: str = "bfloat16") -> np.ndarray:
+    half = half_of(kind)
+    assert half is not None
+    return half.widened(half.rounded(array))
+
+
+def convolved(data: np.ndarray, weights: np.ndarray, groups: int) -> np.ndarray:
+    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    batch, channels, *spatial = windows.shape[:4]
+    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
+    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
+    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
+    return made.reshape(batch, -1, *spatial)
+
+
+class _Network:
+    """A network of some steps; what each is, is noted as a function of earlier results."""
+
+    def __init__(self, steps: Any, *, whole: bool) -> None:
+        self._steps = steps
+        self._whole = whole
+        self.expected: list[Any] = []
+
+    def build(self, emit: Any, x: Any) -> Any:
+        rng = np.random.default_rng(len(self._steps))
+        self.expected.clear()
+        made: list[Any] = [x]
+        for kind, activated in self._steps:
+            last, at = made[-1], len(made) - 1
+            channels = shape_of(last)[1]
+            if kind == "pool":
+                made.append(emit(op.nn.max_pool2d(last, (3, 3), (1, 1), (1, 1, 1, 1))))
+                self.expected.append(None)
+            elif kind == "concat":
+                made.append(emit(op.concat([last, last], axis=1)))
+                self.expected.append(None)
+            elif kind == "slice":
+                made.append(emit(op.strided_slice(last, [1], [0], [max(1, channels // 2)])))
+                self.expected.append(None)
+            else:
+                groups = channels if kind == "depthwise" else 1
+                filters = 12 if kind == "conv" else channels
+                shape = (filters, channels // groups, 3, 3)
+                weights = rng.standard_normal(shape, np.float32)
+                bias = rng.standard_normal((1, filters, 1, 1), np.float32)
+                y = emit(op.nn.conv2d(last, relax.const(weights), padding=1, groups=groups))
+                y = emit(op.add(y, relax.const(bias)))
+                others = [n for n, one in enumerate(made) if shape_of(one) == shape_of(y)]
+                residual = others[0] if kind == "residual" and others else None
+                if residual is not None:
+                    y = emit(op.add(y, made[residual]))
+                made.append(emit(op.nn.relu(y)) if activated else y)
+                self.expected.append((at, weights, bias, groups, residual, activated))
+        return tuple(made[1:]) if self._whole else made[-1]
+
+    def check(self, image: np.ndarray, found: list[np.ndarray], kind: str) -> None:
+        """Every result, none of which is rounded, against the float64 one of what it reads."""
+        results = [image, *found]
+        for got, one in zip(found, self.expected, strict=True):
+            if one is None:
+                continue
+            exact, room = self._made(one, results, kind, added=lambda value: value)
+            assert (np.abs(got - exact) <= SUMS * room).all()
+
+    def check_last(self, image: np.ndarray, got: np.ndarray, kind: str) -> None:
+        """The last result alone, all others of which are rounded where they are written.
+
+        A sum next to the middle of two numbers may be rounded to the other one.
+        """
+        results = [image]
+        for step, one in zip(self._steps, self.expected, strict=True):
+            if one is None:
+                results.append(_moved(step[0], results[-1]))
+            else:
+                exact, _ = self._made(one, results, kind, added=lambda value: near(value, kind))
+                results.append(exact)
+        expected = results[-1]
+        room = (1 + len(results)) * HALF_PLACE[kind] * np.abs(expected).max()
+        assert np.abs(got - expected).max() <= room
+
+    def _made(
+        self, one: Any, results: list[np.ndarray], kind: str, *, added: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A step's result, and the sum of magnitudes that it adds up."""
+        at, weights, bias, groups, residual, activated = one
+        data = near(results[at], kind)
+        exact = convolved(data, near(weights, kind), groups) + bias
+        room = convolved(np.abs(data), np.abs(near(weights, kind)), groups) + np.abs(bias)
+        if residual is not None:
+            exact = exact + added(results[residual])
+            room = room + np.abs(results[residual])
+        return np.maximum(exact, 0) if activated else exact, room
+
+
+def _moved(kind: str, image: np.ndarray) -> np.ndarray:
+    if kind == "concat":
+        return np.concatenate([image, image], axis=1)
+    if kind == "slice":
+        return image[:, : max(1, image.shape[1] // 2)]
+    padded = np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3)).max(axis=(4, 5))
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    steps=STEPS,
+    seed=st.integers(0, 99),
+    layout=st.sampled_from(["NCHW", "NHWC"]),
+    kind=st.sampled_from(sorted(HALF_PLACE)),
+    whole=st.booleans(),
+)
+@pytest.mark.parametrize("guesses", [False, True])
+def test_random_networks(
+    deliver: Any,  # noqa: F811
+    steps: Any,
+    seed: int,
+    layout: str,
+    kind: str,
+    *,
+    whole: bool,
+    guesses: bool,
+):
+    network = _Network(steps, whole=whole)
+    module = prepared(module_of(network.build, (IMAGE, "float32")), layout)
+    chains = chains_of(module)
+    typed = with_types(module, chains, dict.fromkeys(eligible(chains, kind).places, kind), {})
+    found = chains_of(typed)
+    assert [one.spec.dtype for one in found] == [kind] * len(chains)
+    image = np.random.default_rng(seed).normal(0, 4, IMAGE).astype(np.float32)
+    result = deliver(typed, ready=True, guesses=guesses).run(image)
+    if whole:
+        results = result if isinstance(result, list | tuple) else [result]
+        network.check(image, results, kind)
+    else:
+        network.check_last(image, result, kind)
+
+
+@pytest.mark.parametrize("kind", sorted(HALF_PLACE))
+def test_images_are_pooled_in_two_bytes_between_convolutions(deliver: Any, kind: str):  # noqa: F811
+    network = _Network([("conv", True), ("pool", False), ("conv", False)], whole=False)
+    module = prepared(module_of(network.build, (IMAGE, "float32")), "NHWC")
+    chains = chains_of(module)
+    typed = with_types(module, chains, dict.fromkeys((0, 1), kind), {})
+    first, last = chains_of(typed)
+    assert [first.spec.output_dtype, last.spec.output_dtype] == [kind, "float32"]
+    assert "relax.nn.max_pool2d" not in operators_in(typed)
+    values = {one.var: one.value for block in typed["main"].body.blocks for one in block.bindings}
+    pooled = values[last.inputs[0]]
+    assert list(pooled.args[1].fields) == [first.last]
+    image = np.random.default_rng(0).normal(0, 4, IMAGE).astype(np.float32)
+    network.check_last(image, deliver(typed, ready=True).run(image), kind)
+
+
+@pytest.mark.parametrize("half", [BFLOAT16, FLOAT16], ids=lambda half: half.name)
+def test_pooling_compares_numbers_of_all_kinds(half: Any):
+    numbers = np.float32([-np.inf, -3.5, -1e-6, -0.0, 0.0, 1e-6, 2.5, np.inf])
+    bits = half.rounded(np.random.default_rng(0).permutation(np.repeat(numbers, 16)))
+    bits = bits.reshape(1, 1, 8, 16)
+    x = relax.Var("x", relax.TensorType(bits.shape, half.held))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(widen(builder, x))
+            pooled = builder.emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1)))
+            out = builder.emit_output(round_to(builder, pooled, half))
+        builder.emit_func_output(out)
+    expected, got = (
+        half.widened(
+            relax.VirtualMachine(untuned(one, '{"kind": "llvm"}'), tvm.cpu())["main"](
+                tvm.runtime.tensor(bits)
+            ).numpy()
+        )
+        for one in (builder.get(), with_bits_moved(builder.get()))
+    )
+    assert "relax.nn.max_pool2d" not in operators_in(with_bits_moved(builder.get()))
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_chain_whose_sums_are_read_before_they_are_rounded_writes_float32():
+    weights = relax.const(near(np.ones((4, 4), np.float32)))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([2, 4], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(widen(builder, round_to(builder, x, BFLOAT16)))
+            product = builder.emit(op.matmul(wide, weights))
+            bits = round_to(builder, product, BFLOAT16)
+            out = builder.emit_output(relax.Tuple([product, bits]))
+        builder.emit_func_output(out)
+    [chain] = chains_of(builder.get())
+    assert [chain.spec.dtype, chain.spec.output_dtype] == ["bfloat16", "float32"]
+
+
+def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
+    def chain(weight: float) -> Any:
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType([2, 4], "float32"))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                wide = builder.emit(widen(builder, round_to(builder, x, BFLOAT16)))
+                weights = relax.const(np.full((4, 4), weight, np.float32))
+                product = builder.emit(op.matmul(wide, weights))
+                out = builder.emit_output(widen(builder, round_to(builder, product, BFLOAT16)))
+            builder.emit_func_output(out)
+        [found] = chains_of(builder.get())
+        return found
+
+    assert chain(0.5).spec.dtype == "bfloat16"
+    assert [len(chain(0.5).members), len(chain(0.1).members)] == [2, 1]
+    assert chain(0.1).spec.dtype == "float32"
+
+
+@pytest.mark.parametrize("read_otherwise", [False, True])
+def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise: bool):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([2, 4], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            wide = builder.emit(widen(builder, round_to(builder, x, BFLOAT16)))
+            joined = builder.emit(op.concat([wide, wide], axis=1))
+            moved = builder.emit(op.permute_dims(joined))
+            last = builder.emit(widen(builder, round_to(builder, moved, BFLOAT16)))
+            results = [last, moved] if read_otherwise else [last]
+            out = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(out)
+    module = with_bits_moved(builder.get())
+    values = [one.value for block in module["main"].body.blocks for one in block.bindings]
+    types = [str(one.ty.dtype) for one in values[:-1]]
+    bits, numbers = ["uint16"], ["float32"]
+    if read_otherwise:
+        # Both moves are of float32, and are rounded again.
+        assert types == bits + 3 * numbers + bits + numbers
+    else:
+        assert operators_in(module) == {"relax.call_tir", "relax.concat", "relax.permute_dims"}
+        assert types == 3 * bits + numbers

@@ -1,0 +1,114 @@
+"""Kernels that are chosen by their times inside the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from chameleon_core.stages import Winner
+from chameleon_core.task import Task
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery import delivery_steps
+from chameleon_networks.delivery.in_network import (
+    NetworkVariant,
+    choices,
+    fastest,
+    seconds_in_network,
+)
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+
+def _winner(name: str, *alternatives: tuple[int, ...]) -> Winner:
+    task = Task(name=name, operator="conv2d", arguments={"of": name}, target="t", flop=1.0)
+    return Winner(task=task, config=(0,), seconds=1.0, alternatives=alternatives)
+
+
+def _kernels(*winners: Winner) -> Kernels:
+    space: Any = None
+    return Kernels({winner.task.key: winner for winner in winners}, space, "t")
+
+
+class Process:
+    """Says what each profile found, and that it was stopped in between."""
+
+    def __init__(self, *profiles: dict[str, float]) -> None:
+        self.profiles = list(profiles)
+        self.paused = 0
+        self.asked = 0
+
+    def profile(self, _folder: str, _inputs: Any, *, quantile: float) -> list[dict[str, Any]]:
+        assert quantile < 0.5, "disturbances make kernels slower, never faster"
+        found = self.profiles[self.asked % len(self.profiles)]
+        self.asked += 1
+        tuned = [{"name": name, "tuned": True, "seconds": s} for name, s in found.items()]
+        return [*tuned, {"name": "pool", "tuned": False, "seconds": 1e-9}]
+
+    def pause(self) -> None:
+        self.paused += 1
+
+
+def _variants(kernels: Kernels, *processes: Process) -> list[NetworkVariant]:
+    return [
+        NetworkVariant(kernels=chosen, folder=Path("none"), process=process)  # type: ignore[arg-type]
+        for chosen, process in zip(choices(kernels), processes, strict=True)
+    ]
+
+
+def test_each_choice_takes_the_next_alternatives_of_all_tasks():
+    a, b, c = _winner("a", (1,), (2,)), _winner("b", (7,)), _winner("c")
+    configs = [
+        [winner.config for winner in chosen.winners.values()]
+        for chosen in choices(_kernels(a, b, c))
+    ]
+    assert configs == [[(0,), (0,), (0,)], [(1,), (7,), (0,)], [(2,), (0,), (0,)]]
+
+
+def test_the_fastest_in_the_network_is_taken_where_it_is_clearly_so():
+    a, b, c = _winner("a", (1,), (2,)), _winner("b", (7,)), _winner("c", (8,))
+    variants = _variants(
+        _kernels(a, b, c),
+        Process({"a": 1.0, "b": 1.0, "c": 1.0}),
+        Process({"a": 0.9, "b": 0.999, "c": 2.0}),
+        Process({"a": 0.8, "b": 1.0, "c": 1.0}),
+    )
+    found = seconds_in_network(variants, [], threads=1)
+    assert found[0] == {"a": 1.0, "b": 1.0, "c": 1.0}, "what is not tuned is nobody's choice"
+    assert fastest(variants, found) == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
+
+
+def test_the_least_of_several_rounds_counts_and_nobody_runs_beside():
+    one, other = Process({"a": 3.0}, {"a": 1.0}), Process({"a": 0.5}, {"a": 4.0})
+    variants = _variants(_kernels(_winner("a", (1,))), one, other)
+    assert seconds_in_network(variants, [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
+    assert one.asked == other.asked > 1
+    assert one.paused == other.paused == one.asked + 1
+
+
+def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
+    variants = _variants(_kernels(_winner("a", (1,))), Process({}), Process({}))
+    assert fastest(variants, seconds_in_network(variants, [], threads=1)) == {}
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_network_is_delivered_with_what_was_tried(
+    tiny: Any, delivery_of: Any, monkeypatch: pytest.MonkeyPatch, in_place: bool
+):
+    monkeypatch.setattr(tiny, "options", attrs.evolve(tiny.options, in_place=in_place))
+    delivery = delivery_of(tiny)
+    first = delivery.winners[0]
+    delivery = attrs.evolve(
+        delivery,
+        winners=[attrs.evolve(first, alternatives=(first.config,)), *delivery.winners[1:]],
+    )
+    seen = []
+
+    def told(variants: Any, _seconds: Any) -> dict[str, tuple[int, ...]]:
+        seen.extend(variants)
+        return {}
+
+    monkeypatch.setattr(delivery_steps, "fastest", told)
+    assert tiny.deliver(delivery)["failure"] is None
+    assert len(seen) == (2 if in_place else 0)

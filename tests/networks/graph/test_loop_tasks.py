@@ -1,0 +1,112 @@
+"""Functions of a network that are no products become tasks, and their schedules are delivered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.compile import compiled, fused_functions
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.compile.loop_tasks import SHARE, costly_functions, loop_tasks
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax
+from chameleon_testing.conformance_hardware import check_space_provider
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.quick_tvm import te, tvm
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm.spaces.template.provider import template_of
+
+TARGET = TVMTargets(NoOptions()).resolve("native")
+RNG = np.random.default_rng(0)
+
+
+def _constant(*shape: int) -> Any:
+    return relax.const(RNG.standard_normal(shape).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    """A product, a normalisation twice, another product."""
+    source = relax.Var("x", relax.TensorType((1, 24, 48), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [source]):
+        with builder.dataflow():
+            value = builder.emit(relax.op.matmul(source, _constant(48, 48)))
+            for _ in range(2):
+                value = builder.emit(
+                    relax.op.nn.layer_norm(value, _constant(48), _constant(48), axes=[-1])
+                )
+                value = builder.emit(relax.op.matmul(value, _constant(48, 48)))
+            out = builder.emit_output(relax.op.nn.relu(value))
+        builder.emit_func_output(out)
+    module = prepared(builder.get(), "NHWC")
+    return module, chains_of(module)
+
+
+def _rows(functions: dict[str, Any], **seconds: float) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "calls": 2, "seconds": took, "tuned": False}
+        for name, took in seconds.items()
+        if name in functions
+    ]
+
+
+@pytest.fixture(scope="module")
+def tasks(network: Any) -> Any:
+    untuned = compiled(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
+    rows = _rows(untuned.functions, **dict.fromkeys(untuned.functions, 1.0))
+    costly = costly_functions(untuned.functions, rows, 1.0)
+    return loop_tasks(costly, fused_functions(*network, TARGET), TARGET)
+
+
+def test_a_normalisation_is_a_task_and_products_are_not(tasks: Any) -> None:
+    [task] = tasks
+    assert task.operator == "loops"
+    assert "layer_norm" in task.name
+    assert task.weight == 2
+
+
+def test_what_takes_little_keeps_its_default(network: Any) -> None:
+    untuned = compiled(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
+    [name] = [one for one in untuned.functions if "layer_norm" in one]
+    for took, expected in ((0.9 * SHARE, 0), (1.1 * SHARE, 1)):
+        rows = _rows(untuned.functions, **{name: took})
+        assert len(costly_functions(untuned.functions, rows, 1.0)) == expected
+
+
+def test_the_space_is_one(tasks: Any) -> None:
+    [task] = tasks
+    space = template_of(task).space()
+    check_space_provider(lambda: AutoSpace(AutoOptions()), task)
+    builder = AutoSpace(AutoOptions()).builder(task, threads=1)
+    (expected,), tolerance = builder.reference()
+    for config in space.first_guesses[:: max(1, len(space.first_guesses) // 6)].tolist():
+        (got,) = builder.build(config).outputs()
+        assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def test_a_winner_is_what_is_compiled(network: Any, tasks: Any) -> None:
+    [task] = tasks
+    space = template_of(task).space()
+    winner = Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
+    kernels = Kernels({task.key: winner}, AutoSpace(AutoOptions()), TARGET)
+    made = compiled(*network, kernels, TARGET)
+    assert f"tuned_{task.name}" in made.functions
+    assert kernels.loops.plans
+
+
+def test_only_functions_of_the_network_are_built(
+    network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if a file had a function of the same digest as one of the network's.
+    monkeypatch.setattr("chameleon_networks.compile.loop_tasks._identity", lambda _: 0)
+    place = te.placeholder((24, 48), "float32", name="a")
+    out = te.compute((24, 48), lambda i, j: te.exp(place[i, j]), name="b")
+    function = tvm.ir.save_json(te.create_prim_func([place, out]))
+    entry = {"name": "layer_norm", "function": function, "calls": 1, "seconds": 1.0}
+    assert not loop_tasks([entry], fused_functions(*network, TARGET), TARGET)

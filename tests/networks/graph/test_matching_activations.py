@@ -1,0 +1,132 @@
+"""Activations are found by what they compute, and padding ends up in convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.pads import with_folded_pads
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax
+
+op = relax.op
+Emit = Callable[[Any], Any]
+
+
+def _number(value: float) -> Any:
+    return relax.const(np.float32(value))
+
+
+def _hardswish(emit: Emit, x: Any) -> Any:
+    clipped = emit(op.clip(emit(op.add(x, _number(3.0))), 0, 6))
+    return op.divide(emit(op.multiply(x, clipped)), _number(6.0))
+
+
+def _gelu_tanh(emit: Emit, x: Any) -> Any:
+    cube = emit(op.multiply(emit(op.multiply(x, x)), x))
+    inner = emit(op.add(x, emit(op.multiply(cube, _number(0.044715)))))
+    bent = emit(op.tanh(emit(op.multiply(inner, _number(np.sqrt(2 / np.pi))))))
+    half = emit(op.multiply(x, _number(0.5)))
+    return op.multiply(half, emit(op.add(bent, _number(1.0))))
+
+
+def _mish(emit: Emit, x: Any) -> Any:
+    """As torch decomposes it: its softplus is the number itself above 20."""
+    soft = emit(op.log(emit(op.add(emit(op.exp(x)), _number(1.0)))))
+    whole = emit(op.where(emit(op.greater(x, _number(20.0))), x, soft))
+    return op.multiply(x, emit(op.tanh(whole)))
+
+
+def _elu(emit: Emit, x: Any) -> Any:
+    below = emit(op.subtract(emit(op.exp(emit(op.minimum(x, _number(0.0))))), _number(1.0)))
+    return op.add(emit(op.nn.relu(x)), below)
+
+
+WRITTEN = {
+    "gelu_sigmoid": lambda emit, x: op.multiply(
+        x, emit(op.sigmoid(emit(op.multiply(x, _number(1.702)))))
+    ),
+    "leaky_relu(0.1)": lambda _, x: op.nn.leakyrelu(x, 0.1),
+    "leaky_relu(0.25)": lambda emit, x: op.where(
+        emit(op.greater(x, _number(0.0))), x, emit(op.multiply(x, _number(0.25)))
+    ),
+    "relu_squared": lambda emit, x: op.square(emit(op.nn.relu(x))),
+    "mish": _mish,
+    "elu": _elu,
+    "hardswish": _hardswish,
+    "gelu_tanh": _gelu_tanh,
+    "silu": lambda emit, x: op.multiply(x, emit(op.sigmoid(x))),
+    "sigmoid": lambda _, x: op.sigmoid(x),
+    "tanh": lambda _, x: op.tanh(x),
+    "relu": lambda _, x: op.maximum(x, _number(0.0)),
+    "relu6": lambda _, x: op.clip(x, 0, 6),
+    "gelu": lambda _, x: op.nn.gelu(x),
+    "hardsigmoid": lambda emit, x: op.divide(
+        emit(op.clip(emit(op.add(x, _number(3.0))), 0, 6)), _number(6.0)
+    ),
+    "none": lambda _, x: op.multiply(x, x),
+}
+
+
+def _network(build: Callable[[Emit, Any], Any], *, also: bool = False) -> Any:
+    source = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float32"))
+    builder = relax.BlockBuilder()
+    weights = np.random.default_rng(0).standard_normal((16, 8, 3, 3)).astype(np.float32)
+    with builder.function("main", [source]):
+        with builder.dataflow():
+            value = builder.emit(op.nn.conv2d(source, relax.const(weights)))
+            value = builder.emit(
+                op.add(value, relax.const(weights[:, :1, :1, :1].reshape(1, 16, 1, 1)))
+            )
+            made = builder.emit(build(builder.emit, value))
+            out = builder.emit_output(op.add(made, value) if also else op.negative(made))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_an_activation_becomes_part_of_the_kernel_before_it(name: str) -> None:
+    [chain] = chains_of(prepared(_network(WRITTEN[name]), "NHWC"))
+    assert chain.spec.bias
+    assert chain.spec.activation == name
+
+
+def test_what_is_read_before_its_activation_keeps_it_outside() -> None:
+    [chain] = chains_of(prepared(_network(WRITTEN["silu"], also=True), "NHWC"))
+    assert chain.spec.activation == "none"
+
+
+@pytest.mark.parametrize(("value", "operators"), [(0.0, 1), (1.0, 2)])
+def test_zeros_around_an_image_are_padding_of_its_convolution(value: float, operators: int) -> None:
+    source = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [source]):
+        with builder.dataflow():
+            padded = builder.emit(op.nn.pad(source, [0, 0, 0, 0, 0, 1, 2, 3], pad_value=value))
+            weights = relax.const(np.ones((4, 8, 3, 3), np.float32))
+            out = builder.emit_output(op.nn.conv2d(padded, weights, padding=(1, 0)))
+        builder.emit_func_output(out)
+    module = with_folded_pads(builder.get())
+    calls = [one.value for one in module["main"].body.blocks[0].bindings]
+    assert len(calls) == operators
+    wanted = (1, 2, 2, 3) if operators == 1 else (1, 0, 1, 0)
+    assert tuple(map(int, calls[-1].attrs.padding)) == wanted
+
+
+def test_what_is_repeated_for_every_place_is_no_residual() -> None:
+    """As where a step's embedding is added to all pixels of an image."""
+    step = relax.Var("step", relax.TensorType((1, 8), "float32"))
+    image = relax.Var("image", relax.TensorType((1, 5, 5, 16), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [step, image]):
+        with builder.dataflow():
+            weights = relax.const(np.ones((8, 16), np.float32))
+            embedded = builder.emit(op.matmul(step, weights))
+            spread = builder.emit(op.reshape(embedded, (1, 1, 1, 16)))
+            out = builder.emit_output(op.add(image, spread))
+        builder.emit_func_output(out)
+    [chain] = chains_of(prepared(builder.get(), "NHWC"))
+    assert not chain.spec.residual

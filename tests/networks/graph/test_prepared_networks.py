@@ -1,0 +1,285 @@
+"""Networks are freed of all that need not run, and what is tuned in them is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.constants import fold_constants
+from chameleon_networks.graph.moves import without_moves
+from chameleon_networks.graph.operators import left_over
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax, tvm
+
+VALUES = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) + 1
+
+
+def _module(build: Any, *shapes: tuple[int, ...]) -> Any:
+    """A module whose main computes ``build(emit, *inputs)``."""
+    inputs = [
+        relax.Var(f"x{place}", relax.TensorType(shape, "float32"))
+        for place, shape in enumerate(shapes)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            out = builder.emit_output(build(builder.emit, *inputs))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def _operators(module: Any) -> list[str]:
+    return [
+        str(binding.value.op.name).removeprefix("relax.")
+        for block in module["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+    ]
+
+
+def _constants(module: Any) -> list[np.ndarray]:
+    found: list[np.ndarray] = []
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.GenericConst):
+            found.append(expression.value.numpy())
+
+    relax.analysis.post_order_visit(module["main"], visit)
+    return found
+
+
+def _with_a_part(constant: Any) -> Any:
+    """The second and third of the last axis are replaced by the third and fourth."""
+    part = relax.const(VALUES[..., 2:])
+    places = (relax.prim_value(place) for place in (1, 3, 1))
+    return relax.op.slice_scatter(constant, part, *places, axis=3)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (relax.op.sqrt, np.sqrt(VALUES)),
+        (relax.op.rsqrt, 1 / np.sqrt(VALUES)),
+        (lambda c: relax.op.divide(c, relax.const(2.0, "float32")), VALUES / 2),
+        (lambda c: relax.op.permute_dims(c, [0, 2, 3, 1]), VALUES.transpose(0, 2, 3, 1)),
+        (relax.op.permute_dims, VALUES.transpose()),
+        (lambda c: relax.op.reshape(c, (4, 6)), VALUES.reshape(4, 6)),
+        (lambda c: relax.op.astype(c, "int32"), VALUES.astype("int32")),
+        (lambda c: relax.op.mod(c, relax.const(5.0, "float32")), np.fmod(VALUES, 5)),
+        (lambda c: relax.op.sum(c, axis=[1, -1], keepdims=True), VALUES.sum((1, 3), keepdims=True)),
+        (relax.op.max, VALUES.max()),
+        (lambda c: relax.op.mean(c, axis=[0]), VALUES.mean(0)),
+        (_with_a_part, np.concatenate([VALUES[..., :1], VALUES[..., 2:], VALUES[..., 3:]], 3)),
+    ],
+)
+def test_constants_are_computed(build: Any, expected: np.ndarray):
+    module = _module(lambda emit, x: relax.Tuple([emit(build(relax.const(VALUES))), x]), (1,))
+    folded = fold_constants(module)
+    assert _operators(folded) == []
+    [constant] = _constants(folded)
+    assert constant.dtype == expected.dtype
+    np.testing.assert_allclose(constant, expected, rtol=1e-6)
+
+
+def test_permutations_meet_through_elementwise_operators():
+    def build(emit: Any, x: Any) -> Any:
+        there = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
+        kept = emit(relax.op.clip(there, 0, 6))
+        both = emit(relax.op.add(kept, there))
+        return relax.op.permute_dims(both, [0, 2, 3, 1])
+
+    module = without_moves(_module(lambda emit, x: emit(build(emit, x)), (1, 4, 5, 3)))
+    assert _operators(module) == ["clip", "add"]
+
+
+def test_permutations_that_matter_stay():
+    def build(emit: Any, x: Any, y: Any) -> Any:
+        there = emit(relax.op.permute_dims(x, [0, 1, 3, 2]))
+        return emit(relax.op.add(there, y))
+
+    module = without_moves(_module(build, (1, 4, 5, 5), (1, 4, 5, 5)))
+    assert _operators(module) == ["permute_dims", "add"]
+
+
+def test_a_channel_shuffle_is_one_move_in_any_layout():
+    def build(emit: Any, x: Any, y: Any) -> Any:
+        parts = [emit(relax.op.permute_dims(one, [0, 3, 1, 2])) for one in (x, y)]
+        both = emit(relax.op.concat(parts, axis=1))
+        grouped = emit(relax.op.reshape(both, (1, 2, 4, 5, 3)))
+        turned = emit(relax.op.permute_dims(grouped, [0, 2, 1, 3, 4]))
+        merged = emit(relax.op.reshape(turned, (1, 8, 5, 3)))
+        halves = emit(relax.op.split(merged, 2, axis=1))
+        first = emit(relax.op.permute_dims(emit(halves[0]), [0, 2, 3, 1]))
+        other = emit(relax.op.permute_dims(emit(halves[1]), [0, 2, 3, 1]))
+        return relax.Tuple([first, other])
+
+    module = without_moves(_module(build, (1, 5, 3, 4), (1, 5, 3, 4)))
+    assert _operators(module) == ["concat", "reshape", "permute_dims", "reshape", "split"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_reductions_are_computed_as_the_numbers_lie(keep: bool):
+    def build(emit: Any, x: Any) -> Any:
+        turned = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
+        return emit(relax.op.mean(turned, axis=[2, 3], keepdims=keep))
+
+    module = without_moves(_module(build, (2, 5, 3, 4)))
+    assert _operators(module) == (["mean", "reshape"] if keep else ["mean"])
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_resizes_are_computed_as_the_numbers_lie(layout: str):
+    there, back = ([0, 3, 1, 2], [0, 2, 3, 1]) if layout == "NCHW" else ([0, 2, 3, 1], [0, 3, 1, 2])
+
+    def build(emit: Any, x: Any) -> Any:
+        turned = emit(relax.op.permute_dims(x, there))
+        larger = emit(relax.op.image.resize2d(turned, (6, 8), layout=layout, method="cubic"))
+        return emit(relax.op.permute_dims(larger, back))
+
+    shape = (2, 3, 4, 5) if layout == "NCHW" else (2, 5, 3, 4)
+    network = _module(build, shape)
+    module = without_moves(network)
+    assert _operators(module) == ["image.resize2d"]
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    found = []
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    for one in (network, module):
+        built = relax.build(relax.get_pipeline("zero")(one), target)
+        found.append(relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy())
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+
+
+def test_what_resizes_and_pads_nothing_is_gone():
+    def build(emit: Any, x: Any) -> Any:
+        same = emit(relax.op.image.resize2d(x, (3, 4), method="linear"))
+        return emit(relax.op.nn.relu(emit(relax.op.nn.pad(same, [0] * 8))))
+
+    assert _operators(without_moves(_module(build, (1, 5, 3, 4)))) == ["nn.relu"]
+
+
+def test_a_crop_of_the_same_size_stays():
+    def build(emit: Any, x: Any) -> Any:
+        options = {
+            "roi": (0.2, 0.2, 0.7, 0.7),
+            "coordinate_transformation_mode": "tf_crop_and_resize",
+        }
+        return emit(relax.op.image.resize2d(x, (3, 4), **options))
+
+    assert _operators(without_moves(_module(build, (1, 5, 3, 4)))) == ["image.resize2d"]
+
+
+def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
+    def build(emit: Any, x: Any) -> Any:
+        heads = emit(relax.op.permute_dims(x, [0, 2, 1, 3]))
+        return emit(relax.op.reshape(heads, (8, 3, 5)))
+
+    module = without_moves(_module(build, (2, 3, 4, 5)))
+    assert _operators(module) == ["permute_dims", "reshape"]
+
+
+def test_reshapes_become_one_and_broadcasts_stay():
+    def build(emit: Any, x: Any) -> Any:
+        flat = emit(relax.op.reshape(x, (6, 4)))
+        again = emit(relax.op.reshape(flat, (2, 12)))
+        back = emit(relax.op.broadcast_to(again, (2, 12)))
+        return emit(relax.op.broadcast_to(emit(relax.op.reshape(back, (1, 24))), (3, 24)))
+
+    module = without_moves(_module(build, (24,)))
+    assert _operators(module) == ["reshape", "broadcast_to"]
+
+
+def _epilogues(chains: list[Any]) -> list[tuple[str, bool, bool, str]]:
+    return [
+        (
+            chain.spec.kind,
+            getattr(chain.spec, "bias", False),
+            getattr(chain.spec, "residual", False),
+            getattr(chain.spec, "activation", "none"),
+        )
+        for chain in chains
+    ]
+
+
+def test_a_residual_network_is_chains_in_one_layout(frontend: Any):
+    module, chains = frontend("resnet_small").prepared
+    assert _epilogues(chains) == [
+        ("conv2d", True, False, "relu"),
+        ("conv2d", True, False, "relu"),
+        ("conv2d", True, True, "relu"),
+        ("conv2d", True, False, "relu"),
+        ("conv2d", True, True, "relu"),
+        ("conv2d", True, False, "none"),
+        ("dense", True, False, "none"),
+    ]
+    # The first convolution reads images as they come; averages are taken in its layout, too.
+    assert (chains[0].spec.layout, chains[0].spec.output_layout) == ("NCHW", "NHWC")
+    assert {chain.spec.layout for chain in chains[1:-1]} == {"NHWC"}
+    assert left_over(module, chains) == {"mean": 1, "reshape": 1}
+
+
+def test_clips_are_part_of_convolutions(frontend: Any):
+    _, chains = frontend("mobilenet_small").prepared
+    kinds = _epilogues(chains)
+    assert ("depthwise_conv2d", True, False, "relu6") in kinds
+    assert ("conv2d", True, True, "none") in kinds
+    assert all(bias for _, bias, _, _ in kinds)
+
+
+def test_a_transformer_is_chains_through_reshapes(frontend: Any):
+    module, chains = frontend("bert_small").prepared
+    kinds = _epilogues(chains)
+    assert kinds.count(("dense", True, True, "none")) == 4
+    assert kinds.count(("dense", True, False, "gelu")) == 2
+    assert kinds.count(("attention", False, False, "none")) == 2
+    assert not {"nn.gelu", "nn.softmax", "permute_dims"} & set(left_over(module, chains))
+
+
+def test_the_layout_may_stay_the_frameworks(frontend: Any):
+    chains = chains_of(prepared(frontend("resnet_small").imported, "NCHW"))
+    assert {getattr(chain.spec, "layout", "NCHW") for chain in chains} == {"NCHW"}
+    assert _epilogues(chains)[2] == ("conv2d", True, True, "relu")
+
+
+def test_what_is_read_twice_ends_a_chain():
+    weights = relax.const(np.ones((3, 5), np.float32))
+    bias = relax.const(np.ones(5, np.float32))
+
+    def build(emit: Any, x: Any) -> Any:
+        product = emit(relax.op.matmul(x, weights))
+        biased = emit(relax.op.add(product, bias))
+        return emit(relax.op.add(emit(relax.op.nn.relu(biased)), biased))
+
+    [chain] = chains_of(_module(build, (2, 3)))
+    assert _epilogues([chain]) == [("dense", True, False, "none")]
+
+
+def test_weights_repeated_for_every_sample_are_those_of_one_product():
+    weights = np.arange(15, dtype=np.float32).reshape(3, 5)
+
+    def products(*matrices: np.ndarray) -> list[Any]:
+        right = relax.const(np.stack(matrices))
+        return chains_of(_module(lambda emit, x: emit(relax.op.matmul(x, right)), (2, 4, 3)))
+
+    [chain] = products(weights, weights)
+    assert (chain.spec.kind, chain.spec.input) == ("dense", (8, 3))
+    np.testing.assert_array_equal(chain.constants[0], weights.T)
+    assert not products(weights, weights + 1)
+
+
+def test_twice_the_same_is_no_residual():
+    weights = relax.const(np.ones((3, 5), np.float32))
+
+    def build(emit: Any, x: Any) -> Any:
+        product = emit(relax.op.matmul(x, weights))
+        return emit(relax.op.add(product, product))
+
+    [chain] = chains_of(_module(build, (2, 3)))
+    assert _epilogues([chain]) == [("dense", False, False, "none")]
+
+
+def test_no_other_layout():
+    with pytest.raises(ConfigError, match="not compiled in the layout NCHW8c"):
+        prepared(_module(lambda emit, x: emit(relax.op.nn.relu(x)), (2, 3)), "NCHW8c")

@@ -1,0 +1,117 @@
+"""Attention, and products of two tensors that vary, in the types of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.graph.chains import Chain, chains_of
+from chameleon_networks.graph.moves import shape_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.quantize.eligibility import eligible
+from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.reads import Network
+from chameleon_networks.quantize.types import with_types
+
+from .sequence.conftest import deliver, module_of  # noqa: F401 - a fixture
+
+RNG = np.random.default_rng(0)
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def network_of(build: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[Any, list[Chain]]:
+    module = prepared(module_of(build, *((shape, "float32") for shape in shapes)), "NHWC")
+    return module, chains_of(module)
+
+
+def _attended(emit: Any, x: Any, heads: int = 2) -> Any:
+    """Queries, keys and values from one input, attention, and a projection."""
+    op, width = relax.op, shape_of(x)[-1]
+
+    def headed(weights: np.ndarray, axes: list[int]) -> Any:
+        made = emit(op.matmul(x, relax.const(weights)))
+        split = emit(op.reshape(made, (1, shape_of(x)[1], heads, width // heads)))
+        return emit(op.permute_dims(split, axes))
+
+    query, key, value = (
+        headed(one, axes) for one, axes in zip(PROJECTIONS[:3], ORDERS, strict=True)
+    )
+    scores = emit(op.divide(emit(op.matmul(query, key)), relax.const(2.0)))
+    mixed = emit(op.matmul(emit(op.nn.softmax(scores)), value))
+    joined = emit(op.reshape(emit(op.permute_dims(mixed, [0, 2, 1, 3])), shape_of(x)))
+    return emit(op.matmul(joined, relax.const(PROJECTIONS[3])))
+
+
+ORDERS = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+"""Of axes of queries, keys and values as attention reads them."""
+PROJECTIONS = [_normal(8, 8) / np.float32(8**0.5) for _ in range(4)]
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_tensors_between_attention_and_its_projections_are_of_two_bytes(
+    kind: str,
+    deliver: Any,  # noqa: F811
+):
+    module, chains = network_of(_attended, (1, 24, 8))
+    assert [one.spec.kind for one in chains] == [*["dense"] * 3, "attention", "dense"]
+    typed = with_types(module, chains, dict.fromkeys(range(5), kind), {})
+    found = chains_of(typed)
+    assert [one.spec.dtype for one in found] == [kind] * 5
+    assert [one.spec.output_dtype for one in found] == [*[kind] * 4, "float32"]
+    held = {"bfloat16": "uint16"}.get(kind, kind)
+    assert {str(one.ty.dtype) for chain in found for one in chain.inputs} == {held}
+    # Queries, keys and values are read where their projections write them.
+    assert [one.last for one in found[:3]] == list(found[3].inputs)
+    x = _normal(1, 24, 8)
+    got, exact = (deliver(one, ready=True, guesses=True).run(x) for one in (typed, module))
+    room = {"bfloat16": 2e-2, "float16": 2e-3}[kind]
+    assert 0 < np.abs(got - exact).max() <= room * np.abs(exact).max()
+    # Attention alone: what it reads is rounded for it, and nothing else is.
+    alone = chains_of(with_types(module, chains, {3: kind}, {}))
+    assert [one.spec.dtype for one in alone] == [*["float32"] * 3, kind, "float32"]
+    assert "no sum of products" in eligible(chains, "int8").reasons[3]
+
+
+def test_attention_whose_operands_others_read_stays_in_float32():
+    def build(emit: Any, x: Any) -> Any:
+        key = emit(relax.op.permute_dims(x, [0, 1, 3, 2]))
+        scores = emit(relax.op.nn.softmax(emit(relax.op.matmul(x, key))))
+        mixed = emit(relax.op.matmul(scores, x))
+        return relax.Tuple([mixed, key])
+
+    _, chains = network_of(build, (1, 2, 24, 8))
+    [reason] = eligible(chains, "bfloat16").reasons.values()
+    assert "rearranged for other operators" in reason
+
+
+def test_products_of_two_tensors_are_computed_in_eight_bits(deliver: Any):  # noqa: F811
+    def build(emit: Any, x: Any, y: Any) -> Any:
+        made = emit(relax.op.matmul(x, emit(relax.op.permute_dims(y, [0, 2, 1]))))
+        return emit(relax.op.matmul(made, y))
+
+    module, chains = network_of(build, (2, 6, 9), (2, 7, 9))
+    x, y = _normal(2, 6, 9), _normal(2, 7, 9)
+    network = Network(module, chains)
+    names = network.names
+    affines = {name: Affine.between(-3.0, 3.0) for name in names.values()}
+    affines[names[chains[0].last]] = Affine.between(-15.0, 13.0)
+    typed = with_types(module, chains, {0: "int8", 1: "int8"}, affines)
+    found = chains_of(typed)
+    assert [one.spec.dtype for one in found] == ["int8", "int8"]
+    assert [one.spec.output_dtype for one in found] == ["uint8", "float32"]
+    got = deliver(typed, ready=True, guesses=True).run(x, y)
+    near = [
+        affines[names[chains[0].inputs[0]]].real(affines[names[chains[0].inputs[0]]].quantized(one))
+        for one in (x, y)
+    ]
+    middle = affines[names[chains[0].last]]
+    product = near[0].astype(np.float64) @ near[1].swapaxes(1, 2)
+    expected = middle.real(middle.quantized(product.astype(np.float32))) @ near[1]
+    # A number next to the middle of two may be rounded to the other one.
+    assert np.abs(got - expected).max() <= middle.scale * np.abs(near[1]).max() * 1.01

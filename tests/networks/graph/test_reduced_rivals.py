@@ -1,0 +1,197 @@
+"""Networks in reduced precision in processes of their own, each with its error."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.stages import Arrays
+from chameleon_networks.delivery import baselines
+from chameleon_networks.delivery.reduced_rivals import (
+    ReducedRequest,
+    ReducedRivals,
+    max_relative_error,
+    precisions_beside,
+    reduced_of_all,
+)
+from chameleon_networks.delivery.typed.comparing import reduced_request
+from chameleon_networks.importers.sources import OnnxFrontend
+from chameleon_networks.running.processes import framework_process
+from chameleon_networks.running.samples import Sample
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+
+def _random(frontend: Any) -> list[Arrays]:
+    rng = np.random.default_rng(1)
+    return [frontend.samples(rng) for _ in range(8)]
+
+
+def _request(frontend: Any, calibration: list[Arrays], *precisions: str) -> ReducedRequest:
+    samples = [Sample(inputs=frontend.samples(np.random.default_rng(0)))]
+    run = frontend.framework(frontend.frameworks[0], 1)
+    return ReducedRequest(
+        precisions=precisions,
+        calibration=calibration,
+        samples=samples,
+        expected=[run(one.inputs) for one in samples],
+    )
+
+
+def test_each_has_its_precision_and_its_error(tiny: Any):
+    pytest.importorskip("openvino")
+    request = _request(tiny, _random(tiny), "int8", "as-it-comes")
+    with contextlib.ExitStack() as stack:
+        rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
+        opened = rivals.opened()
+        names = {process.name for process in opened}
+        assert {"onnxruntime int8", "openvino as it comes"} <= names
+        assert names | set(rivals.left_out) == names | {"openvino int8"}
+        # One that failed while it was timed has no seconds.
+        seconds = dict.fromkeys(names, 2.0) | {"openvino as it comes": None}
+        results = rivals.results(seconds)
+    assert rivals.left_out["openvino as it comes"] == "it failed while it was timed"
+    int8 = results["onnxruntime int8"]
+    assert (int8["asked"], int8["precision"], int8["seconds"]) == ("int8", "int8", 2.0)
+    assert 1e-4 < int8["max_relative_error"] < 0.5
+
+
+def test_what_a_framework_cannot_do_is_a_sentence(tiny: Any):
+    wrong = [[np.zeros((1, 5, 8, 8), np.float32)]]
+    request = _request(tiny, wrong, "int8")
+    with contextlib.ExitStack() as stack:
+        rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
+        assert rivals.opened() == []
+        assert rivals.results({}) == {}
+    assert "onnxruntime int8 failed" in rivals.left_out["onnxruntime int8"]
+    assert "\n" not in rivals.left_out["onnxruntime int8"]
+
+
+@pytest.mark.parametrize("precision", [("float32",), ()])
+def test_float32_is_compared_with_nothing_new(precision: tuple[str, ...]):
+    assert precisions_beside(precision) == ()
+
+
+def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
+    assert precisions_beside(["int8", "float32", "int8"]) == ("int8", "as-it-comes")
+
+
+@pytest.mark.parametrize(
+    ("got", "said"),
+    [
+        ([np.full(3, np.nan, np.float32)], "not finite"),
+        ([np.ones(4, np.float32)], "shapes"),
+    ],
+)
+def test_what_gives_no_numbers_has_no_error(got: Arrays, said: str):
+    expected = [[np.ones(3, np.float32)]]
+    with pytest.raises(ChameleonError, match=said):
+        max_relative_error(lambda _: got, [Sample(inputs=[])], expected)
+
+
+def test_the_error_is_the_largest_of_all_samples():
+    answers = iter([[np.array([1.0, 2.0])], [np.array([1.5, 2.0])]])
+    expected = [[np.array([1.0, 2.0])], [np.array([1.0, 2.0])]]
+    samples = [Sample(inputs=[])] * 2
+    assert max_relative_error(lambda _: next(answers), samples, expected) == 0.25
+
+
+def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
+    answers = iter([[np.array([1.0, 2.0])], [np.array([0.1, -0.1])]])
+    expected = [[np.array([1.0, 2.0])], [np.array([0.05, 0.0])]]
+    found = max_relative_error(
+        lambda _: next(answers), [Sample(inputs=[]), Sample(inputs=[])], expected
+    )
+    assert found == pytest.approx(0.1 / 2.0)
+
+
+def test_buckets_are_summed_where_all_of_them_were_timed():
+    def one(seconds: float, error: float) -> dict[str, Any]:
+        return {
+            "asked": "int8",
+            "precision": "int8",
+            "seconds": seconds,
+            "max_relative_error": error,
+        }
+
+    first = {"a": one(1.0, 0.1), "b": one(1.0, 0.1)}
+    second = {"a": one(2.0, 0.3)}
+    results = [
+        {"rivals_reduced": first, "rivals_precision": {}},
+        {"rivals_reduced": second, "rivals_precision": {}},
+    ]
+    assert reduced_of_all(results)["rivals_reduced"] == {"a": one(3.0, 0.3)}
+    assert reduced_of_all([{}, {}]) == {}, "a float32 run's result stays what it was"
+
+
+def test_its_process_says_no_precision_of_what_is_in_float32(tiny: Any):
+    with framework_process(tiny, "onnxruntime", threads=1) as process:
+        assert process.precision is None
+
+
+Deliver = Callable[[OnnxFrontend], dict[str, Any]]
+
+
+@pytest.fixture
+def deliver(random_delivery: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deliver:
+    """Delivers a network without timing anything."""
+
+    def timed(processes: Any, *_: Any, **__: Any) -> dict[str, float]:
+        return {process.name: 1.0 for process in processes}
+
+    def made(frontend: OnnxFrontend) -> dict[str, Any]:
+        result = frontend.deliver(random_delivery(frontend, tmp_path / "network"))
+        assert result is not None
+        assert result["failure"] is None
+        return result
+
+    monkeypatch.setattr(baselines, "median_seconds", timed)
+    return made
+
+
+@pytest.fixture
+def compared(tiny: Any) -> OnnxFrontend:
+    """The network with a comparison at the end of its delivery."""
+    pytest.importorskip("openvino")
+    return OnnxFrontend(attrs.evolve(tiny.options, compare=True, in_place=False))
+
+
+def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
+    compared: OnnxFrontend, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+):
+    def request(run: Any) -> ReducedRequest:
+        return reduced_request(compared, precisions_beside(["int8"]), None, run)
+
+    monkeypatch.setattr(compared, "reduced_request", request)
+    result = deliver(compared)
+    assert set(result["rivals"]) == {"onnxruntime", "openvino"}
+    assert result["rivals_precision"] == {}
+    reduced = result["rivals_reduced"]
+    assert {"onnxruntime int8", "openvino as it comes"} <= set(reduced)
+    assert {"openvino int8"} == {"openvino int8"} & (set(reduced) | set(result["left_out"]))
+    network = NetworkResult.from_json(result)
+    assert network.rivals_reduced == reduced
+
+
+def test_a_delivery_stays_where_its_request_fails(
+    compared: OnnxFrontend, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+):
+    def request(_: Any) -> ReducedRequest:
+        raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
+
+    monkeypatch.setattr(compared, "reduced_request", request)
+    result = deliver(compared)
+    assert "rivals_reduced" not in result
+    told = result["left_out"]["what is in reduced precision"]
+    assert told == "calibrate: data.py:batches yields no batch"
+
+
+def test_a_network_in_float32_is_compared_with_nothing_else(compared: OnnxFrontend):
+    assert compared.reduced_request(lambda inputs: inputs) is None

@@ -1,0 +1,77 @@
+"""The reference of a delivery starts beside what else is to do, and is waited for where needed."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_networks.delivery import baselines
+from chameleon_networks.delivery.baselines import Baselines
+
+
+class Process(contextlib.AbstractContextManager[Any]):
+    """A framework that says when somebody waits for it."""
+
+    def __init__(self, name: str, *, problem: str = "") -> None:
+        self.name = name
+        self.waited = 0
+        self.ended = False
+        self._problem = problem
+
+    def opened(self) -> None:
+        self.waited += 1
+        if self._problem:
+            raise ChameleonError(self._problem, hint="none")
+
+    def __exit__(self, *_: object) -> None:
+        self.ended = True
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Makes baselines of a framework that starts, or does not, and of what TVM makes untuned."""
+
+    def make(stack: contextlib.ExitStack, process: Process, untuned: Any = None) -> Any:
+        def started(frontend: Any, name: str, *, threads: int, wait: bool) -> Process:
+            assert (name, threads, wait) == ("torch", 2, False)
+            return process
+
+        monkeypatch.setattr(baselines, "framework_process", started)
+        monkeypatch.setattr(Baselines, "_untuned", lambda self: untuned)
+        options = SimpleNamespace(compare=False)
+        frontend: Any = SimpleNamespace(frameworks=("torch",), left_out={}, options=options)
+        delivery: Any = SimpleNamespace(threads=2)
+        return Baselines(frontend, delivery, tmp_path, stack)
+
+    return make
+
+
+def test_it_is_waited_for_once_and_ends_with_the_delivery(made: Any):
+    process = Process("torch")
+    with contextlib.ExitStack() as stack:
+        found = made(stack, process)
+        assert process.waited == 0
+        assert found.reference is process
+        assert found.reference is process
+        assert process.waited == 1
+        assert not process.ended
+    assert process.ended
+
+
+def test_one_that_does_not_start_makes_room_for_the_untuned_network(made: Any):
+    untuned = Process("untuned")
+    with contextlib.ExitStack() as stack:
+        found = made(stack, Process("torch", problem="it is broken"), untuned)
+        assert found.reference is untuned
+        assert found.left_out == {"torch": "it is broken"}
+
+
+def test_without_any_nothing_is_delivered(made: Any):
+    with contextlib.ExitStack() as stack:
+        found = made(stack, Process("torch", problem="it is broken"))
+        with pytest.raises(ChameleonError, match="neither torch nor TVM without tuning"):
+            _ = found.reference

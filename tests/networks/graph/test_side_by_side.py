@@ -1,0 +1,68 @@
+"""What a delivered network says that it computes in, and what is compared with it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from chameleon_core.errors import ChameleonError
+from chameleon_networks.delivery import side_by_side as module
+from chameleon_networks.delivery.side_by_side import Compared, precision_of, side_by_side
+from chameleon_networks.delivery.typed.comparing import reduced_request
+from chameleon_networks.package.package import write_manifest
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "quantised", "expected"),
+    [
+        ({}, False, "float32"),
+        ({}, True, "int8"),
+        ({"precision": {"precision": "int8, the rest float32"}}, False, "int8, the rest float32"),
+    ],
+)
+def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
+    tmp_path: Path, manifest: dict[str, Any], expected: str, *, quantised: bool
+):
+    write_manifest(tmp_path, manifest)
+    network: Any = SimpleNamespace(quantised=quantised)
+    assert precision_of(tmp_path, network) == expected
+
+
+def test_what_fails_is_left_out_with_its_reason(tiny: Any, monkeypatch: pytest.MonkeyPatch):
+    opened = module.framework_process
+
+    def failing(frontend: Any, name: str, *, threads: int) -> Any:
+        if name == "openvino":
+            raise ChameleonError("openvino failed: it has no such operator\nand more")
+        return opened(frontend, name, threads=threads)
+
+    monkeypatch.setattr(module, "framework_process", failing)
+    names = ("onnxruntime", "openvino")
+    asked = Compared(frontend=tiny, ours={}, names=names, threads=1, rounds=2)
+    found = side_by_side(asked)
+    assert list(found.times) == ["onnxruntime"]
+    assert found.left_out == {"openvino": "openvino failed: it has no such operator"}
+    assert found.about == {}, "no other precision was asked for"
+
+
+def test_errors_are_those_against_the_reference(tiny: Any, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("openvino")
+    asked = Compared(
+        frontend=tiny,
+        ours={},
+        names=("openvino",),
+        reduced=partial(reduced_request, tiny, ("as-it-comes",), None),
+        threads=1,
+        rounds=2,
+    )
+    monkeypatch.setattr(type(tiny), "precision_of", lambda _, name: f"that of {name}")
+    found = side_by_side(asked)
+    assert list(found.times) == ["openvino", "openvino as it comes"], "the reference is not timed"
+    one = found.about["openvino"]
+    assert one["precision"] == one["asked"] == "that of openvino"
+    assert 0.0 < one["max_relative_error"] < 1e-4

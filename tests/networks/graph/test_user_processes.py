@@ -1,0 +1,59 @@
+"""Processes that figures come from are like a user's: no variable of ours, no core of their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.frameworks import running
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.running.first_answer import first_answer
+from chameleon_networks.running.processes import delivered_process
+from chameleon_system.thread_limit import allowed_cores
+
+from .sequence.conftest import deliver, module_of
+
+__all__ = ["deliver"]
+SHAPE = (4, 8)
+
+
+@pytest.fixture
+def folder(deliver: Any) -> Path:
+    """A delivered network of one operator."""
+    relu = relax.op.nn.relu
+    return Path(deliver(module_of(lambda emit, x: emit(relu(x)), (SHAPE, "float32"))).folder)
+
+
+def test_a_delivered_network_has_the_variables_of_its_caller(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND"):
+        monkeypatch.delenv(name, raising=False)
+    with delivered_process("network", folder, threads=2) as process:
+        [output] = process.outputs([np.full(SHAPE, -1, np.float32)])
+        assert not output.any()
+        about = process.about()
+    assert about["variables"] == dict(os.environ)
+    assert about["memory_bytes"] > 1e6
+    assert about["cores"] == allowed_cores()
+
+
+def test_frameworks_choose_their_threads_unless_there_are_fewer():
+    assert running.asked_threads(10**6) is None
+    assert running.asked_threads(0) == 0
+
+
+def test_a_new_process_gives_an_answer(folder: Path):
+    footprint = first_answer(folder)
+    assert 0 < footprint["first_answer_seconds"] < 300
+    assert footprint["memory_bytes"] > 1e6
+    files = [file for file in folder.iterdir() if file.name != "objects.tar"]
+    assert footprint["disk_bytes"] == sum(file.stat().st_size for file in files if file.is_file())
+
+
+def test_what_gives_no_answer_has_no_footprint(folder: Path):
+    (folder / "weights.bin").unlink()
+    assert first_answer(folder) == {}

@@ -1,0 +1,69 @@
+"""What else runs a network gives the answers that torch gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_networks.frameworks import running
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
+from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def source() -> BuiltinFrontend:
+    return BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+
+
+def _agree(frontend: Any, name: str, inputs: Any, expected: Any) -> None:
+    [got] = frontend.framework(name, 1)(inputs)
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_other_frameworks_run_torch_networks(source: BuiltinFrontend, name: str):
+    pytest.importorskip(name)
+    assert name in source.frameworks
+    inputs = source.samples(np.random.default_rng(0))
+    [expected] = source.framework("torch", 1)(inputs)
+    _agree(source, name, inputs, expected)
+
+
+def test_other_frameworks_run_onnx_files(source: BuiltinFrontend, tmp_path: Path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    file = tmp_path / "net.onnx"
+    file.write_bytes(running.onnx_bytes(source.program))
+    frontend = OnnxFrontend(OnnxOptions(source=str(file)))
+    assert frontend.frameworks == ("onnxruntime", "openvino")
+    inputs = source.samples(np.random.default_rng(1))
+    [expected] = source.framework("torch", 1)(inputs)
+    for name in frontend.frameworks:
+        _agree(frontend, name, inputs, expected)
+
+
+def test_what_is_not_installed_is_no_framework_to_compare_with(
+    source: BuiltinFrontend, monkeypatch: Any
+):
+    monkeypatch.setattr(running.importlib.util, "find_spec", lambda _: None)
+    assert source.frameworks == ("torch", "torch.compile")
+    assert source.left_out == {
+        "onnxruntime": "onnxruntime and onnxscript are not installed",
+        "openvino": "openvino is not installed",
+    }
+
+
+def test_a_part_that_is_missing_is_named(source: BuiltinFrontend, monkeypatch: Any):
+    there = running.importlib.util.find_spec
+    monkeypatch.setattr(
+        running.importlib.util,
+        "find_spec",
+        lambda name: None if name == "onnxscript" else there(name) or True,
+    )
+    assert source.left_out == {"onnxruntime": "onnxscript is not installed"}
+    onnx = OnnxFrontend(OnnxOptions(source="net.onnx"))
+    assert onnx.left_out == {}, "a file needs no exporter"

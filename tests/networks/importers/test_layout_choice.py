@@ -1,0 +1,182 @@
+"""The layout of a network is the one in which a few of its convolutions are faster."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from chameleon_core.stages import Trials
+from chameleon_core.task import Task
+from chameleon_networks.delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
+from chameleon_networks.graph.prepare import LayoutError
+from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
+from chameleon_networks.importers.sources import BuiltinFrontend, TorchFrontend
+from chameleon_networks.running.processes import frontend_request
+from chameleon_networks.running.serve import requested_frontend
+from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec, OperatorSpec
+
+
+class Scripted(Trials):
+    """Answers with times by layout, for each unit of work."""
+
+    def __init__(self, seconds: Mapping[str, float | None], *, live: bool = True) -> None:
+        self.target = '{"kind": "llvm"}'
+        self.live = live
+        self.asked: list[tuple[str, float]] = []
+        self._seconds = seconds
+
+    def best_seconds(
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
+    ) -> float | None:
+        assert guesses == GUESSES
+        assert task.target == self.target
+        self.asked.append((task.name, seconds_to_beat))
+        layout = task.arguments["layout"]
+        assert task.arguments["output_layout"] == layout or task.name == "stem"
+        per_flop = self._seconds[str(layout) if task.name != "stem" else "NHWC"]
+        return None if per_flop is None else per_flop * task.flop
+
+
+def _conv(name: str, channels: int, weight: int = 1, **more: object) -> Conv2dSpec:
+    return Conv2dSpec(
+        name=name,
+        weight=weight,
+        input=(1, channels, 14, 14),
+        filters=channels,
+        kernel=3,
+        padding=1,
+        layout="NHWC",
+        **more,  # type: ignore[arg-type]
+    )
+
+
+SPECS: list[OperatorSpec] = [
+    Conv2dSpec(
+        name="stem", input=(1, 3, 28, 28), filters=16, kernel=7, layout="NCHW", output_layout="NHWC"
+    ),
+    _conv("big", 64, 3, activation="relu"),
+    _conv("big_too", 64, 1, residual=True),
+    DepthwiseConv2dSpec(name="depth", input=(1, 64, 14, 14), kernel=3, padding=1, layout="NHWC"),
+    _conv("small", 16),
+    DenseSpec(name="dense", input=(1, 64), units=1000),
+]
+
+
+def test_the_faster_layout_wins_and_the_slower_one_is_told_what_to_beat():
+    trials = Scripted({"NHWC": 2e-9, "NCHW": 1e-9})
+    choice = choose(SPECS, trials)
+    flop = 2.0 * 64 * 64 * 9 * 14 * 14
+    assert choice.layout == "NCHW"
+    assert trials.asked == [("big", float("inf")), ("big_NCHW", 2e-9 * flop)]
+    assert choice.measured == 1, "the heaviest one does enough of the work"
+    assert choice.share > ENOUGH
+    assert choice.seconds == pytest.approx({"NHWC": 4 * 2e-9 * flop, "NCHW": 4 * 1e-9 * flop})
+    assert "NCHW, by first guesses of 1 of 4 convolutions: NHWC" in choice.summary
+    assert LayoutChoice.from_json(choice.to_json()) == choice
+
+
+def test_a_small_budget_measures_the_heaviest_convolution_alone():
+    level = {"NHWC": 1e-9, "NCHW": 1e-9}
+    specs = [_conv(f"conv{place}", 64 - place) for place in range(4)]
+    plenty, little = Scripted(level), Scripted(level)
+    assert choose(specs, plenty).measured > 1
+    little.seconds = 0.0
+    choice = choose(specs, little)
+    assert (choice.measured, choice.layout) == (1, "NHWC")
+    assert [name for name, _ in little.asked] == ["conv0", "conv0_NCHW"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "layout"), [(1.0 - 2 * MARGIN, "NCHW"), (1.0 - MARGIN / 2, "NHWC"), (1.5, "NHWC")]
+)
+def test_a_small_difference_changes_nothing(theirs: float, layout: str):
+    assert choose(SPECS, Scripted({"NHWC": 1e-9, "NCHW": theirs * 1e-9})).layout == layout
+
+
+def test_a_clear_difference_needs_two_convolutions_and_a_small_one_four():
+    specs = [_conv(f"conv{n}", 16 + n) for n in range(6)]
+    for theirs, measured in ((2e-9, 2), (1.2e-9, 4)):
+        trials = Scripted({"NHWC": 1e-9, "NCHW": theirs})
+        assert choose(specs, trials).measured == measured
+
+
+@pytest.mark.parametrize("missing", ["NHWC", "NCHW"])
+def test_what_has_no_time_decides_nothing(missing: str):
+    trials = Scripted({"NHWC": 1e-9, "NCHW": 1e-10, missing: None})
+    choice = choose(SPECS, trials)
+    assert choice.layout == "NHWC"
+    assert choice.seconds == {}
+    assert "no first guess has a time" in choice.summary
+
+
+def test_the_stem_reads_images_as_they_come_in_both_layouts():
+    trials = Scripted({"NHWC": 1e-9, "NCHW": 2e-9})
+    assert choose(SPECS[:1], trials).measured == 1
+    assert [name for name, _ in trials.asked] == ["stem", "stem_NCHW"]
+
+
+@pytest.mark.parametrize(
+    ("specs", "live", "why"),
+    [(SPECS[-1:], True, "no convolution"), (SPECS, False, "the runner measures nothing")],
+)
+def test_nothing_is_measured_without_need(specs: list[OperatorSpec], live: bool, why: str):
+    trials = Scripted({"NHWC": 2e-9, "NCHW": 1e-9}, live=live)
+    choice = choose(specs, trials)
+    assert (choice.layout, trials.asked) == ("NHWC", [])
+    assert why in choice.summary
+
+
+def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path: Path):
+    pytest.importorskip("torch")
+    frontend = BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+    assert frontend.choice.layout == "NHWC"
+    settled = frontend.settle(Scripted({"NHWC": 2e-9, "NCHW": 1e-9}))
+    assert settled is not None
+    assert frontend.choice.layout == settled["layout"] == "NCHW"
+    layouts = {task.arguments.get("layout", "NCHW") for task in frontend.tasks("llvm")}
+    assert layouts == {"NCHW"}
+    again = BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+    again.recall(settled)
+    assert again.choice == frontend.choice
+    assert requested_frontend(frontend_request(frontend)).choice.layout == "NCHW"
+
+
+def test_what_the_pipeline_says_is_not_measured():
+    frontend = BuiltinFrontend(BuiltinOptions(network="resnet_small", layout="NCHW"))
+    trials = Scripted({"NHWC": 1e-9, "NCHW": 2e-9})
+    assert frontend.settle(trials) is None
+    assert (frontend.choice.layout, trials.asked) == ("NCHW", [])
+
+
+def test_a_network_that_cannot_be_converted_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("torch")
+    from chameleon_networks.graph import prepare  # noqa: PLC0415 - TVM without torch first
+
+    real = prepare.prepared
+
+    def refusing(module: object, layout: str) -> object:
+        if layout == "NHWC":
+            raise LayoutError("TVM cannot convert it")
+        return real(module, layout)
+
+    monkeypatch.setattr(prepare, "prepared", refusing)
+    path = tmp_path / "net.py"
+    path.write_text(
+        textwrap.dedent("""
+            import torch
+
+            def net():
+                return torch.nn.Conv2d(4, 8, 3), (torch.zeros(1, 4, 8, 8),)
+        """),
+        encoding="utf-8",
+    )
+    frontend = TorchFrontend(TorchOptions(source=f"{path}:net"))
+    settled = frontend.settle(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))
+    assert settled is not None
+    assert settled["summary"] == "NCHW, since TVM cannot convert it"
+    [task] = frontend.tasks("llvm")
+    assert task.arguments["layout"] == "NCHW"

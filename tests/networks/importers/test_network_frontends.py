@@ -1,0 +1,294 @@
+"""Networks become weighted tasks; what cannot be read ends in a sentence."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline import from_dict
+from chameleon_core.task import Task
+from chameleon_networks.importers.builtin.records import NETWORKS
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_networks.importers.torch import programs as torch_programs
+from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_tvm.sources import named_object
+
+NET = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(8, 8, 1)
+            self.first = nn.Conv2d(8, 8, 3, padding=1)
+            self.second = nn.Conv2d(8, 8, 3, padding=1)
+            self.third = nn.Conv2d(8, 8, 3, padding=1)
+            self.last = nn.Linear(8, 5)
+
+        def forward(self, x):
+            x = torch.relu(self.first(self.stem(x)))
+            x = self.third(torch.relu(self.second(x)))
+            return self.last(x.mean((2, 3)))
+
+    def net():
+        return Net(), (torch.zeros(2, 8, 10, 12),)
+
+    def no_pair():
+        return Net()
+
+    def no_module():
+        return 3, 4
+
+    def raises():
+        raise RuntimeError("no weights today")
+
+    class Dynamic(nn.Module):
+        def forward(self, x):
+            return x[x > 0] if x.sum() > 0 else x
+
+    def dynamic():
+        return Dynamic(), (torch.ones(4),)
+
+    class Dull(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    def dull():
+        return Dull(), (torch.ones(4),)
+
+    def with_nan():
+        network = Net()
+        with torch.no_grad():
+            network.second.weight[0, 0, 0, 0] = float("nan")
+        return network, (torch.zeros(2, 8, 10, 12),)
+
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Net()
+
+        def forward(self, x):
+            return torch.linalg.svd(self.inner(x))[1]
+
+    def odd():
+        return Odd(), (torch.zeros(2, 8, 10, 12),)
+
+    def double():
+        return Net().double(), (torch.zeros(2, 8, 10, 12).double(),)
+
+    class Drawing(nn.Module):
+        def forward(self, x):
+            return nn.functional.dropout(x, training=True) + torch.randn_like(x)
+
+    def drawing():
+        return nn.Sequential(Drawing()), (torch.ones(4),)
+
+    def random():
+        return nn.Linear(3, 5), (torch.zeros(1, 3),)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "net.py"
+    path.write_text(textwrap.dedent(NET), encoding="utf-8")
+    return path
+
+
+def _torch_tasks(source: object, layout: str = "NHWC") -> list[Task]:
+    return TorchFrontend(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
+
+
+def _summary(tasks: list[Task]) -> list[tuple[str, int]]:
+    return [(task.operator, task.weight) for task in tasks]
+
+
+def test_equal_operators_are_one_task_with_a_weight(file: Path):
+    tasks = _torch_tasks(f"{file}:net")
+    assert _summary(tasks) == [("conv2d", 1), ("conv2d", 2), ("conv2d", 1), ("dense", 1)]
+    assert [task.name for task in tasks] == [
+        "stem 8x8 1x1 @2x10x12",
+        "first 8x8 3x3 @2x10x12",
+        "third 8x8 3x3 @2x10x12",
+        "last 8x5 @2",
+    ]
+    assert [task.arguments.get("activation") for task in tasks] == [None, "relu", None, None]
+    assert all(task.arguments["bias"] for task in tasks)
+    stem, spec = Conv2dSpec.of(tasks[0]), Conv2dSpec.of(tasks[1])
+    assert (stem.layout, stem.output_layout) == ("NCHW", "NHWC"), "it reads images as they come"
+    assert (spec.input, spec.filters, spec.kernel_size) == ((2, 8, 10, 12), 8, (3, 3))
+    assert (spec.pads, spec.layout) == ((1, 1, 1, 1), "NHWC")
+    assert tasks[3].arguments["input"] == (2, 8)
+    assert tasks[3].arguments["units"] == 5
+
+
+def test_the_layout_is_the_users(file: Path):
+    assert Conv2dSpec.of(_torch_tasks(f"{file}:net", "NCHW")[0]).layout == "NCHW"
+
+
+def test_a_saved_program_gives_the_same_tasks(file: Path, tmp_path: Path):
+    torch = pytest.importorskip("torch")
+
+    network, inputs = named_object(f"{file}:net", "test")()
+    saved = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(network.eval(), inputs), saved)
+    assert _torch_tasks(saved) == _torch_tasks(f"{file}:net")
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("no_pair", "returned a Net instead of a pair"),
+        ("no_module", "returned a int instead of a torch module"),
+        ("raises", "failed: RuntimeError: no weights today"),
+        ("dynamic", "torch cannot export"),
+        ("drawing", r"operator randn_like in module 0 .* draws random numbers"),
+        ("absent", "has no 'absent'"),
+    ],
+)
+def test_what_torch_cannot_give(file: Path, function: str, words: str):
+    with pytest.raises(ConfigError, match=words) as caught:
+        _torch_tasks(f"{file}:{function}")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "hint"),
+    [
+        (
+            "with_nan",
+            "weights of first 8x8 3x3 @2x10x12, a conv2d that gives",
+            "mend the weights",
+        ),
+        ("double", "convolution in module stem", "weights are torch.float64; return the module"),
+        ("odd", r"_linalg_svd \(net.py:\d+: `return torch.linalg.svd", "Write that part"),
+    ],
+)
+def test_what_tvm_cannot_do(file: Path, function: str, words: str, hint: str):
+    with pytest.raises(ConfigError, match=words) as caught:
+        _torch_tasks(f"{file}:{function}")
+    assert re.search(hint, caught.value.hint or "")
+
+
+def test_a_network_of_other_operators_has_no_tasks(file: Path):
+    assert _torch_tasks(f"{file}:dull") == []
+
+
+def test_random_weights_are_the_same_each_time(file: Path):
+    programs = [torch_programs.exported(f"{file}:random") for _ in range(2)]
+    weights = [program.state_dict["weight"].detach().numpy() for program in programs]
+    np.testing.assert_array_equal(*weights)
+
+
+def test_a_file_that_is_no_saved_program(tmp_path: Path):
+    broken = tmp_path / "broken.pt2"
+    broken.write_bytes(b"not a program")
+    with pytest.raises(ConfigError, match="no program saved by torch"):
+        _torch_tasks(broken)
+
+
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        ("resnet_small", [*[("conv2d", 1)] * 6, ("dense", 1)]),
+        ("bert_small", [("dense", 6), ("attention", 2), *[("dense", 2)] * 3]),
+    ],
+)
+def test_built_in_networks(network: str, expected: list[tuple[str, int]]):
+    tasks = BuiltinFrontend(BuiltinOptions(network=network)).tasks("llvm")
+    assert _summary(tasks) == expected
+
+
+def test_depthwise_convolutions_are_told_apart():
+    tasks = BuiltinFrontend(BuiltinOptions(network="mobilenet_small")).tasks("llvm")
+    assert {task.operator for task in tasks} == {"conv2d", "depthwise_conv2d", "dense"}
+
+
+@pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
+def test_small_networks_answer(network: str):
+    torch = pytest.importorskip("torch")
+    weights = importlib.import_module("chameleon_networks.importers.builtin.weights")
+
+    record = NETWORKS[network]
+    made = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]
+    shape = (2, *record.inputs)
+    generator = torch.Generator().manual_seed(0)
+    if record.kind == "tokens":
+        example = torch.randint(record.vocabulary, shape, generator=generator)
+    else:
+        example = torch.randn(shape, generator=generator)
+    with torch.no_grad():
+        first, again, other = [net(example) for net in made]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.isfinite(first).all()
+    assert 1e-2 < float(first.std()) < 1e2
+
+
+def _onnx_model(onnx: Any, *more: str) -> Any:
+    """A convolution, and after it operators of one input each."""
+    helper, kinds = onnx.helper, onnx.TensorProto
+    weights = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
+    names = [*(f"y{place}" for place in range(len(more))), "y"]
+    nodes = [helper.make_node("Conv", ["x", "w"], names[:1], pads=[1, 1, 1, 1])]
+    for place, kind in enumerate(more):
+        name = f"the_{kind}"
+        nodes.append(helper.make_node(kind, [names[place]], [names[place + 1]], name=name))
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", kinds.FLOAT, ["n", 3, 8, 8])],
+        [helper.make_tensor_value_info("y", kinds.FLOAT, ["n", 4, 8, 8])],
+        [weights],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def test_an_onnx_file(tmp_path: Path):
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "net.onnx"
+    onnx.save(_onnx_model(onnx), path)
+    with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
+        OnnxFrontend(OnnxOptions(source=str(path))).tasks("llvm")
+    options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
+    [task] = OnnxFrontend(options).tasks("llvm")
+    assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ConfigError, match="no valid ONNX file"):
+        OnnxFrontend(options).tasks("llvm")
+    with pytest.raises(ConfigError, match="there is no file"):
+        OnnxFrontend(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
+
+
+@pytest.mark.parametrize(
+    ("more", "shapes", "words", "hint"),
+    [
+        (["Det"], {"x": (1, 3, 8, 8)}, r"no operator for node 'the_Det' \(Det\)", "Write that"),
+        ([], {"z": (1, 3, 8, 8)}, "no input 'z'", r"inputs are x: \['n', 3, 8, 8\]"),
+        ([], {"x": (1, 3, 8)}, r"'x' of .* is \['n', 3, 8, 8\], which \[1, 3, 8\]", "open"),
+        ([], {"x": (1, 4, 8, 8)}, "does not fit", "open"),
+    ],
+)
+def test_what_an_onnx_file_does_not_fit(
+    more: list[str], shapes: dict[str, tuple[int, ...]], words: str, hint: str, tmp_path: Path
+):
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "net.onnx"
+    onnx.save(_onnx_model(onnx, *more), path)
+    with pytest.raises(ConfigError, match=words) as caught:
+        OnnxFrontend(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
+    assert re.search(hint, caught.value.hint or "")
+
+
+def test_a_pipeline_names_a_network_in_a_word(tmp_path: Path):
+    pipeline = from_dict({"model": {"builtin": "resnet18"}, "output": str(tmp_path / "run")})
+    assert pipeline.model.options.network == "resnet18"
+    assert pipeline.model.options.layout == "auto"

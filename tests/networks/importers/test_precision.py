@@ -1,0 +1,135 @@
+"""Networks in half precision are compiled in float32, those in float32 compared with float64."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_networks.frameworks.precision import ROUNDING, half_type
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend, TorchFrontend
+from chameleon_networks.running.verify import ROUNDINGS
+
+torch = pytest.importorskip("torch")
+
+NET = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(8, 8, 3, padding=1)
+            self.norm = nn.BatchNorm2d(8)
+            self.last = nn.Linear(8, 5)
+            self.register_buffer("scale", torch.full((8, 1, 1), 0.5))
+
+        def forward(self, x):
+            kind = self.first.weight.dtype
+            x = torch.relu(self.norm(self.first(x.float().to(kind))))
+            return self.last((x * self.scale).mean((2, 3)))
+
+    def float32():
+        return Net(), (torch.zeros(2, 8, 10, 12),)
+
+    def float16():
+        return Net().half(), (torch.zeros(2, 8, 10, 12).half(),)
+
+    def bfloat16():
+        return Net().to(torch.bfloat16), (torch.zeros(2, 8, 10, 12, dtype=torch.bfloat16),)
+
+    def only_inside():
+        return Net().to(torch.bfloat16), (torch.zeros(2, 8, 10, 12),)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "net.py"
+    path.write_text(textwrap.dedent(NET), encoding="utf-8")
+    return path
+
+
+def _torch(source: object) -> TorchFrontend:
+    return TorchFrontend(TorchOptions(source=str(source)))
+
+
+def _error(got: Any, wanted: Any) -> float:
+    return float(np.abs(got - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_the_tasks_are_those_of_float32_and_the_answers_nearly(file: Path, kind: str):
+    frontend, plain = _torch(f"{file}:{kind}"), _torch(f"{file}:float32")
+    assert (frontend.half, plain.half) == (kind, None)
+    assert [t.key for t in frontend.tasks("llvm")] == [t.key for t in plain.tasks("llvm")]
+    assert frontend.frameworks[:2] == ("torch float32", "torch")
+    assert plain.frameworks[0] == "torch"
+    inputs = frontend.samples(np.random.default_rng(0))
+    assert [one.dtype for one in inputs] == [np.float32]
+    answers = [frontend.framework(name, 1)(inputs)[0] for name in ("torch float32", "torch")]
+    assert [one.dtype for one in answers] == [np.float32, np.float32]
+    assert 0 < _error(*answers) <= ROUNDINGS * ROUNDING[kind]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_exact_answers_are_in_float64(file: Path, kind: str):
+    frontend = _torch(f"{file}:{kind}")
+    assert frontend.exact is not None
+    inputs = frontend.samples(np.random.default_rng(0))
+    [exact] = frontend.framework(frontend.exact, 1)(inputs)
+    [wanted] = frontend.framework(frontend.frameworks[0], 1)(inputs)
+    assert (exact.dtype, wanted.dtype) == (np.float64, np.float32)
+    assert 0 < _error(wanted, exact) < 1e-5
+    assert all(one.dtype == torch.float32 for one in frontend.float_program.parameters())
+
+
+def test_samples_are_the_same_numbers_in_both_precisions(file: Path):
+    [inputs] = _torch(f"{file}:bfloat16").samples(np.random.default_rng(0))
+    np.testing.assert_array_equal(torch.from_numpy(inputs).bfloat16().float().numpy(), inputs)
+    assert len(np.unique(inputs)) > 500
+
+
+def test_weights_alone_make_a_network_half_precise(file: Path):
+    frontend = _torch(f"{file}:only_inside")
+    assert frontend.half == "bfloat16"
+    assert half_type(frontend.float_program) is None
+    assert [task.operator for task in frontend.tasks("llvm")] == ["conv2d", "dense"]
+
+
+def test_a_saved_program_in_half_precision(file: Path, tmp_path: Path):
+    saved = tmp_path / "net.pt2"
+    torch.export.save(_torch(f"{file}:bfloat16").program, saved)
+    frontend = _torch(saved)
+    assert frontend.half == "bfloat16"
+    assert len(frontend.tasks("llvm")) == 2
+
+
+def test_token_ids_stay_what_they_are():
+    frontend = BuiltinFrontend(BuiltinOptions(network="bert_small", dtype="bfloat16"))
+    [inputs] = frontend.samples(np.random.default_rng(0))
+    assert inputs.dtype == np.int64
+    answers = [frontend.framework(name, 1)([inputs])[0] for name in ("torch float32", "torch")]
+    assert _error(*answers) <= ROUNDINGS * ROUNDING["bfloat16"]
+
+
+def test_an_onnx_file_in_half_precision_is_refused(tmp_path: Path):
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT16
+    weights = onnx.numpy_helper.from_array(np.ones((4, 5), np.float16), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", kind, [3, 4])],
+        [helper.make_tensor_value_info("y", kind, [3, 5])],
+        [weights],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph), path)
+    with pytest.raises(ConfigError, match="are in float16") as caught:
+        OnnxFrontend(OnnxOptions(source=str(path))).tasks("llvm")
+    assert "float32" in str(caught.value.hint)

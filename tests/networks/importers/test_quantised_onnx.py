@@ -1,0 +1,285 @@
+"""Quantised ONNX networks are read and computed in integers, as the standard defines them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Delivery, Winner
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
+from chameleon_networks.importers.options import OnnxOptions
+from chameleon_networks.importers.sources import OnnxFrontend
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+from numpy.typing import NDArray
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+quantization = pytest.importorskip("onnxruntime.quantization")
+helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
+TARGET = TVMTargets(NoOptions()).resolve("native")
+SHAPE = (1, 3, 12, 12)
+
+
+class Graph:
+    """Nodes and constants of a model, as they are added."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, array: NDArray[Any]) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{kind.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def normal(self, *shape: int) -> str:
+        scale = np.float32(np.sqrt(np.prod(shape[1:])))
+        return self.constant(self.rng.standard_normal(shape).astype(np.float32) / scale)
+
+    def save(self, file: Path, given: Any, made: Any, *, opset: int = 17) -> Path:
+        kind, shape = given
+        name, made_kind, made_shape = made
+        graph = helper.make_graph(
+            self.nodes,
+            "network",
+            [helper.make_tensor_value_info("image", kind, shape)],
+            [helper.make_tensor_value_info(name, made_kind, made_shape)],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
+        return file
+
+    def frontend(self, file: Path, given: Any, made: Any, **more: Any) -> OnnxFrontend:
+        self.save(file, given, made, **more)
+        return OnnxFrontend(OnnxOptions(source=str(file), compare=False))
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network in float32: convolutions, pooling, a residual, a concatenation, a dense layer."""
+    graph = Graph()
+    conv = [graph.normal(16, 3, 3, 3), graph.normal(16)]
+    x = graph.node("Relu", graph.node("Conv", "image", *conv, pads=[1] * 4))
+    x = graph.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    depthwise = [graph.normal(16, 1, 3, 3), graph.normal(16)]
+    y = graph.node("Conv", x, *depthwise, pads=[1] * 4, group=16)
+    x = graph.node("Relu", graph.node("Add", x, y))
+    x = graph.node("Concat", x, x, axis=1)
+    x = graph.node("Relu", graph.node("Conv", x, graph.normal(24, 32, 1, 1), graph.normal(24)))
+    x = graph.node("Flatten", graph.node("GlobalAveragePool", x))
+    x = graph.node("Gemm", x, graph.normal(10, 24), graph.normal(10), transB=1)
+    file = tmp_path_factory.mktemp("real") / "real.onnx"
+    return graph.save(file, (FLOAT, SHAPE), (x, FLOAT, [1, 10]))
+
+
+class Images(quantization.CalibrationDataReader):  # type: ignore[misc]
+    """A few random images to calibrate with."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self._left = [rng.standard_normal(SHAPE).astype(np.float32) for _ in range(4)]
+
+    def get_next(self) -> dict[str, NDArray[Any]] | None:
+        return {"image": self._left.pop()} if self._left else None
+
+
+def guessed(frontend: OnnxFrontend, folder: Path) -> Delivery:
+    """A delivery whose kernels are first guesses."""
+    space = AutoSpace(AutoOptions())
+    winners = []
+    for task in frontend.tasks(TARGET):
+        config = tuple(int(one) for one in space.design_space(task).first_guesses[0])
+        winners.append(Winner(task=task, config=config, seconds=1e-3))
+    return Delivery(target=TARGET, winners=winners, space=space, folder=folder, threads=2)
+
+
+@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
+@pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
+def test_networks_that_onnxruntime_quantised(
+    real: Path, tmp_path: Path, form: str, activations: str
+):
+    file = tmp_path / "network.onnx"
+    quantization.quantize_static(
+        real,
+        file,
+        Images(),
+        quant_format=quantization.QuantFormat[form],
+        per_channel=True,
+        activation_type=quantization.QuantType[activations],
+        weight_type=quantization.QuantType.QInt8,
+    )
+    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
+    assert frontend.frameworks[0] == ONNXRUNTIME_FLOAT32
+    chains = frontend.prepared[1]
+    assert [chain.spec.dtype for chain in chains] == ["int8"] * 4
+    assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
+    inputs, got = run_as_guessed(frontend, tmp_path / "network")
+    [wanted] = frontend.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
+    # A step of the output is more than a rounding of float32, and less than a wrong number.
+    assert np.abs(got - wanted).max() <= np.abs(wanted).max() / 100
+
+
+def test_a_network_is_verified_by_what_it_means(tmp_path: Path):
+    # Of weights of 8 bits, onnxruntime's own kernels may saturate sums.
+    graph, made = standard_chain(0, bits=8)
+    frontend = graph.frontend(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
+    result = frontend.deliver(guessed(frontend, tmp_path / "network"))
+    assert result is not None
+    assert result["failure"] is None
+    assert result["reference"] == ONNXRUNTIME_FLOAT32
+    # A step is 1/255 of the largest number, at least.
+    assert result["max_relative_error"] <= 1.5 / 128
+
+
+def standard_chain(seed: int, bits: int) -> tuple[Graph, str]:
+    """``QLinearConv`` twice and ``QLinearMatMul``, with weights of so many bits."""
+    graph = Graph(seed)
+    rng, most = graph.rng, 2 ** (bits - 1)
+
+    def scale(*shape: int) -> str:
+        return graph.constant(rng.uniform(0.005, 0.02, shape).astype(np.float32))
+
+    def zero() -> str:
+        return graph.constant(np.uint8(rng.integers(0, 256)))
+
+    def weights(*shape: int) -> str:
+        return graph.constant(rng.integers(-most, most, shape).astype(np.int8))
+
+    def step(low: float) -> list[str]:
+        return [graph.constant(np.float32(rng.uniform(low, 2 * low))), zero()]
+
+    image, first, second, last = step(0.02), step(0.2), step(2.0), step(20.0)
+    none = graph.constant(np.int8(0))
+    x = graph.node("QuantizeLinear", "image", *image)
+    bias = graph.constant(rng.integers(-2000, 2000, 16).astype(np.int32))
+    operands = [weights(16, 3, 3, 3), scale(16), graph.constant(np.zeros(16, np.int8))]
+    x = graph.node("QLinearConv", x, *image, *operands, *first, bias, pads=[1] * 4)
+    operands = [weights(16, 1, 3, 3), scale(), none]
+    x = graph.node("QLinearConv", x, *first, *operands, *second, strides=[2, 2], group=16)
+    x = graph.node("Flatten", x)
+    x = graph.node("QLinearMatMul", x, *second, weights(400, 12), scale(), none, *last)
+    return graph, x
+
+
+def run_as_guessed(frontend: OnnxFrontend, folder: Path) -> tuple[Any, Any]:
+    """An input of a network, and what it gives for that, compiled with first guesses."""
+    delivery = guessed(frontend, folder)
+    module, chains = frontend.prepared
+    winners = {winner.task.key: winner for winner in delivery.winners}
+    kernels = Kernels(winners, delivery.space, TARGET)
+    made = compiled(module, chains, kernels, TARGET)
+    write_package(folder, made.executable, manifest_of(module, chains, kernels, TARGET, 2))
+    inputs = frontend.samples(np.random.default_rng(3))
+    return inputs, load(folder)(*inputs)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path: Path, seed: int):
+    # With weights of 7 bits no kernel of onnxruntime's saturates a sum of two products.
+    graph, made = standard_chain(seed, bits=7)
+    frontend = graph.frontend(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
+    inputs, got = run_as_guessed(frontend, tmp_path / "network")
+    assert {chain.spec.dtype for chain in frontend.prepared[1]} == {"int8"}
+    [wanted] = frontend.framework(ONNXRUNTIME, 2)(inputs)
+    assert len(np.unique(wanted)) > 3
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
+def test_sums_of_integers_are_exact(tmp_path: Path, kind: str):
+    graph = Graph(1)
+    shape = (1, 3, 9, 9) if kind == "ConvInteger" else (5, 40)
+    sizes = (8, 3, 3, 3) if kind == "ConvInteger" else (40, 8)
+    weights = graph.constant(graph.rng.integers(-128, 128, sizes).astype(np.int8))
+    zeros = graph.constant(np.uint8(77)), graph.constant(np.int8(0))
+    made = graph.node("Cast", graph.node(kind, "image", weights, *zeros), to=FLOAT)
+    out = (made, FLOAT, (1, 8, 7, 7) if kind == "ConvInteger" else (5, 8))
+    frontend = graph.frontend(tmp_path / "sums.onnx", (UINT8, shape), out)
+    inputs, got = run_as_guessed(frontend, tmp_path / "network")
+    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["int8"]
+    assert len(np.unique(inputs[0])) > 50
+    numbers = np.asarray(array_of(graph, weights), np.int64)
+    data = inputs[0].astype(np.int64) - 77
+    if kind == "ConvInteger":
+        seen = np.lib.stride_tricks.sliding_window_view(data, (3, 3), (2, 3))
+        wanted = np.einsum("nchwyx,fcyx->nfhw", seen, numbers)
+    else:
+        wanted = data @ numbers
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_zero_points_that_are_computed(tmp_path: Path):
+    graph = Graph(2)
+    x = graph.node("MatMul", "image", graph.normal(96, 64))
+    x = graph.node("MatMul", graph.node("Relu", x), graph.normal(64, 10))
+    real = graph.save(tmp_path / "real.onnx", (FLOAT, [7, 96]), (x, FLOAT, [7, 10]))
+    file = tmp_path / "dynamic.onnx"
+    quantization.quantize_dynamic(real, file, per_channel=True)
+    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
+    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["int8"] * 2
+    inputs, got = run_as_guessed(frontend, tmp_path / "network")
+    [wanted] = frontend.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
+    assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
+def array_of(graph: Graph, name: str) -> NDArray[Any]:
+    [found] = [one for one in graph.constants if one.name == name]
+    made: NDArray[Any] = onnx.numpy_helper.to_array(found)
+    return made
+
+
+def test_weights_with_a_zero_point_are_computed_in_float32(real: Path, tmp_path: Path):
+    file = tmp_path / "network.onnx"
+    quantization.quantize_static(
+        real,
+        file,
+        Images(),
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QUInt8,
+    )
+    frontend = OnnxFrontend(OnnxOptions(source=str(file), compare=False))
+    assert frontend.rounded
+    assert "float32" in {chain.spec.dtype for chain in frontend.prepared[1]}
+
+
+def test_with_weights_alone_quantised_nothing_is_rounded(tmp_path: Path):
+    graph = Graph()
+    numbers = graph.constant(graph.rng.integers(-128, 128, (48, 10)).astype(np.int8))
+    weights = graph.node("DequantizeLinear", numbers, graph.constant(np.float32(0.01)))
+    out = graph.node("MatMul", "image", weights)
+    frontend = graph.frontend(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
+    assert (frontend.quantised, frontend.rounded) == (True, False)
+    assert [chain.spec.dtype for chain in frontend.prepared[1]] == ["float32"]
+
+
+def test_an_operator_that_nobody_knows_is_refused(tmp_path: Path):
+    graph = Graph()
+    made = graph.node("QLinearSoftmax", "image", domain="com.microsoft")
+    frontend = graph.frontend(tmp_path / "odd.onnx", (UINT8, [1, 8]), (made, UINT8, [1, 8]))
+    with pytest.raises(ConfigError, match=r"node 'qlinearsoftmax0' \(QLinearSoftmax\)") as caught:
+        _ = frontend.imported
+    assert "QDQ" in caught.value.hint
+
+
+def test_an_old_operator_set_is_converted(tmp_path: Path):
+    graph, made = standard_chain(0, bits=7)
+    out = made, UINT8, [1, 12]
+    frontend = graph.frontend(tmp_path / "old.onnx", (FLOAT, SHAPE), out, opset=10)
+    assert {chain.spec.dtype for chain in frontend.prepared[1]} == {"int8"}

@@ -1,0 +1,304 @@
+"""What else runs a network in reduced precision: how each is made, and what each is called."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
+from chameleon_networks.frameworks import openvino_precisions, saturation, torch_precisions
+from chameleon_networks.frameworks.precision import half_type, in_half
+from chameleon_networks.frameworks.reduced import (
+    AS_IT_COMES,
+    BFLOAT16,
+    INT8,
+    PRECISIONS,
+    REDUCED,
+    NetworkForms,
+    asked_for,
+    left_out_reduced,
+    reduced_named,
+)
+from chameleon_networks.importers.options import BuiltinOptions
+from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_system.processor import Processor
+
+torch = pytest.importorskip("torch")
+
+FORMS = NetworkForms(program=None, onnx=lambda: "net.onnx")
+
+
+@pytest.fixture(scope="module")
+def source() -> BuiltinFrontend:
+    return BuiltinFrontend(BuiltinOptions(network="resnet_small"))
+
+
+@pytest.fixture
+def inputs(source: BuiltinFrontend) -> Arrays:
+    return source.samples(np.random.default_rng(0))
+
+
+@pytest.fixture
+def calibration(source: BuiltinFrontend) -> list[Arrays]:
+    rng = np.random.default_rng(1)
+    return [source.samples(rng) for _ in range(2)]
+
+
+def _error(source: Any, network: Any, inputs: Arrays) -> float:
+    [expected] = source.framework(source.frameworks[0], 1)(inputs)
+    [got] = network(inputs)
+    return float(np.abs(got - expected).max() / np.abs(expected).max())
+
+
+def test_names_say_the_precision():
+    names = [one.name for one in REDUCED]
+    assert len(set(names)) == len(names)
+    for one in REDUCED:
+        assert one.name == f"{one.framework} {one.precision.replace('-', ' ')}"
+        assert reduced_named(one.name) is one
+        assert one.precision in PRECISIONS
+
+
+def test_a_network_of_onnx_is_run_by_what_reads_onnx():
+    chosen = asked_for(FORMS, [AS_IT_COMES, INT8, INT8])
+    assert [one.name for one in chosen] == [
+        "openvino as it comes",
+        "openvino int8",
+        "onnxruntime int8",
+    ]
+
+
+def test_what_is_missing_is_named(source: BuiltinFrontend, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert left_out_reduced(source.forms, asked_for(source.forms, [INT8])) == {
+        "openvino int8": "openvino and nncf are not installed",
+        "onnxruntime int8": "onnxruntime and onnx and onnxscript are not installed",
+        "torch.compile int8": "torch and torchao are not installed",
+    }
+    [_, onnx] = asked_for(FORMS, [INT8])
+    assert onnx.lacking(FORMS) == ["onnxruntime", "onnx"], "a file needs no exporter"
+
+
+def test_openvino_as_it_comes_says_what_it_took(source: BuiltinFrontend, inputs: Arrays):
+    pytest.importorskip("openvino")
+    [one] = [x for x in asked_for(source.forms, [AS_IT_COMES]) if x.framework == "openvino"]
+    made = one.made(source.forms, [], threads=1)
+    assert made.precision in {"float32", "bfloat16", "float16"}
+    assert _error(source, made, inputs) < (1e-5 if made.precision == "float32" else 5e-2)
+
+
+def test_openvino_is_not_said_to_compute_in_what_it_does_not(
+    source: BuiltinFrontend, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(openvino_precisions, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
+    with pytest.raises(ConfigError, match="asked for bfloat16 it computes in float32"):
+        reduced_named("openvino bfloat16").made(source.forms, [], threads=1)
+
+
+@pytest.mark.parametrize("network", ["torch", "onnx"])
+def test_onnxruntime_computes_in_int8(network: str, source: BuiltinFrontend, tiny: Any):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    frontend = source if network == "torch" else tiny
+    rng = np.random.default_rng(1)
+    given = [frontend.samples(rng) for _ in range(2)]
+    made = reduced_named("onnxruntime int8").made(frontend.forms, given, threads=1)
+    assert made.precision == INT8
+    assert 1e-4 < _error(frontend, made, frontend.samples(rng)) < 0.5
+
+
+def test_openvino_computes_in_int8(
+    source: BuiltinFrontend, calibration: list[Arrays], inputs: Arrays
+):
+    pytest.importorskip("openvino")
+    pytest.importorskip("nncf", reason="NNCF quantises for OpenVINO; it is not installed")
+    made = reduced_named("openvino int8").made(source.forms, calibration, threads=1)
+    assert made.precision.startswith(INT8)
+    assert 1e-4 < _error(source, made, inputs) < 0.2
+
+
+def test_torch_computes_in_int8(
+    source: BuiltinFrontend,
+    calibration: list[Arrays],
+    inputs: Arrays,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    pytest.importorskip("torchao", reason="torchao quantises for torch; it is not installed")
+    monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
+    made = reduced_named("torch.compile int8").made(source.forms, calibration, threads=1)
+    assert made.precision == INT8
+    assert 1e-4 < _error(source, made, inputs) < 0.2
+
+
+def test_a_program_is_made_one_of_half_precision(
+    source: BuiltinFrontend, inputs: Arrays, monkeypatch: pytest.MonkeyPatch
+):
+    assert half_type(in_half(source.program, BFLOAT16)) == BFLOAT16
+    assert half_type(source.program) is None, "the program itself stays"
+    given: dict[str, Any] = {}
+
+    def eagerly(program: Any, *, compiled: bool, threads: int) -> Any:
+        given.update(compiled=compiled, kind=half_type(program))
+        return torch_network(program, compiled=False, threads=threads)
+
+    torch_network = torch_precisions.torch_network
+    monkeypatch.setattr(torch_precisions, "torch_network", eagerly)
+    made = reduced_named("torch.compile bfloat16").made(source.forms, [], threads=1)
+    assert given == {"compiled": True, "kind": BFLOAT16}
+    assert made.precision == BFLOAT16
+    assert 1e-4 < _error(source, made, inputs) < 5e-2
+
+
+class _Compiled:
+    """An OpenVINO model that was compiled in some precision.
+
+    Args:
+        kind: OpenVINO's name of it.
+    """
+
+    outputs = ()
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def get_property(self, _: str) -> Any:
+        return SimpleNamespace(get_type_name=lambda: self._kind)
+
+    def create_infer_request(self) -> Any:
+        return SimpleNamespace(infer=lambda _: {})
+
+
+def _node(kind: str, *targets: Any) -> Any:
+    readers = [SimpleNamespace(get_node=lambda target=target: target) for target in targets]
+    output = SimpleNamespace(get_target_inputs=lambda: readers)
+    return SimpleNamespace(get_type_name=lambda: kind, output=lambda _: output)
+
+
+@pytest.fixture
+def nncf(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A stand-in for NNCF and for OpenVINO's compiler, and what they were given."""
+    given: dict[str, Any] = {}
+    module = ModuleType("nncf")
+
+    def quantize(model: Any, dataset: Any, **more: Any) -> Any:
+        items, transform = dataset
+        given.update(more, model=model, items=[transform(one) for one in items])
+        return "int8 model"
+
+    def compiled(model: Any, *, threads: int, hint: Any) -> Any:
+        given.update(compiled=model, threads=threads, hint=hint)
+        return _Compiled(given["kind"])
+
+    module.quantize = quantize  # type: ignore[attr-defined]
+    module.Dataset = lambda items, transform: (items, transform)  # type: ignore[attr-defined]
+    fixes = SimpleNamespace(FIRST_LAYER="first layer", DISABLE="none")
+    module.OverflowFix = fixes  # type: ignore[attr-defined]
+    module.ModelType = SimpleNamespace(TRANSFORMER="transformer")  # type: ignore[attr-defined]
+    module.AdvancedQuantizationParameters = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "nncf", module)
+    monkeypatch.setattr(openvino_precisions, "openvino_compiled", compiled)
+    given["kind"] = "f32"
+    return given
+
+
+def _openvino_model(*nodes: Any) -> Any:
+    names = [SimpleNamespace(get_any_name=lambda name=name: name) for name in ("ids", "mask")]
+    return SimpleNamespace(inputs=names, get_ops=lambda: nodes)
+
+
+@pytest.mark.parametrize("saturate", [False, True])
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
+    nncf: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str, *, saturate: bool
+):
+    nncf["kind"] = kind
+    product = _node("MatMul")
+    model = _openvino_model(_node("Softmax", product), product)
+    monkeypatch.setattr(openvino_precisions, "openvino_model", lambda *_: model)
+    monkeypatch.setattr(openvino_precisions, "sums_saturate", lambda: saturate)
+    calibration = [[np.full(2, one), np.full(3, one)] for one in range(4)]
+    made = reduced_named("openvino int8").made(FORMS, calibration, threads=3)
+    assert [one["mask"].tolist() for one in nncf["items"]] == [[one] * 3 for one in range(4)]
+    assert list(nncf["items"][0]) == ["ids", "mask"]
+    assert nncf["subset_size"] == len(calibration)
+    assert nncf["model_type"] == "transformer"
+    fix = "first layer" if saturate else "none"
+    assert nncf["advanced_parameters"] == {"overflow_fix": fix}
+    assert (nncf["compiled"], nncf["threads"], nncf["hint"]) == ("int8 model", 3, None)
+    assert made.precision == ("int8" if kind == "f32" else "int8, the rest bfloat16")
+
+
+def test_a_softmax_of_classes_is_no_attention(
+    nncf: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    model = _openvino_model(_node("MatMul"), _node("Softmax", _node("Result")))
+    monkeypatch.setattr(openvino_precisions, "openvino_model", lambda *_: model)
+    reduced_named("openvino int8").made(FORMS, [[np.zeros(2), np.zeros(3)]], threads=1)
+    assert nncf["model_type"] is None
+
+
+@pytest.mark.parametrize("saturate", [False, True])
+def test_torchao_observes_the_same_inputs(
+    source: BuiltinFrontend,
+    calibration: list[Arrays],
+    inputs: Arrays,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    saturate: bool,
+):
+    observed: list[Any] = []
+    config: dict[str, Any] = {}
+
+    def prepare(module: Any, quantizer: Any) -> Any:
+        config["quantizer"] = quantizer
+
+        def run(image: Any) -> Any:
+            observed.append(image.numpy())
+            return module(image)
+
+        return run
+
+    quantizer = SimpleNamespace(set_global=config.update)
+    fakes = {
+        "": {},
+        ".quantize_pt2e": {"prepare_pt2e": prepare, "convert_pt2e": lambda module: module},
+        ".quantizer.x86_inductor_quantizer": {
+            "X86InductorQuantizer": lambda: quantizer,
+            "get_default_x86_inductor_quantization_config": lambda **more: more,
+        },
+    }
+    for name, values in fakes.items():
+        module = ModuleType(name)
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, f"torchao.quantization.pt2e{name}", module)
+    monkeypatch.setattr(torch_precisions, "sums_saturate", lambda: saturate)
+    monkeypatch.setattr(torch_precisions, "compiled_by_torch", lambda network: network)
+    made = reduced_named("torch.compile int8").made(source.forms, calibration, threads=1)
+    assert config == {"reduce_range": saturate, "quantizer": quantizer}
+    assert [one.tolist() for one in observed] == [one.tolist() for [one] in calibration]
+    assert _error(source, made, inputs) < 1e-5, "the stand-in quantises nothing"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flags", "expected"),
+    [
+        ("x86_64", {"avx2"}, True),
+        ("x86_64", {"avx2", "avx512f"}, True),
+        ("x86_64", {"avx2", "avx_vnni"}, False),
+        ("x86_64", {"avx512f", "avx512_vnni"}, False),
+        ("aarch64", {"asimd"}, False),
+    ],
+)
+def test_sums_of_eight_bits_saturate_on_x86_before_vnni(
+    monkeypatch: pytest.MonkeyPatch, architecture: str, flags: set[str], *, expected: bool
+):
+    processor = Processor(architecture=architecture, flags=frozenset(flags))
+    monkeypatch.setattr(saturation, "this_processor", lambda: processor)
+    assert saturation.sums_saturate() is expected

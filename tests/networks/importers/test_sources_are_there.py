@@ -1,0 +1,79 @@
+"""What a network is read from is looked for without reading it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.pipeline import Precision
+from chameleon_networks.delivery import bucketed
+from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks.shapes import Buckets
+
+UNREAD = """
+def make():
+    raise AssertionError("it is not called")
+
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "net.py").write_text(UNREAD)
+    (tmp_path / "net.onnx").write_text("no ONNX")
+    (tmp_path / "net.pt2").write_text("no program")
+    return tmp_path
+
+
+def frontend(folder, name, **options):
+    if name.endswith(".onnx"):
+        return bucketed.onnx(OnnxOptions(source=str(folder / name), **options))
+    return bucketed.torch(TorchOptions(source=str(folder / name), **options))
+
+
+@pytest.mark.parametrize("name", ["net.py:make", "net.onnx", "net.pt2"])
+def test_what_is_there_is_not_read(folder, name):
+    frontend(folder, name).check_source()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("absent.onnx", "there is no file"),
+        ("absent.pt2", "there is no file"),
+        ("absent.py:make", "there is no file"),
+        ("net.py:mak", "has no 'mak'"),
+        ("net.py:number", "is no function"),
+    ],
+)
+def test_what_is_not_there_is_an_error_with_a_hint(folder, name, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        frontend(folder, name).check_source()
+    assert caught.value.hint
+
+
+def test_a_network_for_several_shapes_is_looked_for_once(folder):
+    shapes = {"x": (Buckets(buckets=(1, 8)), 3)}
+    with pytest.raises(ConfigError, match="there is no file"):
+        frontend(folder, "absent.onnx", shapes=shapes).check_source()
+
+
+def test_what_calibrates_it_is_looked_for_too(folder):
+    network = frontend(folder, "net.onnx")
+    network.compute_in(Precision(type="int8", max_error=0.1, calibrate=f"{folder}/net.py:batches"))
+    with pytest.raises(ConfigError, match=r"calibrate: .* has no 'batches'"):
+        network.check_source()
+
+
+def test_a_library_that_is_not_installed_is_named(folder, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="onnx is not installed"):
+        frontend(folder, "net.onnx").check_source()
+    for network in (
+        frontend(folder, "net.pt2"),
+        bucketed.builtin(BuiltinOptions(network="resnet18")),
+    ):
+        with pytest.raises(ConfigError, match="torch is not installed"):
+            network.check_source()

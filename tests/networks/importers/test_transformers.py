@@ -1,0 +1,75 @@
+"""Networks of a published library, built from its configurations, as anybody would name them."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Delivery, Winner
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.sources import TorchFrontend
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+pytest.importorskip("transformers")
+
+NETS = """
+    import torch
+    import transformers
+
+    def resnet():
+        config = transformers.ResNetConfig(
+            embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1], layer_type="bottleneck",
+            num_labels=10,
+        )
+        return transformers.ResNetForImageClassification(config), (torch.zeros(1, 3, 32, 32),)
+
+    def vit():
+        config = transformers.ViTConfig(
+            hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
+            image_size=32, patch_size=8, num_labels=10,
+        )
+        return transformers.ViTForImageClassification(config), (torch.zeros(1, 3, 32, 32),)
+
+    def bert():
+        config = transformers.BertConfig(
+            vocab_size=100, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=64, max_position_embeddings=32,
+        )
+        return transformers.BertModel(config), (torch.full((1, 16), 99),)
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("nets") / "nets.py"
+    path.write_text(textwrap.dedent(NETS), encoding="utf-8")
+    return path
+
+
+# `tests/tvm/lowering` has a smaller network of the same library among the fast tests.
+@pytest.mark.long
+@pytest.mark.parametrize("network", ["resnet", "vit", "bert"])
+def test_it_is_delivered_and_verified(network: str, file: Path, tmp_path: Path):
+    frontend = TorchFrontend(TorchOptions(source=f"{file}:{network}", compare=False))
+    target = TVMTargets(NoOptions()).resolve("native")
+    space = AutoSpace(AutoOptions())
+    rng = np.random.default_rng(0)
+    winners = []
+    for task in frontend.tasks(target):
+        [config] = space.design_space(task).sample(1, rng).tolist()
+        winners.append(Winner(task=task, config=tuple(config), seconds=1e-3))
+    folder = tmp_path / "network"
+    result = frontend.deliver(
+        Delivery(target=target, winners=winners, space=space, folder=folder, threads=2)
+    )
+    assert result is not None
+    assert result["failure"] is None
+    assert result["reference"] == "torch"
+    assert 0 < result["max_relative_error"] < 1e-4
+    tuned = {one["name"] for one in result["kernels"] if one["tuned"]}
+    assert tuned == {winner.task.name for winner in winners}

@@ -1,0 +1,102 @@
+"""Networks compiled without a tuner, as they are before anything is tuned, and compared."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from chameleon_core.plugins import NoOptions
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.uncompilable import no_kernels
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.importers.torch.programs import torch_module
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_tvm.device.targets import TVMTargets
+from torch import nn
+from torch.utils import _pytree as tree
+
+TARGET = TVMTargets(NoOptions()).resolve("native")
+TOLERANCE = 1e-4
+THREADS = 2
+
+
+class Many(nn.Module):
+    """Several networks beside each other, so that one compilation does for all.
+
+    Args:
+        networks: the networks.
+        counts: how many of the inputs each takes.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module], counts: Sequence[int]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+        self.counts = counts
+
+    def forward(self, *inputs: torch.Tensor) -> list[Any]:
+        found, place = [], 0
+        for network, count in zip(self.networks, self.counts, strict=True):
+            found.append(network(*inputs[place : place + count]))
+            place += count
+        return found
+
+
+def arrays(value: Any) -> list[Any]:
+    """The tensors in what a network returns, as arrays."""
+    return [one.numpy() for one in tree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+
+
+def answers(module: Any, inputs: Sequence[Any], layout: str = "NHWC") -> list[Any]:
+    """Outputs of an imported network, compiled without a tuned kernel."""
+    module = prepared(module, layout)
+    chains, none = chains_of(module), no_kernels(TARGET)
+    made = compiled(module, chains, none, TARGET)
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = manifest_of(module, chains, none, TARGET, THREADS)
+        write_package(Path(folder), made.executable, manifest)
+        found = load(folder)(*inputs)
+    return found if isinstance(found, list) else [found]
+
+
+def wrong(cases: Mapping[str, Any], layout: str = "NHWC") -> dict[str, str]:
+    """What is wrong with each of some networks of torch; empty where nothing is.
+
+    Args:
+        cases: functions that return a module and its inputs, by name.
+        layout: they are compiled in.
+    """
+    torch.manual_seed(0)
+    made = {name: case() for name, case in cases.items()}
+    for network, _ in made.values():
+        network.eval()
+    together = Many([one for one, _ in made.values()], [len(given) for _, given in made.values()])
+    inputs = tuple(one for _, given in made.values() for one in given)
+    with torch.no_grad():
+        expected = [arrays(network(*given)) for network, given in made.values()]
+        module, _ = torch_module(torch.export.export(together.eval(), inputs))
+    got = iter(answers(module, [one.numpy() for one in inputs], layout))
+    found = {}
+    for name, wanted in zip(made, expected, strict=True):
+        problems = [difference(next(got), one) for one in wanted]
+        if any(problems):
+            found[name] = "; ".join(filter(None, problems))
+    assert next(got, None) is None, "there are more outputs than torch has"
+    return found
+
+
+def difference(got: Any, wanted: Any) -> str:
+    """What is wrong with an array; nothing where it is as wanted."""
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"
+    off = np.isnan(got) != np.isnan(wanted) if wanted.dtype.kind == "f" else got != wanted
+    if wanted.dtype.kind == "f":
+        scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
+        close = np.isclose(got, wanted, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
+        off |= ~close
+    return f"{off.sum()} of {off.size} numbers are off" if off.any() else ""

@@ -1,0 +1,57 @@
+"""What cannot be told in real numbers is refused with a sentence; angles keep their last digits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+
+torch = pytest.importorskip("torch")
+
+from chameleon_networks.importers.torch.lowering.decompositions import decomposed  # noqa: E402
+from chameleon_networks.importers.torch.lowering.fourier import LONGEST  # noqa: E402
+
+from .torch_networks import Of  # noqa: E402
+
+
+def _decomposed(function, *inputs):
+    with torch.no_grad():
+        return decomposed(torch.export.export(Of(function), inputs))
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "words"),
+    [
+        (torch.fft.fft, torch.ones(4), "an output of the network is complex"),
+        (lambda x: x.real, torch.ones(4, dtype=torch.cfloat), "the input .* is complex"),
+        (
+            lambda x: torch.fft.fft(x).real,
+            torch.ones(LONGEST + 1),
+            f"a Fourier transform of {LONGEST + 1} numbers is too long",
+        ),
+    ],
+)
+def test_what_stays_complex_is_refused(function, given, words: str):
+    with pytest.raises(ConfigError, match=words) as caught:
+        _decomposed(function, given)
+    assert caught.value.hint
+
+
+def test_the_program_of_the_user_is_left_as_it_is():
+    turns = torch.polar(torch.ones(3), torch.arange(3.0))
+    program = torch.export.export(
+        Of(lambda x: torch.view_as_real(torch.view_as_complex(x) * turns)), (torch.ones(3, 2),)
+    )
+    before = program.module()(torch.ones(3, 2))
+    made = decomposed(program).module()(torch.ones(3, 2))
+    assert {one.dtype for one in program.constants.values()} == {torch.complex64}
+    np.testing.assert_allclose(made.numpy(), before.numpy(), rtol=1e-6)
+    np.testing.assert_array_equal(program.module()(torch.ones(3, 2)).numpy(), before.numpy())
+
+
+def test_a_long_transform_is_as_exact_as_a_short_one():
+    given = torch.randn(LONGEST, generator=torch.Generator().manual_seed(0))
+    made = _decomposed(lambda x: torch.view_as_real(torch.fft.rfft(x)), given).module()(given)
+    exact = torch.view_as_real(torch.fft.rfft(given.double()))
+    assert (made.double() - exact).abs().max() <= 1e-5 * exact.abs().max()
+    assert made[0, 1] == made[-1, 1] == 0, "both ends of a real signal's spectrum are real"

@@ -1,0 +1,65 @@
+"""Operators of ONNX give onnxruntime's numbers, compiled without a tuner."""
+
+from __future__ import annotations
+
+import pytest
+from chameleon_core.errors import ConfigError
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("torch")
+
+from chameleon_networks.importers.onnx.importing import imported  # noqa: E402 - needs onnx
+
+from .networks import answers, difference  # noqa: E402
+from .onnx_cases import CASES, one  # noqa: E402
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_operators_give_onnxruntimes_numbers(name: str):
+    model = CASES[name]()
+    proto = model.proto
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    expected = session.run(None, dict(model.inputs))
+    module, locations = imported(proto, {})
+    got = answers(module, list(model.inputs.values()))
+    assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
+    assert all(one.owner == f"the_{model.kind}" for one in locations.values())
+    assert f"the_{model.kind}" in {one.owner for one in locations.values()}
+
+
+def test_weights_that_follow_from_constants_are_constants():
+    """PyTorch's exporter writes the gates in ONNX's order by slices and a concatenation."""
+    model = CASES["lstm"]()
+    names = list(model.constants)
+    weights = model.constants[names[0]]
+    proto = model.proto
+    graph = proto.graph
+    parts = [weights[:, 5 * gate : 5 * gate + 5] for gate in range(4)]
+    constants = {f"gate{gate}": part for gate, part in enumerate(parts)}
+    graph.initializer.extend(onnx.numpy_helper.from_array(v, n) for n, v in constants.items())
+    graph.node.insert(0, onnx.helper.make_node("Concat", list(constants), ["gates"], axis=1))
+    graph.node[1].input[1] = "gates"
+    onnx.checker.check_model(proto)
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    expected = session.run(None, dict(model.inputs))
+    got = answers(imported(proto, {})[0], list(model.inputs.values()))
+    assert [difference(*pair) for pair in zip(got, expected, strict=True)] == [""] * len(expected)
+
+
+def test_what_is_refused_names_its_node():
+    model = CASES["lstm"]()
+    proto = one(
+        "LSTM",
+        list(model.inputs.values()),
+        *model.constants.values(),
+        hidden_size=5,
+        activations=["Relu", "Tanh", "Tanh"],
+        outputs=3,
+    ).proto
+    with pytest.raises(ConfigError, match=r"node 'the_LSTM' \(LSTM\) .* activations are Relu"):
+        imported(proto, {})

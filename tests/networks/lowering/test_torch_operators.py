@@ -1,0 +1,60 @@
+"""Operators of torch give torch's numbers, compiled without a tuner; the rest is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from chameleon_core.errors import ConfigError
+
+torch = pytest.importorskip("torch")
+
+from chameleon_networks.importers.torch.programs import torch_module  # noqa: E402 - needs torch
+
+from .networks import wrong  # noqa: E402
+from .torch_cases import FAMILIES, REFUSED  # noqa: E402
+from .torch_networks import Cases  # noqa: E402
+
+_AT_ONCE = 13
+"""Cases compiled as one network: importing and compiling take half a second at least."""
+
+
+def _batches() -> list[Any]:
+    batches = []
+    for family, cases in FAMILIES.items():
+        names = list(cases)
+        for start in range(0, len(names), _AT_ONCE):
+            chosen = {name: cases[name] for name in names[start : start + _AT_ONCE]}
+            batches.append(pytest.param(chosen, id=f"{family}-{start // _AT_ONCE}"))
+    return batches
+
+
+@pytest.mark.parametrize("cases", _batches())
+def test_operators_give_the_frameworks_numbers(cases: Cases):
+    # Several kinds of images in one network have no common layout to be converted to.
+    assert wrong(cases, layout="NCHW") == {}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("convolutions", "conv2d grouped", "conv2d reflect padding", "transposed 1d"),
+        ("images", "conv upsample conv", "global mean"),
+        ("normalisations", "conv group norm"),
+    ],
+)
+def test_networks_of_images_are_converted(names: tuple[str, ...]):
+    family, *chosen = names
+    assert wrong({name: FAMILIES[family][name] for name in chosen}, layout="NHWC") == {}
+
+
+@pytest.mark.parametrize("operator", list(REFUSED))
+def test_the_others_are_refused_with_their_place(operator: str):
+    network, inputs = REFUSED[operator]()
+    outer = torch.nn.Sequential(torch.nn.Identity(), network).eval()
+    with pytest.raises(ConfigError, match=re.escape(operator)) as caught:
+        torch_module(torch.export.export(outer, inputs))
+    assert "in module 1" in str(caught.value)
+    assert re.search(r"\(\w+\.py:\d+: `.*`\)", str(caught.value))
+    assert "Write that part" in (caught.value.hint or "")

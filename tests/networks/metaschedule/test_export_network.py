@@ -1,0 +1,86 @@
+"""A network and its records, applied and compiled by TVM alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import InvalidConfigurationError
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_core.task import Task
+from chameleon_networks.export.metaschedule import NETWORK_MODULE, to_metaschedule
+from chameleon_networks.importers.options import BuiltinOptions
+from chameleon_networks.importers.sources import BuiltinFrontend, OnnxFrontend
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.metaschedule.traces import applied
+from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_tvm.spaces.sketch.provider import SketchPlan, SketchSpace
+
+COMPILE = """
+import sys
+sys.modules["torch"] = None  # TVM starts faster without it
+from pathlib import Path
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+
+folder, target = sys.argv[1], tvm.target.Target(sys.argv[2])
+module = tvm.ir.load_json(Path(folder, "network.json").read_text())
+database = ms.database.JSONDatabase(work_dir=folder)
+with target, database, tvm.transform.PassContext(opt_level=3):
+    module = relax.transform.MetaScheduleApplyDatabase()(module)
+    functions = [f for _, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc)]
+    print(len(functions), sum(bool(f.attrs.get("tirx.is_scheduled")) for f in functions))
+    module = relax.transform.SplitLayoutRewritePreproc()(module)
+    module = relax.transform.FoldConstant()(module)
+    machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
+got = machine["main"](tvm.runtime.tensor(np.load(f"{folder}/input.npy")))
+got = got if isinstance(got, tvm.runtime.Tensor) else got[0]  # a network of torch gives a tuple
+want = np.load(f"{folder}/want.npy")
+print(abs(got.numpy() - want).max() / abs(want).max())
+print([name for name in sys.modules if name.startswith("chameleon")])
+"""
+OPTIONS = SketchOptions(rewrite_sums=False, start=0)
+
+
+def _winner(task: Task) -> Winner:
+    """A random configuration that is a program."""
+    plan = SketchPlan(task, operator_of(task), OPTIONS)
+    for config in plan.space.sample(64, np.random.default_rng(0)).tolist():
+        try:
+            applied(plan, config)
+        except InvalidConfigurationError:
+            continue
+        return Winner(task=task, config=tuple(config), seconds=1e-3)
+    raise AssertionError("no configuration is a program")
+
+
+LARGER = [pytest.param(name, marks=pytest.mark.long) for name in ("resnet_small", "bert_small")]
+
+
+@pytest.mark.parametrize("network", ["tiny", *LARGER])
+def test_tvm_alone_compiles_the_network(network: str, tiny: OnnxFrontend, tmp_path: Path):
+    frontend = tiny if network == "tiny" else BuiltinFrontend(BuiltinOptions(network=network))
+    target = TVMTargets(NoOptions()).resolve("native")
+    winners = [_winner(task) for task in frontend.tasks(target)[-4:]]
+    made = to_metaschedule(winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=frontend)
+    assert tmp_path / NETWORK_MODULE in made.files
+    inputs: Any = frontend.samples(np.random.default_rng(0))
+    [want] = frontend.framework(frontend.frameworks[0], 1)(inputs)
+    np.save(tmp_path / "input.npy", inputs[0])
+    np.save(tmp_path / "want.npy", want)
+    command = [sys.executable, "-c", COMPILE, str(tmp_path), target]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
+    assert found.returncode == 0, found.stderr
+    counts, error, modules = found.stdout.splitlines()
+    workloads, scheduled = counts.split()
+    assert workloads == scheduled != "0"
+    assert float(error) < 1e-4
+    assert modules == "[]"

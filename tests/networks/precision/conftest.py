@@ -1,0 +1,172 @@
+"""How small networks are made, run, and delivered as if they took given times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.pipeline import Precision
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Delivery, Trials, Winner
+from chameleon_networks.compile.compile import untuned
+from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.typed import delivery as delivering
+from chameleon_networks.delivery.typed import settled as settling
+from chameleon_networks.graph.chains import Chain, chains_of
+from chameleon_networks.graph.prepare import prepared
+from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+Build = Callable[..., Any]
+SPACE = AutoSpace(AutoOptions())
+
+
+class NoTrials(Trials):
+    """What a frontend settles with where nothing can be measured."""
+
+    seconds = 1.0
+    live = False
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def best_seconds(self, task: Any, guesses: int, *, seconds_to_beat: float = 0.0) -> None:
+        del task, guesses, seconds_to_beat
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _weights_of_eight_bits() -> Iterator[None]:
+    """Types are the same whatever this machine's CPU; ``test_seven_bits.py`` undoes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settling, "narrow_weights_pay", lambda _: False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def target() -> str:
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+@pytest.fixture(scope="session")
+def trials(target: str) -> Trials:
+    """What a frontend settles with."""
+    return NoTrials(target)
+
+
+def _delivered(
+    target: str,
+    given: Any,
+    settled: dict[str, Any],
+    folder: Path,
+    precision: Precision,
+    *,
+    alone: float | Mapping[str, float] = 0.5,
+    in_network: Callable[[int, int], float] | None = None,
+    together: float = 0.5,
+) -> tuple[dict[str, Any], Path]:
+    """Deliver a network whose operators in int8 take another share of the time in float32.
+
+    Args:
+        target: the resolved target.
+        given: the frontend of the network; where that is for several shapes, one of torch.
+        settled: what ``settle`` returned.
+        folder: the delivery's.
+        precision: as a pipeline says.
+        alone: that share, of operators as measured alone; or by their type.
+        in_network: the same of an operator in a network, given its place among those that are
+            not in float32 there, and how many these are; None for what it is alone.
+        together: the same of whole networks.
+    """
+
+    def median_seconds(processes: Any, *_: Any, **__: Any) -> Mapping[str, float]:
+        return {one.name: 1.0 if one.name == "float32" else together for one in processes}
+
+    def seconds_in_network(variants: Any, *_: Any, **__: Any) -> list[dict[str, float]]:
+        return [_told(one, alone, in_network) for one in variants]
+
+    several = isinstance(given, BucketedFrontend)
+    frontend = bucketed.torch(given.options) if several else type(given)(given.options)
+    frontend.compute_in(precision)
+    frontend.recall(settled)
+    winners = []
+    for task in frontend.tasks(target):
+        config = tuple(map(int, SPACE.design_space(task).first_guesses[0]))
+        seconds = 1e-3 * (_share(alone, task.arguments["dtype"]) if task.alternative_of else 1.0)
+        winners.append(Winner(task=task, config=config, seconds=seconds))
+    delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivering, "median_seconds", median_seconds)
+        patch.setattr(delivering, "seconds_in_network", seconds_in_network)
+        found: dict[str, Any] = frontend.deliver(delivery)
+    return found, folder
+
+
+def _share(alone: float | Mapping[str, float], dtype: str) -> float:
+    return alone[dtype] if isinstance(alone, Mapping) else alone
+
+
+def _told(
+    variant: Any,
+    alone: float | Mapping[str, float],
+    in_network: Callable[[int, int], float] | None,
+) -> dict[str, float]:
+    """Seconds of the tasks of a network, each of which occurs once in it."""
+    tasks = json.loads((variant.folder / "manifest.json").read_text())["tasks"]
+    reduced = {
+        one["name"]: one["arguments"]["dtype"]
+        for one in tasks
+        if one["arguments"]["dtype"] != "float32"
+    }
+    told = {one["name"]: 1e-3 for one in tasks}
+    for place, (name, dtype) in enumerate(reduced.items()):
+        own = _share(alone, dtype) if in_network is None else in_network(place, len(reduced))
+        told[name] = 1e-3 * own
+    return told
+
+
+@pytest.fixture(scope="session")
+def delivered_in(target: str) -> Callable[..., tuple[dict[str, Any], Path]]:
+    """Delivers a network in types; see ``_delivered``."""
+    return partial(_delivered, target)
+
+
+@pytest.fixture(scope="session")
+def network_of() -> Callable[..., tuple[Any, list[Chain]]]:
+    """A prepared module whose main computes ``build(emit, *inputs)``, and its chains."""
+
+    def made(build: Build, *shapes: tuple[int, ...]) -> tuple[Any, list[Chain]]:
+        inputs = [
+            relax.Var(f"x{place}", relax.TensorType(shape, "float32"))
+            for place, shape in enumerate(shapes)
+        ]
+        builder = relax.BlockBuilder()
+        with builder.function("main", inputs):
+            with builder.dataflow():
+                out = builder.emit_output(build(builder.emit, *inputs))
+            builder.emit_func_output(out)
+        module = prepared(builder.get(), "NHWC")
+        return module, chains_of(module)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def ran() -> Callable[..., list[np.ndarray]]:
+    """Outputs of a module as TVM compiles it by itself."""
+
+    def run(module: Any, *inputs: np.ndarray) -> list[np.ndarray]:
+        # Code that runs once is not worth optimising: that takes longer than all the rest.
+        executable = untuned(module, '{"kind": "llvm", "opt-level": 0}')
+        machine = relax.VirtualMachine(executable, tvm.cpu())
+        found = machine["main"](*(tvm.runtime.tensor(one) for one in inputs))
+        return [one.numpy() for one in (found if hasattr(found, "__len__") else [found])]
+
+    return run

@@ -1,0 +1,171 @@
+"""Batches of a user's: what is taken, what is refused, and which are kept aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_networks.precision.metrics import metric_of, scored
+from chameleon_networks.quantize import batches as module
+from chameleon_networks.quantize.batches import KEPT, RANDOM, batches_of
+
+
+class _Frontend:
+    """A network of an image and a whole number."""
+
+    bucket = None
+
+    def input_names(self) -> list[str]:
+        return ["image", "word"]
+
+    def samples(self, rng: np.random.Generator) -> list[np.ndarray]:
+        return [rng.standard_normal((1, 4)).astype(np.float32), rng.integers(0, 9, (2,))]
+
+
+IMAGE, WORD = "np.ones((1, 4), 'float32')", "np.zeros(2, 'int64')"
+
+
+def _source(folder: Path, body: str) -> str:
+    file = folder / "data.py"
+    file.write_text(f"import numpy as np\nimage, word = {IMAGE}, {WORD}\n{body}\n")
+    return f"{file}:batches"
+
+
+def _given(folder: Path, body: str) -> Any:
+    frontend: Any = _Frontend()
+    return batches_of(frontend, _source(folder, body))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        "[image, word]",
+        "(image, word)",
+        "{'word': word, 'image': image}",
+        "[image.astype('float64'), word.astype('int32')]",
+        "[image.tolist(), word]",
+    ],
+)
+def test_batches_are_arrays_by_place_or_by_name(batch: str, tmp_path: Path):
+    found = _given(tmp_path, f"def batches():\n    for _ in range(4):\n        yield {batch}")
+    for image, word in found:
+        np.testing.assert_array_equal(image, np.ones((1, 4)))
+        np.testing.assert_array_equal(word, np.zeros(2))
+        assert (image.dtype, word.dtype) == (np.float32, np.int64)
+    assert found.count == 4
+
+
+@pytest.mark.parametrize(("count", "kept"), [(2, 1), (3, 1), (4, 2), (6, 3), (9, KEPT)])
+def test_the_last_batches_are_kept_aside(count: int, kept: int, tmp_path: Path):
+    body = f"batches = lambda: ([image * n, word] for n in range({count}))"
+    found = _given(tmp_path, body)
+    used = [int(image[0, 0]) for image, _ in found]
+    assert used == list(range(count - kept))
+    last = [int(one.inputs[0][0, 0]) for one in found.kept]
+    assert last == list(range(count - kept, count))
+    assert f"{count - kept} of {count} batches" in found.summary
+    assert f"{kept} kept aside" in found.summary
+
+
+def test_one_batch_is_calibrated_and_checked_with_and_that_is_said(tmp_path: Path):
+    found = _given(tmp_path, "batches = lambda: [[image, word]]")
+    assert len(list(found)) == len(found.kept) == 1
+    assert "one batch" in found.summary
+    assert "measured on too" in found.summary
+
+
+def test_batches_without_end_are_left_at_some_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MOST", 7)
+    found = _given(tmp_path, "def batches():\n    while True:\n        yield image, word")
+    assert len(list(found)) == 7 - KEPT
+    assert found.count == 7
+
+
+def test_random_inputs_take_the_place_of_batches():
+    frontend: Any = _Frontend()
+    found = batches_of(frontend, None)
+    used = list(found)
+    assert len(used) + len(found.kept) == RANDOM
+    drawn = [*used, *(one.inputs for one in found.kept)]
+    assert len({image.tobytes() for image, _ in drawn}) == RANDOM
+    assert "random inputs" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("body", "said", "hint"),
+    [
+        ("def batches():\n    yield from []", "yields no batch", "at least two"),
+        ("def batches():\n    return []", "yields no batch", "at least two"),
+        ("def batches():\n    pass", "returned a NoneType instead of batches", "Yield"),
+        ("def batches():\n    return image", "returned a ndarray instead of batches", "Yield"),
+        ("batches = 3", "is a int and no function", "Name a function"),
+        ("def batches():\n    yield image", "has 1 arrays for 2 inputs", r"image \[1, 4\]"),
+        ("def batches():\n    yield {'image': image}", r"lacks \['word'\]", r"word \[2\]"),
+        (
+            "def batches():\n    yield {'image': image, 'word': word, 'more': 1}",
+            r"has \['more'\]",
+            "takes",
+        ),
+        (
+            "def batches():\n    yield image, word\n    yield image.T, word",
+            r"batch 2 of .*: input 'image' has the shape \[4, 1\] instead of \[1, 4\]",
+            "very shape",
+        ),
+        (
+            "def batches():\n    yield word[:1].repeat(4).reshape(1, 4), word",
+            "input 'image' is of int64 instead of float32",
+            "astype",
+        ),
+        ("def batches():\n    yield [['a'] * 4], word", "is of <U1 instead of float32", "astype"),
+        ("def batches():\n    yield image * np.nan, word", "'image' has NaN in it", "Leave"),
+        ("def batches():\n    yield image / 0, word", "'image' has infinities in it", "Leave"),
+        (
+            "def batches():\n    yield image, word\n    raise OSError('no disk')",
+            "failed after 1 batches: OSError: no disk",
+            "by hand",
+        ),
+        ("def batches(path):\n    yield image, word", "failed after 0 batches: TypeError", "hand"),
+        ("other = 3", "has no 'batches'", "defines no function|It has"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_is_no_batch_is_refused(body: str, said: str, hint: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match=said) as raised:
+        list(_given(tmp_path, body))
+    assert raised.value.hint is not None
+    assert any(word in raised.value.hint for word in hint.replace("\\", "").split("|"))
+
+
+def _metric(folder: Path, body: str) -> Any:
+    file = folder / "evaluate.py"
+    file.write_text(body)
+    return metric_of(f"{file}:accuracy")
+
+
+def test_a_metric_calls_the_network_as_a_delivered_one_is_called(tmp_path: Path):
+    metric = _metric(tmp_path, "def accuracy(network):\n    return network(3, 4) + network(1, 1)")
+    assert scored(metric, "it", lambda inputs: [np.asarray(sum(inputs))]) == 9.0
+    several = _metric(tmp_path, "def accuracy(network):\n    return len(network(3))")
+    assert scored(several, "it", lambda _: [np.zeros(1), np.zeros(2)]) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def accuracy(network):\n    raise KeyError('label')", "failed: KeyError: 'label'"),
+        ("def accuracy():\n    return 1", "failed: TypeError"),
+        ("def accuracy(network):\n    return 'good'", "returned 'good', which is no finite number"),
+        ("def accuracy(network):\n    return None", "returned None, which is no finite number"),
+        ("def accuracy(network):\n    return float('nan')", "returned nan"),
+        ("accuracy = 0.9", "is a float and no function"),
+    ],
+)
+def test_a_metric_that_is_none_is_refused(body: str, said: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match=said) as raised:
+        scored(_metric(tmp_path, body), "evaluate.py:accuracy", lambda inputs: inputs)
+    assert raised.value.hint

@@ -1,0 +1,467 @@
+"""A network in buckets of shapes is delivered in types: each bucket's own, under the bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import chameleon_networks
+import numpy as np
+import pytest
+from chameleon_cli.main import run as command_line
+from chameleon_core.errors import ConfigError
+from chameleon_core.loop.end.result import NetworkResult
+from chameleon_core.pipeline import Precision
+from chameleon_core.run_folder import read_store
+from chameleon_core.task import Task
+from chameleon_networks.delivery import bucketed
+from chameleon_networks.delivery.bucket_results import summed
+from chameleon_networks.delivery.bucketed import BucketedFrontend
+from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.quantize import batches as reading
+from chameleon_networks.quantize.batches import batches_of
+from chameleon_networks.running.samples import Sample
+from chameleon_networks.shapes import Buckets
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+NETWORK = """
+import torch
+
+
+class Masked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(100, 16)
+        self.hidden = torch.nn.Linear(16, 32)
+        self.head = torch.nn.Linear(32, 8)
+
+    def forward(self, ids, mask):
+        hidden = torch.relu(self.hidden(self.embedding(ids)))
+        mask = mask[..., None]
+        return hidden, self.head((hidden * mask).sum(1) / (mask.sum(1) + 1))
+
+
+def masked():
+    torch.manual_seed(0)
+    return Masked(), (torch.full((1, 6), 99), torch.ones(1, 6))
+"""
+
+DATA = """
+import numpy as np
+
+def of(*lengths):
+    rng = np.random.default_rng(0)
+    for length in lengths:
+        ids = rng.integers(1, 100, (1, length))
+        yield {"ids": ids, "mask": np.ones((1, length), "float32")}
+
+def batches():
+    yield from of(4, 3, 12, 9, 4, 7, 2, 11)
+
+def many():
+    yield from of(*[4, 3, 12, 9, 2, 11, 4, 10] * 8)
+
+def long_ones():
+    yield from of(12, 9, 10)
+
+def too_long():
+    yield from of(4, 12, 13)
+
+def without_end():
+    while True:
+        yield from of(4)
+
+def nothing():
+    return []
+"""
+
+BUCKETS = ["length=4", "length=12"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Has the network and the batches."""
+    pytest.importorskip("torch")
+    made = tmp_path_factory.mktemp("masked")
+    (made / "net.py").write_text(NETWORK)
+    (made / "data.py").write_text(DATA)
+    return made
+
+
+def _masked(folder: Path, pad: float | None = 0.0) -> BucketedFrontend:
+    length = Buckets(buckets=(4, 12), pad=pad, name="length")
+    shapes = {"ids": (1, length), "mask": (1, length)}
+    made = bucketed.torch(
+        TorchOptions(source=f"{folder}/net.py:masked", shapes=shapes, compare=False)
+    )
+    assert isinstance(made, BucketedFrontend)
+    return made
+
+
+@pytest.fixture(scope="module")
+def source(folder: Path) -> BucketedFrontend:
+    """The network, of which nothing but shapes is asked."""
+    return _masked(folder)
+
+
+# -- batches -------------------------------------------------------------------------------------
+
+
+def test_batches_go_to_the_bucket_that_inference_would_take(
+    source: BucketedFrontend, folder: Path
+) -> None:
+    lengths, kept = {}, {}
+    for bucket, network in source.networks:
+        found = batches_of(network, f"{folder}/data.py:batches")
+        used = list(found)
+        assert {ids.shape for ids, _ in used} == {(1, *bucket.extents)}
+        lengths[bucket.name] = [int(mask.sum()) for _, mask in used]
+        kept[bucket.name] = [int(one.inputs[1].sum()) for one in found.kept]
+        assert f"in bucket {bucket.name}, 2 kept aside" in found.summary
+    assert lengths == {"length=4": [4, 3], "length=12": [12, 9]}
+    assert kept == {"length=4": [4, 2], "length=12": [7, 11]}
+
+
+def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(
+    source: BucketedFrontend, folder: Path
+) -> None:
+    _, network = source.networks[1]
+    samples = kept_samples(network, f"{folder}/data.py:batches")
+    assert [one.kept for one in samples] == [((0, 1, 7),), ((0, 1, 11),)]
+
+    def run(inputs: Any) -> Any:
+        return [inputs[1][..., None].repeat(32, 2), np.ones((1, 8))]
+
+    request = reduced_request(network, ["as-it-comes"], f"{folder}/data.py:batches", run)
+    assert [hidden.shape for hidden, _ in request.expected] == [(1, 7, 32), (1, 11, 32)]
+    assert all(hidden.all() for hidden, _ in request.expected), "what is filled up is masked"
+
+
+def test_a_sample_is_cut_where_it_was_filled_up() -> None:
+    outputs = [np.arange(12).reshape(1, 3, 4), np.ones(2)]
+    first, second = Sample(inputs=[], kept=((0, 1, 2), (0, 2, 3))).cut(outputs)
+    np.testing.assert_array_equal(first, outputs[0][:, :2, :3])
+    assert second is outputs[1]
+    assert outputs[0].shape == (1, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("too_long", r"calibrate: batch 3 of .*too_long: no bucket takes ids \[1, 13\], mask"),
+        ("long_ones", r"no batch of .*long_ones is in bucket length=4; there are 3 in length=12"),
+        ("nothing", "yields no batch"),
+    ],
+)
+def test_batches_that_belong_to_no_bucket_or_leave_one_out_are_refused(
+    source: BucketedFrontend, folder: Path, function: str, said: str
+) -> None:
+    _, network = source.networks[0]
+    with pytest.raises(ConfigError, match=said) as caught:
+        list(batches_of(network, f"{folder}/data.py:{function}"))
+    assert caught.value.hint
+
+
+def test_without_padding_batches_have_the_shapes_of_buckets(folder: Path) -> None:
+    _, network = _masked(folder, pad=None).networks[0]
+    with pytest.raises(ConfigError, match=r"batch 2 of .*: no bucket takes ids \[1, 3\]"):
+        list(batches_of(network, f"{folder}/data.py:batches"))
+
+
+def test_batches_of_other_buckets_count_among_those_that_are_read(
+    source: BucketedFrontend, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST", 5)
+    _, network = source.networks[1]
+    with pytest.raises(ConfigError, match=r"is in bucket length=12; there are 5 in length=4"):
+        list(batches_of(network, f"{folder}/data.py:without_end"))
+
+
+def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(
+    folder: Path, trials: Any
+) -> None:
+    frontend = _masked(folder)
+    frontend.compute_in(Precision(type="bfloat16", calibrate=f"{folder}/data.py:long_ones"))
+    with pytest.raises(ConfigError, match="is in bucket length=4"):
+        frontend.settle(trials)
+
+
+# -- types of their own --------------------------------------------------------------------------
+
+
+def test_a_metric_has_a_sentence(source: BucketedFrontend) -> None:
+    asked = Precision(search=("int8",), metric="eval.py:accuracy", max_drop=0.1)
+    with pytest.raises(ConfigError, match="this one has 2 buckets of shapes") as caught:
+        source.compute_in(asked)
+    assert "max_error" in str(caught.value.hint)
+
+
+def test_alternatives_of_all_buckets_name_what_they_replace(folder: Path, target: str) -> None:
+    frontend = _masked(folder)
+    plain = frontend.tasks(target)
+    frontend.compute_in(Precision(type="int8"))
+    tasks = frontend.tasks(target)
+    assert [one for one in tasks if not one.alternative_of] == plain
+    assert {one.name: (one.alternative_of, one.weight) for one in tasks if one.alternative_of} == {
+        "hidden 16x32 @4 int8": ("hidden 16x32 @4", 1),
+        "head 32x8 int8": ("head 32x8", 2),
+        "hidden 16x32 @12 int8": ("hidden 16x32 @12", 1),
+    }
+
+
+def test_names_that_tell_buckets_apart_are_those_that_alternatives_replace(
+    source: BucketedFrontend,
+) -> None:
+    def task(name: str, number: int, alternative_of: str = "") -> Task:
+        arguments = {"number": number}
+        made = Task(name=name, operator="odd", arguments=arguments, target="llvm", flop=1)
+        return attrs.evolve(made, alternative_of=alternative_of)
+
+    first = [task("a", 1), task("a int8", 2, "a"), task("b", 3), task("c", 4, "a")]
+    second = [task("a", 5), task("a int8", 6, "a"), task("d", 4), task("e", 3, "a")]
+    found = source._together([first, second])
+    assert [(one.name, one.alternative_of, one.weight) for one in found] == [
+        ("a@length=4", "", 1),
+        ("a int8@length=4", "a@length=4", 1),
+        ("b", "", 2),
+        ("d", "", 2),
+        ("a@length=12", "", 1),
+        ("a int8@length=12", "a@length=12", 1),
+    ]
+
+
+# -- a whole network -----------------------------------------------------------------------------
+
+Deliver = Callable[..., tuple[dict[str, Any], Path]]
+
+
+@pytest.fixture(scope="module")
+def precision(folder: Path) -> Precision:
+    return Precision(type="int8", max_error=0.1, calibrate=f"{folder}/data.py:many")
+
+
+@pytest.fixture(scope="module")
+def settled(folder: Path, precision: Precision, trials: Any) -> dict[str, Any]:
+    """What is settled on for each bucket, as a run folder keeps it."""
+    frontend = _masked(folder)
+    frontend.compute_in(precision)
+    found: dict[str, Any] = json.loads(json.dumps(frontend.settle(trials)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def deliver(source: BucketedFrontend, settled: dict[str, Any], delivered_in: Deliver) -> Deliver:
+    """Delivers the network into a folder in a precision, as if int8 took half of the time."""
+    return partial(delivered_in, source, settled)
+
+
+@pytest.fixture(scope="module")
+def delivered(
+    deliver: Deliver, precision: Precision, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], Path]:
+    """The network delivered in int8: only to be read."""
+    return deliver(tmp_path_factory.mktemp("delivered") / "network", precision)
+
+
+def _error(folder: Path, source: BucketedFrontend, length: int) -> float:
+    """Of a delivered network's outputs for words of some length that nobody has seen."""
+    ids = np.random.default_rng(length).integers(1, 100, (1, length))
+    inputs = [ids, np.ones((1, length), np.float32)]
+    expected = source.with_extents((length,)).framework("torch", 1)(inputs)
+    got = chameleon_networks.load(folder)(*inputs)
+    return max(
+        float(np.abs(one - wanted).max() / np.abs(wanted).max())
+        for one, wanted in zip(got, expected, strict=True)
+    )
+
+
+def test_each_bucket_has_ranges_of_its_own_batches(settled: dict[str, Any]) -> None:
+    types = {name: settled["buckets"][name]["types"] for name in BUCKETS}
+    assert [one["types"] for one in types.values()] == [["int8"], ["int8"]]
+    short, long = (list(one["ranges"].values()) for one in types.values())
+    assert len(short) == len(long) > 0
+    assert short != long
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 8, 12])
+def test_answers_of_any_length_are_within_the_bound(
+    delivered: tuple[dict[str, Any], Path], source: BucketedFrontend, length: int
+) -> None:
+    result, folder = delivered
+    assert result["failure"] is None
+    assert 1e-5 < _error(folder, source, length) < 0.1
+
+
+def test_the_result_says_which_types_each_bucket_has(
+    delivered: tuple[dict[str, Any], Path],
+) -> None:
+    result, folder = delivered
+    assert result["precision"] == "int8"
+    told = result["precision_summary"].split("; bucket ")
+    assert told[0].startswith("bucket length=4: of 2 operators 2 in int8; error ")
+    assert told[1].startswith("length=12: of 2 operators 2 in int8; error ")
+    chosen = [row for row in result["front"] if row["delivered"]]
+    assert [(row["bucket"], row["types"]) for row in chosen] == [
+        (name, {"int8": 2}) for name in BUCKETS
+    ]
+    rows = NetworkResult.from_json(result).buckets
+    assert [row["precision"] for row in rows] == ["int8", "int8"]
+    assert result["max_relative_error"] == max(row["max_relative_error"] for row in rows) < 0.1
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["precision"]["front"] == result["front"]
+    for name, row in zip(BUCKETS, rows, strict=True):
+        own = json.loads((folder / name / "manifest.json").read_text())
+        assert {task["arguments"]["dtype"] for task in own["tasks"]} == {"int8"}
+        assert own["verification"]["max_relative_error"] == row["max_relative_error"]
+        assert own["verification"]["samples"] == 3, "the batches that were kept aside"
+
+
+@pytest.mark.long
+def test_a_bound_is_held_in_every_bucket(
+    delivered: tuple[dict[str, Any], Path],
+    deliver: Deliver,
+    precision: Precision,
+    tmp_path: Path,
+) -> None:
+    errors = [row["max_relative_error"] for row in delivered[0]["buckets"]]
+    assert errors[0] != errors[1]
+    bound = float(np.sqrt(errors[0] * errors[1]))
+    result, _ = deliver(tmp_path / "network", attrs.evolve(precision, max_error=bound))
+    assert result["failure"] is None
+    rows = result["buckets"]
+    assert all(row["max_relative_error"] <= bound for row in rows)
+    exact = int(np.argmin(errors))
+    assert rows[exact]["precision"] == "int8"
+    assert rows[1 - exact]["precision"] != "int8"
+    assert result["precision"] == "int8, the rest float32"
+
+
+@pytest.mark.long
+def test_two_bytes_are_searched_in_buckets(
+    folder: Path, source: BucketedFrontend, trials: Any, tmp_path: Path, delivered_in: Deliver
+) -> None:
+    asked = Precision(search=("bfloat16", "float16"), max_error=0.1)
+    frontend = _masked(folder)
+    frontend.compute_in(asked)
+    kept = frontend.settle(trials)
+    share = {"bfloat16": 0.25, "float16": 0.75}
+    result, made = delivered_in(source, kept, tmp_path / "network", asked, alone=share)
+    assert result["failure"] is None
+    assert result["precision"] == "bfloat16"
+    assert 1e-5 < _error(made, source, 9) < 0.1
+
+
+@pytest.mark.long
+def test_a_run_and_another_bound_from_the_command_line(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    length = {"buckets": [4, 12], "pad": 0, "name": "length"}
+    model = {
+        "source": f"{folder}/net.py:masked",
+        "shapes": {"ids": [1, length], "mask": [1, length]},
+        "compare": False,
+        "check": False,
+    }
+    pipeline = {
+        "model": {"torch": model},
+        "target": "native",
+        "baselines": [],
+        "precision": {
+            "search": ["int8"],
+            "max_error": 0.5,
+            "calibrate": f"{folder}/data.py:many",
+        },
+        "scheduler": {"name": "gradient", "window": 1},
+        "budget": {"measurements": 6, "batch_size": 2, "scope": "network"},
+        "output": str(tmp_path / "run"),
+    }
+    (tmp_path / "p.yaml").write_text(json.dumps(pipeline))
+    assert command_line(["run", str(tmp_path / "p.yaml"), "--json"]) == 0
+    network = json.loads((tmp_path / "run" / "best.json").read_text())["network"]
+    assert network["max_relative_error"] <= 0.5
+    assert [row["name"] for row in network["buckets"]] == BUCKETS
+    for name in BUCKETS:
+        assert f"bucket {name}: " in network["precision_summary"]
+        own = [row for row in network["front"] if row["bucket"] == name]
+        assert [row["delivered"] for row in own].count(True) == 1
+    with read_store(tmp_path / "run") as store:
+        before = [len(store.measurements(one.id)) for one in store.tasks()]
+        others = [one.task for one in store.tasks() if one.task.alternative_of]
+    assert {one.alternative_of for one in others} == {
+        "hidden 16x32 @4",
+        "head 32x8",
+        "hidden 16x32 @12",
+    }
+    assert "Types that there were to choose among" in (tmp_path / "run/report.html").read_text()
+    capfd.readouterr()
+    words = ["compile", str(tmp_path / "run"), "--max-error", "1e-9", "-o", str(tmp_path / "exact")]
+    assert command_line(words) == 2
+    assert f"{folder}/net.py:masked" in capfd.readouterr().err
+    assert command_line([*words, "--trust-source"]) == 0
+    printed = capfd.readouterr().out
+    assert "precision: bucket length=4: float32, since " in printed
+    assert "; bucket length=12: float32, since " in printed
+    with read_store(tmp_path / "run") as store:
+        assert [len(store.measurements(one.id)) for one in store.tasks()] == before
+    assert _error(tmp_path / "exact", _masked(folder), 7) < 1e-4
+
+
+# -- what is said of all -------------------------------------------------------------------------
+
+
+def test_types_of_all_buckets_together(source: BucketedFrontend) -> None:
+    def one(precision: str, **types: int) -> dict[str, Any]:
+        row = {"types": types, "seconds": 0.5, "error": 1e-3}
+        other = {"types": {"bfloat16": 2}, "seconds": 1.0, "error": 1e-4, "delivered": False}
+        return {
+            "latency_seconds": 0.5,
+            "untuned_seconds": 2.0,
+            "rivals": {"torch": 1.0},
+            "rivals_reduced": {
+                "torch int8": {
+                    "asked": "int8",
+                    "precision": "int8",
+                    "seconds": 0.25,
+                    "max_relative_error": 1e-2,
+                }
+            },
+            "rivals_precision": {},
+            "max_relative_error": 1e-6,
+            "reference": "torch",
+            "layout": {"layout": "NHWC"},
+            "unmeasured": [],
+            "kernels": [],
+            "seconds": 1.0,
+            "precision": precision,
+            "precision_summary": f"in {precision}",
+            "front": [other, {**row, "delivered": True}] if types else [],
+        }
+
+    names: dict[str, dict[str, str]] = {name: {} for name in BUCKETS}
+
+    def found(short: dict[str, Any], long: dict[str, Any]) -> dict[str, Any]:
+        return summed(source, dict(zip(BUCKETS, (short, long), strict=True)), names)
+
+    mixed = found(one("int8", int7=2), one("float32", float32=2))
+    assert mixed["precision"] == "int8, the rest float32"
+    told = "bucket length=4: in int8; bucket length=12: in float32"
+    assert mixed["precision_summary"] == told
+    assert [(row["bucket"], row["delivered"]) for row in mixed["front"]] == [
+        ("length=4", False),
+        ("length=4", True),
+        ("length=12", False),
+        ("length=12", True),
+    ]
+    assert [row["precision"] for row in mixed["buckets"]] == ["int8", "float32"]
+    # Like is held against like in each bucket.
+    assert [row["ratio"] for row in mixed["buckets"]] == [0.5, 2.0]
+    both = found(one("int8", int8=2), one("bfloat16", bfloat16=2))
+    assert both["precision"] == "bfloat16 and int8"
+    failed = found(one("int8", int8=2), one("float32"))
+    assert failed["precision"] == "int8, the rest float32"

@@ -1,0 +1,69 @@
+"""Whatever runs a network beside us is calibrated with the same inputs, and checked on others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_core.stages import Arrays
+from chameleon_networks.delivery.reduced_rivals import ReducedRequest
+from chameleon_networks.delivery.typed.comparing import kept_samples, reduced_request
+
+DATA = """
+from pathlib import Path
+
+import numpy as np
+
+def batches():
+    with Path(__file__).with_suffix(".read").open("a") as file:
+        file.write("once ")
+    for number in range(6):
+        yield np.full((1, 3, 8, 8), number, "float32")
+
+def nothing():
+    return []
+"""
+
+
+def _same(inputs: Arrays) -> Arrays:
+    return list(inputs)
+
+
+def _arrays(request: ReducedRequest) -> list[Arrays]:
+    return [one.inputs for one in request.samples]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    file = tmp_path / "data.py"
+    file.write_text(DATA)
+    return str(file)
+
+
+def test_the_users_inputs_are_used_once(tiny: Any, data: str):
+    request = reduced_request(tiny, ["int8"], f"{data}:batches", _same)
+    calibrated = [int(array[0, 0, 0, 0]) for [array] in request.calibration]
+    checked = [int(array[0, 0, 0, 0]) for [array] in _arrays(request)]
+    assert (calibrated, checked) == ([0, 1, 2], [3, 4, 5])
+    assert request.expected == _arrays(request), "the reference was run on them"
+    assert Path(data).with_suffix(".read").read_text() == "once "
+
+
+def test_random_inputs_are_others_than_those_checked(tiny: Any):
+    request = reduced_request(tiny, ["int8"], None, _same)
+    assert request.calibration
+    for [one] in request.calibration:
+        assert one.shape == (1, 3, 8, 8)
+        assert not any(np.array_equal(one, other) for [other] in _arrays(request))
+
+
+def test_nothing_is_read_where_nothing_is_calibrated(tiny: Any):
+    assert not reduced_request(tiny, ["as-it-comes"], None, _same).calibration
+
+
+def test_inputs_that_are_missing_are_said(tiny: Any, data: str):
+    with pytest.raises(ConfigError, match="yields no batch"):
+        kept_samples(tiny, f"{data}:nothing")

@@ -1,0 +1,60 @@
+"""A trained network keeps its accuracy on data that neither calibration nor the choice has seen."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chameleon_core.pipeline import Precision, load_pipeline
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.sources import TorchFrontend
+from chameleon_networks.package.load import load
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, somewhere else."""
+    made = tmp_path_factory.mktemp("digits")
+    for name in ("digits.py", "digits.yaml"):
+        shutil.copy(Path(__file__).parents[3] / "examples" / name, made)
+    return made
+
+
+def _module(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("digits_of_the_test", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.long
+def test_digits_are_read_as_well_as_in_float32(
+    folder: Path, trials: Any, delivered_in: Any
+) -> None:
+    digits = _module(folder / "digits.py")
+    module, _ = digits.make()
+    precision = load_pipeline(folder / "digits.yaml").precision
+    assert isinstance(precision, Precision)
+    assert precision.max_drop == 0.005
+    options = TorchOptions(source=f"{folder}/digits.py:make", compare=False)
+    frontend = TorchFrontend(options)
+    frontend.compute_in(precision)
+    settled = frontend.settle(trials)
+    result, network = delivered_in(frontend, settled, folder / "network", precision)
+    assert result["precision"].startswith("int8"), result["precision_summary"]
+    assert "a drop of 0.005" in result["precision_summary"]
+
+    def in_float32(images: Any) -> Any:
+        return module(torch.from_numpy(images)).detach().numpy()
+
+    unseen = digits.HELD_OUT // 2, digits.HELD_OUT
+    before = digits.share_right(in_float32, *unseen)
+    assert before > 0.9, "it has learnt something that could be lost"
+    assert digits.share_right(load(network), *unseen) >= before - precision.max_drop

@@ -1,0 +1,219 @@
+"""What is chosen among the types of a network: by errors together, and by what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.pipeline import Precision
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks.precision.edges import order_of, tensors_of
+from chameleon_networks.precision.networks import TypedNetwork, TypedNetworks
+from chameleon_networks.precision.points import Front, Point, in_words
+from chameleon_tvm.device.targets import TVMTargets
+
+EACH = 1e-3
+"""Error of every chain in int8, alone."""
+
+
+class Errors:
+    """Errors that add up to some factor of their sum."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.asked = 0
+
+    def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
+        return {(place, kind): EACH for kind in kinds for place in range(4)}
+
+    def error_of(self, types: Mapping[int, str]) -> float:
+        self.asked += 1
+        return self.factor * EACH * len(types)
+
+
+@pytest.fixture(scope="module")
+def networks(tiny: Any) -> TypedNetworks:
+    return TypedNetworks(*tiny.prepared, None)
+
+
+@pytest.fixture(scope="module")
+def target() -> str:
+    return TVMTargets(NoOptions()).resolve("native")
+
+
+def _kernels(networks: TypedNetworks, target: str, faster: float) -> Kernels:
+    """Every operator takes 1 ms in float32, and so much less in int8."""
+    found = {}
+    for chains, seconds in (
+        (networks.chains, 1e-3),
+        (networks.uniform("int8").chains, 1e-3 / faster),
+    ):
+        for chain in chains:
+            task = chain.spec.task("x", target)
+            found[task.key] = Winner(task=task, config=(0,), seconds=seconds)
+    return Kernels(found, None, target)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def front(networks: TypedNetworks, target: str) -> Any:
+    def made(*, faster: float = 2.0, factor: float = 1.0, rate: float = 1e15) -> Front:
+        found = OperatorSeconds(networks, ("int8",), _kernels(networks, target, faster))
+        return Front(networks, found.kinds, found.found, Errors(factor), rate=rate)
+
+    return made
+
+
+def _kinds(made: TypedNetwork) -> list[str]:
+    """The type of what computes each chain."""
+    return [made.chain(place).spec.dtype for place in range(4)]  # type: ignore[union-attr]
+
+
+def test_every_chain_of_the_network_is_computed_in_eight_bits(networks: TypedNetworks) -> None:
+    assert networks.able("int8") == (0, 1, 2, 3)
+    assert _kinds(networks.uniform("int8")) == ["int8"] * 4
+    assert _kinds(networks.of({1: "int8"})) == ["float32", "int8", "float32", "float32"]
+
+
+def test_the_front_goes_from_float32_to_the_fastest(front: Any) -> None:
+    made = front()
+    assert (made.float32.types, made.float32.error) == ({}, 0.0)
+    assert made.points[0] == made.float32
+    assert len(made.points[-1].types) == 4
+    seconds, errors = ([getattr(one, name) for one in made.points] for name in ("seconds", "error"))
+    assert seconds == sorted(seconds, reverse=True)
+    assert errors == sorted(errors)
+
+
+@pytest.mark.parametrize(("bound", "count"), [(4e-3, 4), (3.5e-3, 3), (1e-4, 0), (math.inf, 4)])
+def test_the_fastest_within_the_bound_is_taken(front: Any, bound: float, count: int) -> None:
+    found = front().within(bound)
+    assert len(found.types) == count
+    assert found.error <= bound
+
+
+@pytest.mark.parametrize("factor", [0.3, 3.0])
+def test_errors_together_decide_and_not_their_sum(front: Any, factor: float) -> None:
+    bound = 2.0 * EACH
+    found = front(factor=factor).within(bound)
+    assert found.error == factor * EACH * len(found.types) <= bound
+    assert len(found.types) == min(4, int(bound / (factor * EACH)))
+
+
+def test_what_is_no_faster_is_not_chosen_and_told_of_all_the_same(front: Any) -> None:
+    made = front(faster=0.5)
+    assert made.points == [made.float32]
+    assert [len(one.types) for one in made.dominated] == [4]
+    assert made.uniform(math.inf) is None
+    assert made.within(math.inf) == made.float32
+
+
+def test_conversions_that_take_longer_than_they_save_are_not_chosen(front: Any) -> None:
+    assert front(rate=1e15).within(math.inf).types
+    assert not front(rate=1e3).within(math.inf).types
+
+
+def test_easing_ends_in_float32(front: Any) -> None:
+    made = front()
+    point = made.points[-1]
+    eased = made.eased(point, point.error)
+    assert len(eased.types) == len(point.types) - 1
+    assert made.eased(point, 0.0) == made.float32
+
+
+def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(
+    networks: TypedNetworks, target: str
+) -> None:
+    class Overflowing(Errors):
+        """The second operator's numbers are infinite in the type."""
+
+        def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
+            return {**super().errors_alone(kinds), (1, "int8"): math.inf}
+
+        def error_of(self, types: Mapping[int, str]) -> float:
+            return math.inf if 1 in types else super().error_of(types)
+
+    known = OperatorSeconds(networks, ("int8",), _kernels(networks, target, 2.0))
+    made = Front(networks, known.kinds, known.found, Overflowing(1.0), rate=1e15)
+    assert sorted(made.within(math.inf).types) == [0, 2, 3]
+    found = made.uniform(math.inf)
+    assert found is not None
+    assert sorted(found.types) == [0, 2, 3]
+    [told] = made.told
+    assert told.startswith("1 of 4 operators are not computed in int8")
+
+
+def test_a_chain_without_a_time_stays_in_float32(networks: TypedNetworks, target: str) -> None:
+    kernels = _kernels(networks, target, 2.0)
+    unmeasured = {
+        key: attrs.evolve(winner, seconds=None)
+        for key, winner in kernels.winners.items()
+        if winner.task.operator == "dense" and winner.seconds == 0.5e-3
+    }
+    assert len(unmeasured) == 1
+    fewer = Kernels({**kernels.winners, **unmeasured}, None, target)  # type: ignore[arg-type]
+    known = OperatorSeconds(networks, ("int8",), fewer)
+    assert sorted(known.uniform("int8")) == [0, 1, 2]
+    found = Front(networks, known.kinds, known.found, Errors(1.0), rate=1e15).within(math.inf)
+    assert sorted(found.types) == [0, 1, 2]
+
+
+def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
+    networks: TypedNetworks, target: str
+) -> None:
+    kernels = _kernels(networks, target, 2.0)
+    [alone] = [one for one in networks.of({1: "int8"}).chains if one.spec.dtype == "int8"]  # type: ignore[attr-defined]
+    assert alone.spec.output_dtype == "float32"  # type: ignore[attr-defined]
+    assert alone.spec.task("x", target).key not in kernels.winners
+    found = kernels.like(alone)
+    assert found is not None
+    assert found.seconds == 0.5e-3
+    adapted = kernels.adapted([alone])
+    assert adapted.winners[alone.spec.task("x", target).key].config == found.config
+
+
+def test_tensors_are_those_between_chains(networks: TypedNetworks) -> None:
+    network = networks.network
+    assert order_of(network) == [0, 1, 2, 3]
+    found = tensors_of(network, ("float32", "int8"), 1.0)
+    assert sorted((one.producer is None, one.producer or 0, one.consumers) for one in found) == [
+        (False, 0, (1,)),
+        (False, 1, (2,)),
+        (False, 2, (3,)),
+        (True, 0, (0,)),
+    ]
+    assert not any(one.kept for one in found)
+    for one in found:
+        assert np.diag(one.conversions).tolist() == [0.0, 0.0]
+        assert one.conversions[0, 1] == one.conversions[1, 0] > 0
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ({}, "float32"),
+        ({0: "int8", 1: "int8"}, "int8"),
+        ({1: "int8"}, "int8, the rest float32"),
+        ({0: "int8", 1: "bfloat16"}, "bfloat16 and int8"),
+    ],
+)
+def test_a_networks_precision_in_words(types: dict[int, str], expected: str) -> None:
+    assert in_words(types, 2) == expected
+
+
+def test_a_point_in_words() -> None:
+    point = Point(types={0: "int8", 2: "int8"}, seconds=1e-3, error=2e-3)
+    assert point.line(3) == "1 ms, error 2.0e-03: 2 in int8, 1 in float32"
+    assert point.to_json(3, delivered=True) == {
+        "types": {"int8": 2, "float32": 1},
+        "seconds": 1e-3,
+        "error": 2e-3,
+        "delivered": True,
+    }
+    assert Precision(type="int8").types == ("int8",)

@@ -1,0 +1,90 @@
+"""What operators take in each type: alone, until they are all seen in networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
+from chameleon_networks.precision.networks import TypedNetworks
+from chameleon_tvm.device.targets import TVMTargets
+
+
+@pytest.fixture(scope="module")
+def networks(tiny: Any) -> TypedNetworks:
+    return TypedNetworks(*tiny.prepared, None)
+
+
+@pytest.fixture(scope="module")
+def kernels(networks: TypedNetworks) -> Kernels:
+    """Every operator takes 2 s in float32 and 1 s in int8."""
+    target = TVMTargets(NoOptions()).resolve("native")
+    winners = {}
+    for kind, seconds in (("float32", 2.0), ("int8", 1.0)):
+        chains = networks.chains if kind == "float32" else networks.uniform(kind).chains
+        for place, chain in enumerate(chains):
+            task = chain.spec.task(f"{place} {kind}", target)
+            winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
+    return Kernels(winners, None, target)  # type: ignore[arg-type]
+
+
+def _built(networks: TypedNetworks, kernels: Kernels, types: Mapping[int, str]) -> BuiltNetwork:
+    network = networks.of(types)
+    return BuiltNetwork.of(types, network, kernels.adapted(network.chains), Path("none"))
+
+
+def _told(kind: str, *seconds: float) -> dict[str, float]:
+    return {f"{place} {kind}": took for place, took in enumerate(seconds)}
+
+
+def test_operators_have_the_times_of_the_networks_they_were_seen_in(
+    networks: TypedNetworks, kernels: Kernels
+) -> None:
+    found = OperatorSeconds(networks, ("int8",), kernels)
+    assert found.found.tolist() == [[2.0, 1.0]] * 4
+    uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
+    assert found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4, 3)])
+    assert found.found.tolist() == [[3, 6], [4, 5], [5, 4], [6, 3]]
+    mixed = _built(networks, kernels, {1: "int8", 2: "int8"})
+    told = {"0 float32": 7.0, "1 int8": 7.5, "2 int8": 8.0, "3 float32": 9.0}
+    assert found.observe([mixed], [told])
+    assert found.found.tolist() == [[7, 6], [4, 7.5], [5, 8], [9, 3]], "another type's stays"
+
+
+def test_times_alone_are_not_compared_with_times_in_networks(
+    networks: TypedNetworks, kernels: Kernels
+) -> None:
+    found = OperatorSeconds(networks, ("int8",), kernels)
+    uniform = [_built(networks, kernels, types) for types in ({}, found.uniform("int8"))]
+    assert not found.observe(uniform, [_told("float32", 3, 4, 5, 6), _told("int8", 6, 5, 4)])
+    assert not found.observe(uniform[:1], [_told("float32", 3, 4, 5, 6)])
+    assert found.found.tolist() == [[2.0, 1.0]] * 4
+
+
+def test_the_seconds_of_a_task_are_shared_by_its_occurrences(
+    networks: TypedNetworks, kernels: Kernels
+) -> None:
+    built = _built(networks, kernels, {})
+    twice = attrs.evolve(built, tasks={**built.tasks, 4: built.tasks[0]})
+    seconds = twice.seconds(_told("float32", 3, 4, 5, 6))
+    assert seconds == {0: 1.5, 1: 4.0, 2: 5.0, 3: 6.0, 4: 1.5}
+
+
+def test_what_was_not_measured_stays_out_however_fast_it_is_in_a_network(
+    networks: TypedNetworks, kernels: Kernels
+) -> None:
+    fewer = kernels.without(
+        frozenset(key for key, one in kernels.winners.items() if one.task.name == "3 int8")
+    )
+    found = OperatorSeconds(networks, ("int8",), fewer)
+    assert sorted(found.uniform("int8")) == [0, 1, 2]
+    uniform = [_built(networks, fewer, types) for types in ({}, found.uniform("int8"))]
+    assert found.observe(uniform, [_told("float32", 3, 3, 3, 3), _told("int8", 1, 1, 1)])
+    assert np.isinf(found.found[3, 1])

@@ -1,0 +1,65 @@
+"""One operator in eight bits that writes its output in different types in one network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.compile import compiled
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.package.load import load
+from chameleon_networks.package.package import manifest_of, write_package
+from chameleon_networks.precision.networks import TypedNetworks
+from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.running.profile import kernel_seconds
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.spaces.auto import AutoSpace
+from chameleon_tvm.spaces.options import AutoOptions
+
+SHAPE = (1, 8, 6, 6)
+CONVOLUTIONS = 3
+
+
+def _network(emit: Any, x: Any) -> Any:
+    """Convolutions of one shape, one after the other."""
+    rng = np.random.default_rng(0)
+    for _ in range(CONVOLUTIONS):
+        weight = relax.const(rng.standard_normal((8, 8, 3, 3)).astype("float32") / 8)
+        x = emit(relax.op.nn.conv2d(x, weight, padding=1))
+    return x
+
+
+def test_each_output_is_of_the_type_that_its_reader_reads(
+    network_of: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TVMTargets(NoOptions()).resolve("native")
+    module, chains = network_of(_network, SHAPE)
+    networks = TypedNetworks(module, chains, None)
+    networks._ranges = dict.fromkeys(networks._ranges, Affine.between(-8.0, 8.0))
+    typed = networks.of({0: "int8", 1: "int8"})
+    specs = [chain.spec for chain in typed.chains]
+    assert [one.output_dtype for one in specs[:2]] == ["uint8", "float32"]
+    space = AutoSpace(AutoOptions())
+    winners = {}
+    for spec, name in ((specs[0], "one int8"), (specs[2], "one")):
+        task = spec.task(name, target)
+        config = tuple(map(int, space.design_space(task).first_guesses[0]))
+        winners[task.key] = Winner(task=task, config=config, seconds=1.0)
+    kernels = Kernels(winners, space, target).adapted(typed.chains)
+    assert [kernels.task_of(one).name for one in typed.chains] == ["one int8", "one int8", "one"]
+    made = compiled(typed.module, typed.chains, kernels, target)
+    manifest = manifest_of(typed.module, typed.chains, kernels, target, 1)
+    write_package(tmp_path / "types", made.executable, manifest)
+    plain = compiled(module, chains, Kernels({}, space, target), target)
+    manifest = manifest_of(module, chains, Kernels({}, space, target), target, 1)
+    write_package(tmp_path / "plain", plain.executable, manifest)
+    x = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
+    found, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
+    assert 1e-4 < np.abs(found - wanted).max() / np.abs(wanted).max() < 0.1
+    rows = kernel_seconds(str(tmp_path / "types"), [x], runs=2, warm_up=0)
+    calls = {row["name"]: row["calls"] for row in rows if row["tuned"]}
+    assert calls == {"one int8": 2, "one": 1}, "both functions are told of by their task"

@@ -1,0 +1,179 @@
+"""Ranges for eight bits: what they promise of every tensor, and which one is chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_networks.quantize.histograms import Histogram
+from chameleon_networks.quantize.ranges import (
+    EXTREMES,
+    LEAST_SQUARES,
+    LEVELS,
+    Affine,
+    candidates,
+    mean_squared_errors,
+)
+from chameleon_networks.quantize.weights import LARGEST, quantized_weights
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32)
+BATCHES = arrays.arrays(np.float32, st.integers(1, 60), elements=NUMBERS)
+
+
+def _counted(*batches: Any) -> Histogram:
+    histogram = Histogram()
+    for one in batches:
+        histogram.add(np.asarray(one, np.float32))
+    return histogram
+
+
+@given(NUMBERS, NUMBERS)
+def test_zero_is_exact_in_every_range(one: float, other: float):
+    affine = Affine.between(min(one, other), max(one, other))
+    assert affine.scale > 0
+    assert affine.scale == np.float32(affine.scale)
+    zero = affine.quantized(np.zeros(1, np.float32))
+    assert zero.tolist() == [affine.zero_point]
+    assert affine.real(zero).tolist() == [0.0]
+
+
+@given(BATCHES)
+def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch: np.ndarray):
+    affine = candidates(_counted(batch))[EXTREMES]
+    inside = np.sort(np.clip(batch, affine.low, affine.high))
+    quantized = affine.quantized(inside)
+    assert quantized.dtype == np.uint8
+    assert (np.diff(quantized.astype(int)) >= 0).all()
+    off = np.abs(affine.real(quantized).astype(np.float64) - inside)
+    # Dividing and multiplying are rounded, each to one part in 2**24, of up to 255 steps.
+    assert (off <= affine.scale * (0.5 + LEVELS * 2.0**-22)).all()
+
+
+@given(BATCHES)
+def test_the_range_by_extremes_reaches_all_but_half_a_step(batch: np.ndarray):
+    affine = candidates(_counted(batch))[EXTREMES]
+    slack = affine.scale * (0.5 + LEVELS * 2.0**-22)
+    assert affine.low - slack <= batch.min()
+    assert batch.max() <= affine.high + slack
+
+
+@pytest.mark.parametrize("value", [0.0, 3.25, -7.5, 1e-30, -1e30])
+def test_constant_tensors_are_exact(value: float):
+    affine = candidates(_counted(np.full((2, 3), value)))[EXTREMES]
+    real = affine.real(affine.quantized(np.full(4, value, np.float32)))
+    np.testing.assert_allclose(real, value, rtol=1e-6)
+
+
+def test_numbers_that_are_all_negative_have_zero_at_the_upper_end():
+    affine = candidates(_counted(-np.linspace(1, 5, 100)))[EXTREMES]
+    assert affine.zero_point == LEVELS
+    assert affine.high == 0.0
+    assert affine.low == pytest.approx(-5.0)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
+)
+def test_what_has_no_range_is_refused(bad: float, said: str):
+    with pytest.raises(ConfigError, match=said) as raised:
+        _counted([1.0, bad])
+    assert "calibration" in str(raised.value.hint)
+    with pytest.raises(ConfigError, match="infinities or NaN"):
+        quantized_weights(np.array([[1.0, bad]], np.float32))
+    with pytest.raises(ConfigError, match="range"):
+        Affine.between(0.0, bad)
+
+
+def test_no_values_are_no_range():
+    histogram = _counted(np.zeros((0, 3)))
+    assert histogram.count == 0
+    with pytest.raises(ConfigError, match="never had a value"):
+        candidates(histogram)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, 1e-60])
+def test_a_scale_is_a_number_above_zero(scale: float):
+    with pytest.raises(ValueError, match="above zero"):
+        Affine(scale=scale, zero_point=0)
+
+
+@given(st.lists(BATCHES, min_size=1, max_size=4))
+def test_batches_are_counted_as_if_they_were_one(batches: list[np.ndarray]):
+    grown, whole = _counted(*batches), _counted(np.concatenate(batches))
+    merged = _counted(batches[0])
+    for batch in batches[1:]:
+        merged.merge(_counted(batch))
+    for one in (grown, merged):
+        assert (one.count, one.zeros, one.low, one.high) == (
+            whole.count,
+            whole.zeros,
+            whole.low,
+            whole.high,
+        )
+        assert one.bins()[1].sum() == whole.count - whole.zeros
+        for ours, wanted in zip(one.bins(), whole.bins(), strict=True):
+            np.testing.assert_array_equal(ours, wanted)
+
+
+def test_memory_does_not_grow_with_the_number_of_batches():
+    histogram = Histogram()
+    rng = np.random.default_rng(0)
+    for step in range(200):
+        histogram.add((rng.standard_normal(64) * 1.5**step).astype(np.float32))
+    assert histogram.count == 200 * 64
+    assert histogram.bins()[1].sum() == histogram.count
+    assert histogram.bins()[1].size <= 2048
+
+
+@given(BATCHES, st.floats(0.05, 1.5))
+def test_errors_by_the_histogram_are_those_of_the_values(batch: np.ndarray, clipped: float):
+    rng = np.random.default_rng(0)
+    largest = max(float(np.abs(batch).max()), 2.0**-60)
+    values = (rng.choice(batch, 20_000) + rng.normal(0, largest / 5, 20_000)).astype(np.float32)
+    histogram = _counted(values)
+    affine = Affine.between(clipped * histogram.low, clipped * histogram.high)
+    [found] = mean_squared_errors(histogram, [affine])
+    real = affine.real(affine.quantized(values)).astype(np.float64)
+    assert found == pytest.approx(np.mean((real - values) ** 2), rel=0.1)
+
+
+def test_least_squares_clips_what_is_rare_and_far_away():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.standard_normal(100_000), [60.0]]).astype(np.float32)
+    found = candidates(_counted(values))
+    histogram = _counted(values)
+    errors = dict(zip(found, mean_squared_errors(histogram, list(found.values())), strict=True))
+    assert errors[LEAST_SQUARES] == min(errors.values()) < 0.9 * errors[EXTREMES]
+    assert found[LEAST_SQUARES].high < 57.0
+
+
+def test_nothing_is_clipped_where_that_loses_more():
+    values = np.random.default_rng(0).uniform(-1, 2, 50_000).astype(np.float32)
+    found = candidates(_counted(values))
+    assert found[LEAST_SQUARES] == found[EXTREMES]
+
+
+def test_percentiles_leave_their_share_at_either_end():
+    values = np.linspace(-1.0, 3.0, 100_001).astype(np.float32)
+    low, high = _counted(values).percentile(99.9)
+    assert (values < low).mean() == pytest.approx(1e-3, abs=1e-4)
+    assert (values > high).mean() == pytest.approx(1e-3, abs=1e-4)
+    assert candidates(_counted(values))["percentile 99.9"] == Affine.between(low, high)
+
+
+@given(
+    arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=4), elements=NUMBERS),
+    st.sampled_from(["int8", "int7"]),
+)
+def test_weights_are_off_by_half_a_step_of_their_channel(weights: np.ndarray, kind: str):
+    found = quantized_weights(weights, kind)
+    assert found.values.dtype == np.int8
+    assert np.abs(found.values.astype(int)).max() <= LARGEST[kind]
+    off = np.abs(found.real.astype(np.float64) - weights).reshape(len(weights), -1)
+    assert (off <= 0.5001 * found.scales[:, None].astype(np.float64)).all()
+    assert (found.values[weights == 0] == 0).all()

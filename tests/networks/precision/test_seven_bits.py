@@ -1,0 +1,177 @@
+"""Weights of seven bits: another type where CPUs multiply them faster, with an error of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import TargetError
+from chameleon_core.loop.end.rivals import alike
+from chameleon_core.pipeline import Precision
+from chameleon_core.plugins import NoOptions
+from chameleon_core.stages import Winner
+from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery.reduced_rivals import precisions_beside
+from chameleon_networks.delivery.typed import settled as settling
+from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks.graph.narrow_weights import specs_for
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.package.package import check_target
+from chameleon_networks.precision.edges import tensors_of
+from chameleon_networks.precision.networks import TypedNetworks
+from chameleon_networks.precision.points import Front, in_words
+from chameleon_networks.quantize.eligibility import eligible
+from chameleon_networks.quantize.weights import quantized_weights
+from chameleon_tvm.device.targets import TVMTargets
+from chameleon_tvm.instructions.choosing import narrow_weights_pay
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+KINDS = ("int8", "int7")
+
+
+def cpu(name: str) -> str:
+    return TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={name}")
+
+
+AVX2 = cpu("haswell")
+
+
+@pytest.fixture
+def _as_the_cpu_is() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settling, "narrow_weights_pay", narrow_weights_pay)
+        yield
+
+
+@pytest.fixture(scope="module")
+def networks(tiny: Any) -> TypedNetworks:
+    return TypedNetworks(*tiny.prepared, None)
+
+
+def test_weights_are_between_the_ends_of_their_range() -> None:
+    weights = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
+    weights[2] = 0
+    found = {kind: quantized_weights(weights, kind) for kind in KINDS}
+    assert [int(np.abs(one.values).max()) for one in found.values()] == [127, 64]
+    largest = np.abs(found["int7"].values.astype(np.int32)).reshape(5, -1).max(1)
+    assert largest.tolist() == [64, 64, 0, 64, 64]
+    errors = [np.abs(one.real - weights).max() for one in found.values()]
+    assert 1.5 < errors[1] / errors[0] < 3
+    steps = found["int7"].scales[:, None, None, None]
+    assert (np.abs(found["int7"].real - weights) <= 0.5001 * steps).all()
+
+
+def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of: Any) -> None:
+    rng = np.random.default_rng(0)
+    filters = [
+        rng.standard_normal(shape).astype("float32") for shape in ((8, 8, 1, 1), (8, 1, 3, 3))
+    ]
+
+    def build(emit: Any, x: Any) -> Any:
+        x = emit(relax.op.nn.conv2d(x, relax.const(filters[0])))
+        return emit(relax.op.nn.conv2d(x, relax.const(filters[1]), padding=1, groups=8))
+
+    module, chains = network_of(build, (1, 8, 6, 6))
+    found = eligible(chains, "int7")
+    assert found.places == (0,)
+    assert "no faster" in found.reasons[1]
+    made = TypedNetworks(module, chains, None)
+    assert (made.able("int7"), made.able("int8")) == ((0,), (0, 1))
+    uniform = made.uniform("int7")
+    written = [one.spec.output_dtype for one in uniform.chains]
+    assert written == ["uint8", "float32"], "the one behind it reads eight bits"
+
+
+def test_conversions_between_types_that_read_the_same_take_nothing(networks: TypedNetworks) -> None:
+    for tensor in tensors_of(networks.network, ("float32", *KINDS), 1.0):
+        assert tensor.conversions[1, 2] == tensor.conversions[2, 1] == 0.0
+        assert (tensor.conversions[0, 1:] == tensor.conversions[0, 1]).all()
+        assert tensor.conversions[0, 1] > 0.0
+
+
+class Errors:
+    """Those of operators in seven bits are twice those in eight, and all add up."""
+
+    each: Mapping[str, float] = {"int8": 1e-3, "int7": 2e-3}
+
+    def errors_alone(self, kinds: Any) -> dict[tuple[int, str], float]:
+        return {(place, kind): self.each[kind] for kind in kinds for place in range(4)}
+
+    def error_of(self, types: Mapping[int, str]) -> float:
+        return sum(self.each[kind] for kind in types.values())
+
+
+@pytest.mark.parametrize(
+    ("bound", "kinds"),
+    [(8.1e-3, ["int7"] * 4), (5.1e-3, ["int7", "int8", "int8", "int8"]), (4.1e-3, ["int8"] * 4)],
+)
+def test_the_error_decides_which_operators_have_fewer_bits(
+    networks: TypedNetworks, bound: float, kinds: list[str]
+) -> None:
+    winners = {}
+    for chains, seconds in (
+        (networks.chains, 4e-3),
+        (networks.uniform("int8").chains, 2e-3),
+        (networks.uniform("int7").chains, 1e-3),
+    ):
+        for chain in chains:
+            task = next(specs_for(chain, AVX2)).task("x", AVX2)
+            winners[task.key] = Winner(task=task, config=(0,), seconds=seconds)
+    kernels = Kernels(winners, None, AVX2)  # type: ignore[arg-type]
+    known = OperatorSeconds(networks, KINDS, kernels)
+    assert known.found.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
+    assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
+    front = Front(networks, known.kinds, known.found, Errors(), rate=1e15)
+    found = front.within(bound)
+    assert found.error <= bound
+    assert sorted(found.types.values()) == kinds
+
+
+@pytest.mark.usefixtures("_as_the_cpu_is")
+def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
+    tiny: Any, trials: Any, delivered_in: Any, tmp_path: Path
+) -> None:
+    try:
+        check_target(AVX2)
+    except TargetError:
+        pytest.skip("this CPU lacks AVX2")
+    precision = Precision(type="int8")
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(precision)
+    before = [task.key for task in frontend.tasks(AVX2)]
+    kept = frontend.settle(type(trials)(AVX2))
+    assert kept is not None
+    assert kept["types"]["types"] == [*KINDS]
+    tasks = frontend.tasks(AVX2)
+    assert [task.key for task in tasks] == before
+    others = [task for task in tasks if task.alternative_of]
+    assert [task.arguments["dtype"] for task in others] == ["int8"] * 4 + ["int7"] * 4
+    assert all(task.name.endswith(f" {task.arguments['dtype']}") for task in others)
+    delivered = delivered_in.func
+    result, _ = delivered(
+        AVX2, tiny, kept, tmp_path / "network", precision, alone={"int8": 0.5, "int7": 0.4}
+    )
+    assert result["failure"] is None
+    assert result["precision"] == "int8"
+    assert result["precision_summary"].startswith("of 4 operators 4 in int7; error ")
+    assert {"int7": 4} in [row["types"] for row in result["front"] if row["delivered"]]
+    assert 1e-5 < result["max_relative_error"] < 0.2
+
+
+@pytest.mark.usefixtures("_as_the_cpu_is")
+def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(tiny: Any) -> None:
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(Precision(type="int8"))
+    for name, dtypes in (("haswell", {*KINDS}), ("znver4", {"int8"}), ("sapphirerapids", {"int8"})):
+        tasks = [task for task in frontend.tasks(cpu(name)) if task.alternative_of]
+        assert {task.arguments["dtype"] for task in tasks} == dtypes
+
+
+def test_others_are_compared_with_in_int8() -> None:
+    assert precisions_beside(["float32", *KINDS]) == ("int8", "as-it-comes")
+    assert in_words({0: "int7", 1: "int8"}, 2) == "int8"
+    assert alike(in_words({0: "int7"}, 2), "int8")

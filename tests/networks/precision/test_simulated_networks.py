@@ -1,0 +1,260 @@
+"""Simulated networks: what they compute is what networks with types compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_networks.delivery.typed.errors import Simulation
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.importers.options import BuiltinOptions
+from chameleon_networks.importers.sources import BuiltinFrontend
+from chameleon_networks.quantize.batches import batches_of
+from chameleon_networks.quantize.correction import channel_means, constants_in
+from chameleon_networks.quantize.eligibility import eligible
+from chameleon_networks.quantize.observing import CORRECTED, Calibrator, error_between
+from chameleon_networks.quantize.ranges import EXTREMES, Affine
+from chameleon_networks.quantize.simulated import SimulatedNetwork
+from chameleon_networks.quantize.simulating import Server
+from chameleon_networks.quantize.types import with_types
+from chameleon_networks.running.processes import frontend_request
+from chameleon_networks.running.verify import magnitudes
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+SHAPE = (1, 8, 10, 9)
+
+
+def _normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _built(emit: Any, x: Any) -> Any:
+    """Convolutions, one of each channel, a residual, pooling, and a product; all with biases."""
+
+    def convolved(data: Any, seed: int, *, groups: int = 1) -> Any:
+        filters = relax.const(_normal(seed, 8, 8 // groups, 3, 3))
+        made = emit(relax.op.nn.conv2d(data, filters, padding=1, groups=groups))
+        return emit(relax.op.add(made, relax.const(_normal(seed + 50, 1, 8, 1, 1))))
+
+    first = emit(relax.op.nn.relu(convolved(x, 1)))
+    pooled = emit(relax.op.nn.max_pool2d(first, (2, 2), (2, 2)))
+    inner = emit(relax.op.nn.relu(convolved(pooled, 2)))
+    added = emit(relax.op.add(convolved(inner, 3, groups=8), pooled))
+    activated = emit(relax.op.nn.relu(added))
+    mean = emit(relax.op.mean(convolved(activated, 4), axis=[2, 3]))
+    product = emit(relax.op.matmul(mean, relax.const(_normal(5, 8, 6))))
+    return emit(relax.op.add(product, relax.const(_normal(6, 6))))
+
+
+ALL = dict.fromkeys(range(5), "int8")
+
+
+@pytest.fixture(scope="module")
+def network(network_of: Any) -> Any:
+    return network_of(_built, SHAPE)
+
+
+@pytest.fixture(scope="module")
+def compiled(network: Any, target: str) -> SimulatedNetwork:
+    return SimulatedNetwork(*network, target)
+
+
+@pytest.fixture
+def simulated(compiled: SimulatedNetwork) -> SimulatedNetwork:
+    compiled.means = {}
+    return compiled
+
+
+def _calibrated(simulated: SimulatedNetwork, batches: int) -> Any:
+    calibrator = Calibrator(simulated)
+    for seed in range(batches):
+        calibrator.observe([_normal(100 + seed, *SHAPE)])
+    return calibrator.calibration()
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        *({}, ALL, dict.fromkeys(range(5), "bfloat16")),
+        *({0: "int8", 1: "int8", 4: "int8"}, {2: "float16", 3: "int8", 4: "float16"}),
+        *({1: "bfloat16", 2: "int8", 3: "bfloat16"}, {0: "int8", 2: "bfloat16"}),
+    ],
+)
+def test_a_simulated_network_computes_what_the_typed_one_does(
+    types: dict[int, str], network: Any, simulated: SimulatedNetwork, ran: Any
+):
+    module, chains = network
+    found = _calibrated(simulated, 4)
+    x = _normal(0, *SHAPE)
+    ours = simulated.outputs([x], types, found.ranges)
+    typed = with_types(module, chains, types, found.ranges, found.means)
+    # A number next to the middle of two steps may be rounded to the other one.
+    assert error_between(ours, ran(typed, x)) < 2e-3
+    exact = simulated.outputs([x])
+    assert (error_between(ours, exact) > 0) == bool(types)
+
+
+def test_what_is_observed_is_what_chains_read_in_float32(network: Any, simulated: SimulatedNetwork):
+    x = _normal(0, *SHAPE)
+    seen: dict[tuple[int, int], np.ndarray] = {}
+
+    def observe(place: int, number: int, values: np.ndarray) -> None:
+        seen[place, number] = values.copy()
+
+    ranges = dict.fromkeys(simulated.network.names.values(), Affine(scale=0.5, zero_point=9))
+    simulated.outputs([x], {0: "int8"}, ranges, observe)
+    assert set(seen) == {(0, 0), (1, 0), (2, 0), (2, 1), (3, 0), (4, 0)}
+    np.testing.assert_array_equal(seen[0, 0], x)
+    # The residual is what the second convolution reads: what was pooled.
+    np.testing.assert_array_equal(seen[1, 0].reshape(-1), seen[2, 1].reshape(-1))
+    simulated.outputs([x], {}, {}, observe)
+    assert (seen[1, 0] >= 0).all()
+
+
+def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(
+    network: Any, simulated: SimulatedNetwork
+):
+    _, chains = network
+    calibrator = Calibrator(simulated)
+    batches = [_normal(seed, *SHAPE) for seed in range(3)]
+    for batch in batches:
+        calibrator.observe([batch])
+    found = calibrator.ranges()[EXTREMES]
+    names = simulated.network.names
+    image = found[names[chains[0].inputs[0]]]
+    assert image == Affine.between(float(np.min(batches)), float(np.max(batches)))
+    # On both sides of the pooling.
+    assert found[names[chains[0].last]] == found[names[chains[1].inputs[0]]]
+
+
+def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(
+    network_of: Any, target: str, ran: Any
+):
+    """A recurrent layer's first state is constant, and so are a decoder's learned queries."""
+
+    def build(emit: Any, x: Any) -> Any:
+        state = emit(relax.op.matmul(relax.const(_normal(1, 4, 8)), relax.const(_normal(2, 8, 8))))
+        read = emit(relax.op.matmul(x, relax.const(_normal(3, 8, 8))))
+        both = emit(relax.op.tanh(emit(relax.op.add(state, read))))
+        return emit(relax.op.matmul(both, relax.const(_normal(4, 8, 8))))
+
+    module, chains = network_of(build, (4, 8))
+    able = eligible(chains, "int8").places
+    assert len(chains) == 3
+    assert len(able) == 2
+    simulated = SimulatedNetwork(module, chains, target)
+    calibrator = Calibrator(simulated)
+    calibrator.observe([_normal(0, 4, 8)])
+    found = calibrator.calibration()
+    x, types = _normal(5, 4, 8), dict.fromkeys(able, "int8")
+    ours = simulated.outputs([x], types, found.ranges)
+    typed = with_types(module, chains, types, found.ranges, found.means)
+    assert error_between(ours, ran(typed, x)) < 2e-3
+    assert error_between(simulated.outputs([x]), ran(module, x)) < 1e-5
+
+
+def test_outputs_of_a_network_have_ranges_of_their_own(network_of: Any, target: str):
+    def build(emit: Any, x: Any) -> Any:
+        def convolved(data: Any, scale: float) -> Any:
+            filters = relax.const(scale * _normal(1, 8, 8, 3, 3))
+            return emit(relax.op.nn.conv2d(data, filters, padding=1))
+
+        small = convolved(x, 1e-3)
+        large = convolved(small, 1e6)
+        return emit(relax.Tuple([small, large, convolved(large, 1.0)]))
+
+    module, chains = network_of(build, SHAPE)
+    simulated = SimulatedNetwork(module, chains, target)
+    calibrator = Calibrator(simulated)
+    calibrator.observe([_normal(0, *SHAPE)])
+    found = calibrator.ranges()[EXTREMES]
+    small, large = (found[simulated.network.names[chain.inputs[0]]] for chain in chains[1:])
+    assert large.scale > 1e4 * small.scale
+
+
+def test_biases_are_corrected_where_that_helps_on_other_batches(simulated: SimulatedNetwork):
+    found = _calibrated(simulated, 8)
+    assert found.method in found.errors
+    helped = found.errors[CORRECTED] < found.errors[found.method]
+    assert bool(found.means) == helped
+    # With as many as are tried there are no others to find means with.
+    few = _calibrated(simulated, 2)
+    assert CORRECTED not in few.errors
+    assert not few.means
+
+
+def test_a_corrected_bias_takes_back_the_mean_shift(network: Any):
+    _, chains = network
+    depthwise, dense = chains[2], chains[4]
+    for chain, data in ((depthwise, _normal(7, 2, 5, 4, 8)), (dense, _normal(8, 5, 8))):
+        mean = channel_means(chain, data)
+        np.testing.assert_allclose(mean, data.reshape(-1, 8).mean(axis=0), atol=1e-6)
+        weights, bias = chain.constants
+        made, corrected = constants_in(chain, "int8", mean)
+        errors = (made - weights).astype(np.float64)
+        shift = errors.sum(axis=(1, 2, 3)) * mean if chain is depthwise else errors @ mean
+        np.testing.assert_allclose(corrected, bias - shift, atol=1e-6)
+        assert constants_in(chain, "int8")[1] is bias
+
+
+def test_what_is_not_finite_inside_of_the_network_is_refused(simulated: SimulatedNetwork):
+    huge = np.full(SHAPE, 3e38, np.float32)
+    with pytest.raises(ConfigError, match="of a tensor, which has no range"):
+        Calibrator(simulated).observe([huge])
+    assert np.isfinite(simulated.outputs([_normal(0, *SHAPE)])[0]).all()
+
+
+def test_numbers_that_float16_does_not_hold_are_noticed(simulated: SimulatedNetwork):
+    large = np.full(SHAPE, 7e4, np.float32)
+    assert np.isfinite(simulated.outputs([large], {0: "bfloat16"})[0]).all()
+    assert not simulated.overflowed
+    # What is behind it clips infinite numbers, so that outputs alone do not tell.
+    simulated.outputs([large], {0: "float16"})
+    assert simulated.overflowed
+    simulated.outputs([large])
+    assert not simulated.overflowed
+
+
+@pytest.fixture(scope="module")
+def frontend() -> Any:
+    pytest.importorskip("torch")
+    return BuiltinFrontend(BuiltinOptions(network="resnet_small", compare=False))
+
+
+def test_errors_of_types_are_measured_in_a_process_of_their_own(frontend: Any, target: str):
+    module, chains = frontend.prepared
+    with Simulation(frontend, module, chains, target, 2) as simulation:
+        with pytest.raises(ChameleonError, match="no inputs to measure errors on"):
+            simulation.error_of({})
+        batches = batches_of(frontend, None)
+        ranges = simulation.calibrated(batches)
+        simulation.sample(batches.kept)
+        alone = simulation.errors_alone(["int8", "bfloat16"])
+        assert set(alone) == {
+            (place, kind) for place in range(len(chains)) for kind in ("int8", "bfloat16")
+        }
+        assert all(0 < error < 0.2 for error in alone.values())
+        assert simulation.error_of({}) == 0.0
+        every = dict.fromkeys(range(len(chains)), "int8")
+        error = simulation.error_of(every)
+        exact = [simulation.outputs(one.inputs, {}) for one in batches.kept]
+        scales = magnitudes(exact)
+        assert error == max(
+            error_between(simulation.outputs(one.inputs, every), expected, scales)
+            for one, expected in zip(batches.kept, exact, strict=True)
+        )
+        simulation.recall(ranges, simulation.means)
+        assert simulation.error_of(every) == error
+        assert simulation.error_of({99: "int8"}) == float("inf")
+        huge = [np.full_like(one, 3e38) for one in batches.kept[0].inputs]
+        with pytest.raises(ConfigError, match="of a tensor, which has no range"):
+            simulation.calibrated([huge])
+
+
+def test_a_process_with_another_network_says_so(frontend: Any, target: str):
+    request = {"target": target, "names": ["x0"], **frontend_request(frontend)}
+    with pytest.raises(ConfigError, match="reads the network differently"):
+        Server(request)

@@ -1,0 +1,308 @@
+"""A small network is delivered in types: verified under its bound, or in float32, which is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError, ConfigError, TargetError
+from chameleon_core.pipeline import Precision
+from chameleon_core.plugins import NoOptions
+from chameleon_networks.delivery.typed import candidates
+from chameleon_networks.delivery.typed import delivery as delivering
+from chameleon_networks.delivery.typed import settled as settling
+from chameleon_networks.frameworks.precision import ROUNDING
+from chameleon_networks.package.load import load
+from chameleon_networks.quantize import eligibility
+from chameleon_tvm.device.targets import TVMTargets
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+
+@pytest.fixture(scope="module")
+def settled(tiny: Any, trials: Any) -> dict[str, Any]:
+    """What a frontend of the network settles on in int8; calibration takes a second."""
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(Precision(type="int8"))
+    found: dict[str, Any] = frontend.settle(trials)
+    return found
+
+
+Deliver = Callable[..., tuple[dict[str, Any], Path]]
+
+
+@pytest.fixture
+def deliver(tiny: Any, settled: dict[str, Any], tmp_path: Path, delivered_in: Deliver) -> Deliver:
+    """Delivers the network in a precision."""
+    return partial(delivered_in, tiny, settled, tmp_path / "network")
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tiny: Any,
+    settled: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    delivered_in: Deliver,
+) -> tuple[dict[str, Any], Path]:
+    """The network delivered in int8: made once, and only to be read."""
+    folder = tmp_path_factory.mktemp("whole") / "network"
+    return delivered_in(tiny, settled, folder, Precision(type="int8", max_error=0.1))
+
+
+def _error(folder: Path, tiny: Any) -> float:
+    """Of a delivered network's outputs for inputs that nobody has seen."""
+    network, reference = load(folder), tiny.framework(tiny.frameworks[0], 1)
+    worst = 0.0
+    for seed in (901, 902):
+        inputs = tiny.samples(np.random.default_rng(seed))
+        [wanted] = reference(inputs)
+        worst = max(worst, float(np.abs(network(*inputs) - wanted).max() / np.abs(wanted).max()))
+    return worst
+
+
+def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(
+    tiny: Any, target: str, settled: dict[str, Any]
+) -> None:
+    frontend = type(tiny)(tiny.options)
+    plain = frontend.tasks(target)
+    frontend.compute_in(Precision(type="int8"))
+    frontend.recall(json.loads(json.dumps(settled)))
+    tasks = frontend.tasks(target)
+    own = [task for task in tasks if not task.alternative_of]
+    others = [task for task in tasks if task.alternative_of]
+    assert own == plain, "those in float32 are what they were"
+    assert [task.alternative_of for task in others] == [task.name for task in plain]
+    assert all(task.name.endswith(" int8") for task in others)
+    assert {task.arguments["dtype"] for task in others} == {"int8"}
+
+
+def test_each_step_says_what_it_has_taken(
+    whole: tuple[dict[str, Any], Path], settled: dict[str, Any]
+) -> None:
+    found, _ = whole
+    in_types = {f"{step} types" for step in ("simulating", "choosing")}
+    in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
+    assert set(found["delivery_seconds"]) == {"reference", "compiling and verifying", *in_types}
+    assert set(settled["types"]["seconds"]) == {"types", "calibration"}
+
+
+def test_tasks_can_be_named_before_anything_is_settled(
+    tiny: Any, target: str, settled: dict[str, Any]
+) -> None:
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(Precision(type="int8"))
+    before = {task.key for task in frontend.tasks(target)}
+    frontend.recall(settled)
+    assert before == {task.key for task in frontend.tasks(target)}
+
+
+def test_int8_is_delivered_where_it_is_faster(whole: Any, tiny: Any) -> None:
+    result, folder = whole
+    assert result["failure"] is None
+    assert result["precision"] == "int8"
+    assert result["precision_summary"].startswith("of 4 operators 4 in int8; error ")
+    assert 1e-5 < result["max_relative_error"] < 0.1
+    assert [row["delivered"] for row in result["front"]].count(True) == 1
+    assert result["front"][-1]["types"] == {"int8": 4}
+    assert 1e-5 < _error(folder, tiny) < 0.1
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["precision"]["front"] == result["front"]
+    assert manifest["verification"]["tolerance"] == 0.1
+    assert manifest["verification"]["max_relative_error"] == result["max_relative_error"]
+    assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {"int8"}
+
+
+def test_a_bound_between_gives_some_operators_in_int8(
+    deliver: Deliver, whole: Any, tiny: Any
+) -> None:
+    errors = [row["error"] for row in whole[0]["front"]]
+    bound = 1.05 * errors[len(errors) // 2]
+    result, folder = deliver(Precision(search=("int8",), max_error=bound))
+    assert result["precision"] == "int8, the rest float32"
+    assert result["max_relative_error"] <= bound
+    assert 1e-5 < _error(folder, tiny) < 0.2
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
+    kind: str, tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
+) -> None:
+    place = ROUNDING[kind]
+    precision = Precision(type=kind, max_error=0.1)
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(precision)
+    kept = frontend.settle(trials)
+    assert kept is not None
+    assert kept["types"]["types"] == [kind]
+    folder = tmp_path / "network"
+    result, _ = delivered_in(tiny, kept, folder, precision)
+    assert result["failure"] is None
+    assert result["precision"] == kind
+    [front] = [row for row in result["front"] if row["delivered"]]
+    assert front["types"] == {kind: 4}
+    assert 0.02 * place < result["max_relative_error"] < 2 * front["error"]
+    assert 0.02 * place < _error(folder, tiny) < 13 * place
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {task["arguments"]["dtype"] for task in manifest["tasks"]} == {kind}
+    # What the network gives is not rounded.
+    outputs = [task["arguments"].get("output_dtype", kind) for task in manifest["tasks"]]
+    assert sorted(outputs) == sorted([*[kind] * 3, "float32"])
+
+
+def test_types_are_mixed_in_one_network(
+    tiny: Any, trials: Any, tmp_path: Path, delivered_in: Deliver
+) -> None:
+    precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(precision)
+    kept = frontend.settle(trials)
+    assert kept is not None
+    assert kept["types"]["types"] == ["bfloat16", "int8"]
+    result, folder = delivered_in(tiny, kept, tmp_path / "network", precision)
+    assert result["failure"] is None
+    assert {kind for row in result["front"] for kind in row["types"]} >= {"bfloat16", "float32"}
+    assert 1e-5 < _error(folder, tiny) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("precision", "how", "why"),
+    [
+        (Precision(type="int8"), {"together": 1.1}, "since nothing else is faster"),
+        (Precision(type="int8"), {"alone": 1.1}, "since the operators are no faster in int8"),
+        (
+            Precision(type="int8"),
+            {"alone": 0.5, "in_network": lambda *_: 1.1},
+            "since the operators are no faster in int8",
+        ),
+        (
+            Precision(type="int8", max_error=1e-6),
+            {},
+            "since nothing faster holds the bound: at most 1e-06 is allowed",
+        ),
+    ],
+)
+def test_float32_is_delivered_and_said_where_int8_is_slower_or_too_inexact(
+    deliver: Deliver, tiny: Any, precision: Precision, how: dict[str, float], why: str
+) -> None:
+    result, folder = deliver(precision, **how)
+    assert result["failure"] is None
+    assert result["precision"] == "float32"
+    assert result["precision_summary"].startswith("float32, ")
+    assert why in result["precision_summary"]
+    assert _error(folder, tiny) < 1e-4
+    assert result["max_relative_error"] < 1e-4
+
+
+def test_types_are_chosen_by_what_operators_take_in_networks(
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def share(place: int, reduced: int) -> float:
+        """One is slow in int8, and another one as soon as that is in float32."""
+        return 9.0 if place == 0 and reduced > 2 else 0.5
+
+    chosen: list[dict[int, str]] = []
+    tried = delivering.Candidates.tried
+
+    def noted(self: Any, point: Any) -> Any:
+        chosen.append(point.types)
+        return tried(self, point)
+
+    monkeypatch.setattr(delivering.Candidates, "tried", noted)
+    result, _ = deliver(Precision(type="int8"), alone=1.1, in_network=share)
+    assert [len(types) for types in chosen] == [3, 2], "each choice is of what the last one showed"
+    assert chosen[0].items() > chosen[1].items()
+    assert result["precision"] == "int8, the rest float32"
+    assert min(row["seconds"] for row in result["front"]) < 3.5e-3
+
+
+def test_types_are_chosen_by_what_is_measured_alone_where_networks_cannot_be_profiled(
+    deliver: Deliver,
+) -> None:
+    def failing(*_: Any) -> float:
+        raise ChameleonError("the process ended", hint="")
+
+    result, _ = deliver(Precision(type="int8"), alone=0.5, in_network=failing)
+    assert result["precision"] == "int8"
+    assert result["front"][0]["seconds"] == pytest.approx(4e-3, rel=1e-2)
+
+
+METRICS = """
+import numpy as np
+
+def first(network):
+    rng = np.random.default_rng(5)
+    inputs = rng.standard_normal((1, 3, 8, 8), np.float32)
+    return float(np.asarray(network(inputs)).reshape(-1)[0])
+
+def raising(network):
+    raise ZeroDivisionError("no data")
+"""
+
+
+@pytest.mark.long  # it compiles several networks
+def test_a_metric_bounds_how_much_worse_the_network_may_be(
+    deliver: Deliver, tmp_path: Path
+) -> None:
+    (tmp_path / "eval.py").write_text(METRICS)
+    source = f"{tmp_path}/eval.py:first"
+    loose, _ = deliver(Precision(search=("int8",), metric=source, max_drop=1e3))
+    assert loose["precision"] == "int8"
+    with pytest.MonkeyPatch.context() as patch:
+        # By this metric every network in types is worse than float32.
+        patch.setattr(candidates, "scored", _worse)
+        strict, _ = deliver(Precision(search=("int8",), metric=source, max_drop=0.5))
+    assert strict["precision"] == "float32"
+    assert "a drop of 0.5" in strict["precision_summary"]
+
+
+def _worse(_: Any, __: str, run: Any) -> float:
+    return 1.0 if getattr(getattr(run, "__self__", None), "name", "") == "float32" else 0.0
+
+
+def test_a_metric_that_raises_is_refused_before_anything_is_tuned(
+    tiny: Any, trials: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "eval.py").write_text(METRICS)
+    frontend = type(tiny)(tiny.options)
+    source = f"{tmp_path}/eval.py:raising"
+    frontend.compute_in(Precision(search=("int8",), metric=source, max_drop=0.1))
+    with pytest.raises(ConfigError, match="raising failed"):
+        frontend.settle(trials)
+
+
+def test_a_type_that_no_operator_can_have_is_refused_or_left_out(
+    tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eligibility, "overflows", lambda _, kind: kind == "float16")
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(Precision(type="float16"))
+    with pytest.raises(ConfigError, match=r"can be computed in float16 .*larger than what float16"):
+        frontend.settle(trials)
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(Precision(search=("float16", "int8"), max_error=0.1))
+    kept = frontend.settle(trials)
+    assert kept is not None
+    assert kept["types"]["types"] == ["int8"]
+    assert "float16" in kept["types"]["told"][0]
+
+
+def test_targets_and_networks_without_reduced_precision_are_refused(
+    tiny: Any, trials: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frontend = type(tiny)(tiny.options)
+    frontend.compute_in(Precision(type="int8"))
+    cuda = TVMTargets(NoOptions()).resolve("cuda -arch=sm_80")
+    with pytest.raises(TargetError, match="networks are computed in int8 on CPUs alone"):
+        frontend.settle(type(trials)(cuda))
+
+    def lacking(_: str) -> None:
+        raise TargetError("this CPU lacks amx-tile")
+
+    monkeypatch.setattr(settling, "check_target", lacking)
+    with pytest.raises(TargetError, match=r"found by running the network: this CPU lacks"):
+        frontend.settle(trials)

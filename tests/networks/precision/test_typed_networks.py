@@ -1,0 +1,29 @@
+"""Networks of one type whose weights are sketched tell the same of operators as rounded ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chameleon_core.plugins import NoOptions
+from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.precision.networks import TypedNetworks
+from chameleon_networks.quantize.eligibility import eligible, reading_as
+from chameleon_tvm.device.targets import TVMTargets
+
+pytestmark = pytest.mark.usefixtures("forked_networks")
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "int8", "int7"])
+@pytest.mark.parametrize("cpu", ["haswell", "znver4"])
+def test_a_sketch_has_the_operators_of_the_network(tiny: Any, kind: str, cpu: str) -> None:
+    target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
+    networks = TypedNetworks(*tiny.prepared, None)
+    types = {
+        place: one for one in reading_as(kind) for place in eligible(networks.chains, one).places
+    }
+    sketched, rounded = networks.uniform(kind), networks.of(types)
+    assert sketched.places == rounded.places
+    # Whether weights are small enough for a faster instruction is told by their numbers.
+    specs = [[one.spec for one in fastest(made.chains, target)] for made in (sketched, rounded)]
+    assert specs[0] == specs[1]

@@ -1,0 +1,273 @@
+"""Types put into networks: what is then computed, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.prepare import operators_in
+from chameleon_networks.graph.relaxed import relax
+from chameleon_networks.quantize.eligibility import eligible
+from chameleon_networks.quantize.ranges import Affine
+from chameleon_networks.quantize.reads import Network, Reads
+from chameleon_networks.quantize.rounding import rounded
+from chameleon_networks.quantize.types import with_types
+from chameleon_networks.quantize.weights import quantized_weights
+
+INTEGERS = ("int8", "int7")
+RNG = np.random.default_rng(0)
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def _convolved(data: np.ndarray, weights: np.ndarray, *, groups: int = 1) -> np.ndarray:
+    """A convolution of images in NCHW with padding 1 and taps 3x3, in float64."""
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    batch, channels, *spatial = windows.shape[:4]
+    windows = windows.reshape(batch, groups, channels // groups, *spatial, 3, 3)
+    filters = weights.astype(np.float64).reshape(groups, -1, *weights.shape[1:])
+    made = np.einsum("bgchwxy,gocxy->bgohw", windows, filters)
+    return made.reshape(batch, -1, *spatial)
+
+
+FILTERS = [_normal(8, 8, 3, 3), _normal(8, 8, 3, 3), _normal(8, 1, 3, 3), _normal(8, 8, 3, 3)]
+BIAS = _normal(8)
+MATRIX = _normal(8, 5)
+
+
+def _residual_network(emit: Any, x: Any) -> Any:
+    """Two convolutions around which the first one's output is added, then a third."""
+    first = emit(relax.op.nn.conv2d(x, relax.const(FILTERS[0]), padding=1))
+    first = emit(relax.op.nn.relu(first))
+    inner = emit(relax.op.nn.conv2d(first, relax.const(FILTERS[1]), padding=1))
+    inner = emit(relax.op.nn.relu(inner))
+    depthwise = emit(relax.op.nn.conv2d(inner, relax.const(FILTERS[2]), padding=1, groups=8))
+    bias = relax.const(BIAS.reshape(1, 8, 1, 1))
+    added = emit(relax.op.nn.relu(emit(relax.op.add(emit(relax.op.add(depthwise, bias)), first))))
+    last = emit(relax.op.nn.conv2d(added, relax.const(FILTERS[3]), padding=1))
+    pooled = emit(relax.op.mean(last, axis=[2, 3]))
+    return emit(relax.op.matmul(pooled, relax.const(MATRIX)))
+
+
+class _Simulated:
+    """The same in NumPy, with rounding as asked."""
+
+    def __init__(self, types: dict[int, str], ranges: dict[str, Affine], names: list[str]) -> None:
+        self._types = types
+        self._affines = [ranges[name] for name in names]
+
+    def data(self, place: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
+        kind = self._types.get(place)
+        if kind is None:
+            return values
+        if kind not in INTEGERS:
+            return rounded(values.astype(np.float32), kind)
+        affine = self._affines[place if number is None else number]
+        return affine.real(affine.quantized(values))
+
+    def weights(self, place: int, values: np.ndarray) -> np.ndarray:
+        kind = self._types.get(place)
+        if kind is None:
+            return values
+        return quantized_weights(values, kind).real if kind in INTEGERS else rounded(values, kind)
+
+    def network(self, x: np.ndarray, *, narrow: bool) -> np.ndarray:
+        first = np.maximum(_convolved(self.data(0, x), self.weights(0, FILTERS[0])), 0)
+        inner = np.maximum(_convolved(self.data(1, first), self.weights(1, FILTERS[1])), 0)
+        made = _convolved(self.data(2, inner), self.weights(2, FILTERS[2]), groups=8)
+        residual = self.data(2, first, 1) if narrow else first
+        added = np.maximum(made + BIAS.reshape(1, 8, 1, 1) + residual, 0)
+        last = _convolved(self.data(3, added), self.weights(3, FILTERS[3]))
+        pooled = last.mean(axis=(2, 3))
+        return self.data(4, pooled) @ self.weights(4, MATRIX.T).T
+
+
+class _Seeing(_Simulated):
+    """The same in float32, which keeps what is read."""
+
+    seen: list[np.ndarray]
+
+    def data(self, place: int, values: np.ndarray, number: int | None = None) -> np.ndarray:
+        self.seen = [*(self.seen if place else ()), values] if number is None else self.seen
+        return values
+
+
+def _calibrated(module: Any, chains: Any, x: np.ndarray) -> tuple[dict[str, Affine], list[str]]:
+    """Ranges of what chains of ``_residual_network`` read, found without the package."""
+    plain = _Seeing({}, {}, [])
+    plain.network(x, narrow=False)
+    network = Network(module, chains)
+    names = [network.names[chain.inputs[0]] for chain in chains]
+    affines = [Affine.between(float(one.min()), float(one.max())) for one in plain.seen]
+    return dict(zip(names, affines, strict=True)), names
+
+
+@pytest.mark.parametrize(
+    ("types", "narrow", "batch"),
+    [
+        (dict.fromkeys(range(5), "int8"), {0, 1, 2}, 3),
+        ({0: "int8", 1: "int8", 3: "int8"}, set(), 1),
+        ({2: "int8", 3: "int8"}, {2}, 1),
+        ({0: "int7", 1: "int8", 2: "int8", 3: "int7", 4: "int7"}, {0, 1, 2}, 1),
+        (dict.fromkeys(range(5), "float16"), {0, 1, 2}, 1),
+        ({0: "float16", 1: "int8", 2: "float16"}, set(), 1),
+    ],
+)
+def test_a_network_computes_what_its_types_say(
+    types: dict, narrow: set, batch: int, network_of: Any, ran: Any
+):
+    x = _normal(batch, 8, 6, 7)
+    module, chains = network_of(_residual_network, x.shape)
+    assert [chain.spec.kind for chain in chains] == [
+        *("conv2d", "conv2d", "depthwise_conv2d", "conv2d", "dense")
+    ]
+    ranges, names = _calibrated(module, chains, x)
+    assert Reads(Network(module, chains), types, ranges).narrow == narrow
+    typed = with_types(module, chains, types, ranges)
+    specs = [chain.spec for chain in chains_of(typed)]
+    small = {place for place, kind in types.items() if kind in INTEGERS}
+    assert {place for place, one in enumerate(specs) if one.dtype == "int8"} == small
+    outputs = {place for place, one in enumerate(specs) if one.output_dtype == "uint8"}
+    assert outputs == narrow & small
+    [found] = ran(typed, x)
+    expected = _Simulated(types, ranges, names).network(x, narrow=2 in narrow)
+    # A number next to the middle of two may be rounded to the other one.
+    scale = np.abs(expected).max()
+    assert np.abs(found - expected).max() <= 2e-3 * scale
+    exact = _Simulated({}, ranges, names).network(x, narrow=False)
+    assert np.abs(found - exact).max() > np.abs(found - expected).max()
+
+
+def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of: Any, ran: Any):
+    def build(emit: Any, x: Any) -> Any:
+        repeated = np.broadcast_to(MATRIX, (3, *MATRIX.shape))
+        return emit(relax.op.matmul(x, relax.const(np.ascontiguousarray(repeated))))
+
+    module, chains = network_of(build, (3, 2, 8))
+    x = _normal(3, 2, 8)
+    [tensor] = chains[0].inputs
+    affine = Affine.between(float(x.min()), float(x.max()))
+    for kind in INTEGERS:
+        ranges = {Network(module, chains).names[tensor]: affine}
+        typed = with_types(module, chains, {0: kind}, ranges)
+        assert [chain.spec.dtype for chain in chains_of(typed)] == ["int8"]
+        weights = quantized_weights(MATRIX.T, kind).real.T
+        np.testing.assert_allclose(
+            ran(typed, x)[0], affine.real(affine.quantized(x)) @ weights, rtol=1e-5, atol=1e-5
+        )
+
+
+def test_one_pair_serves_all_who_read_a_tensor(network_of: Any):
+    x = _normal(1, 8, 6, 7)
+    module, chains = network_of(_residual_network, x.shape)
+    ranges, _ = _calibrated(module, chains, x)
+    typed = with_types(module, chains, dict.fromkeys(range(5), "int8"), ranges)
+    called = [
+        str(binding.value.op.name)
+        for block in typed["main"].body.blocks
+        for binding in block.bindings
+    ]
+    # One for each chain's data; the residual is the second chain's data.
+    assert called.count("relax.quantize") == 5
+    assert called.count("relax.dequantize") == 5 + 5
+    assert [one.spec.kind for one in chains_of(module)] == [one.spec.kind for one in chains]
+
+
+def test_what_moves_numbers_is_between_pairs_of_one_range(network_of: Any, ran: Any):
+    def build(emit: Any, x: Any) -> Any:
+        parts = [emit(relax.op.nn.conv2d(x, relax.const(one), padding=1)) for one in FILTERS[:2]]
+        joined = emit(relax.op.concat([emit(relax.op.nn.relu(one)) for one in parts], axis=1))
+        pooled = emit(relax.op.nn.max_pool2d(joined, (2, 2), (2, 2)))
+        return emit(relax.op.nn.conv2d(pooled, relax.const(_normal(4, 16, 3, 3)), padding=1))
+
+    module, chains = network_of(build, (1, 8, 8, 8))
+    network = Network(module, chains)
+    types = dict.fromkeys(range(3), "int8")
+    affine = Affine(scale=0.05, zero_point=7)
+    same = dict.fromkeys(network.names.values(), affine)
+    assert Reads(network, types, same).narrow == {0, 1}
+    other = {**same, network.names[chains[0].last]: Affine(scale=0.04, zero_point=7)}
+    assert Reads(network, types, other).narrow == {1}
+    carried = {(network.names[one], network.names[to]) for one, to in network.carried()}
+    assert len(carried) == 4  # two parts, the pool, and the permutation of what comes out
+    x = _normal(1, 8, 8, 8)
+    [before], [behind] = (ran(with_types(module, chains, types, one), x) for one in (same, other))
+    np.testing.assert_array_equal(before, behind)
+
+
+def test_images_are_flattened_on_eight_bits(network_of: Any, ran: Any):
+    def build(emit: Any, x: Any) -> Any:
+        made = emit(relax.op.nn.conv2d(x, relax.const(FILTERS[0]), padding=1))
+        pooled = emit(relax.op.nn.max_pool2d(emit(relax.op.nn.relu(made)), (2, 2), (2, 2)))
+        flat = emit(relax.op.reshape(pooled, (1, 72)))
+        return emit(relax.op.matmul(flat, relax.const(_normal(72, 5))))
+
+    module, chains = network_of(build, (1, 8, 6, 6))
+    names = Network(module, chains).names.values()
+    ranges = dict.fromkeys(names, Affine(scale=0.1, zero_point=100))
+    typed = with_types(module, chains, {0: "int8", 1: "int8"}, ranges)
+    assert [one.spec.output_dtype for one in chains_of(typed)] == ["uint8", "float32"]
+    called = [
+        str(binding.value.op.name)
+        for block in typed["main"].body.blocks
+        for binding in block.bindings
+    ]
+    assert called.count("relax.quantize") == 2
+    assert np.isfinite(ran(typed, _normal(1, 8, 6, 6))[0]).all()
+
+
+def test_what_cannot_have_a_type_says_why(network_of: Any):
+    def build(emit: Any, x: Any, y: Any) -> Any:
+        product = emit(relax.op.matmul(x, y))
+        return emit(relax.op.matmul(product, relax.const(np.ones((70_000, 2), np.float32))))
+
+    module, chains = network_of(build, (2, 4, 3), (2, 3, 70_000))
+    found = eligible(chains, "int8")
+    assert found.places == (0,)
+    assert "70000 products" in found.reasons[1]
+    assert eligible(chains, "bfloat16").places == (0, 1)
+    with pytest.raises(ConfigError, match="operator 1 of the network cannot be computed in int8"):
+        with_types(module, chains, {1: "int8"}, {})
+    with pytest.raises(ConfigError, match="no precision 'int4'"):
+        eligible(chains, "int4")
+
+
+def test_weights_that_a_type_does_not_hold_are_named(network_of: Any):
+    def build(emit: Any, x: Any) -> Any:
+        return emit(relax.op.matmul(x, relax.const(np.full((8, 4), 7e4, np.float32))))
+
+    _, chains = network_of(build, (2, 8))
+    assert eligible(chains, "bfloat16").places == (0,)
+    assert "larger than what float16 holds" in eligible(chains, "float16").reasons[0]
+
+
+def test_a_tensor_without_a_range_is_named(network_of: Any):
+    module, chains = network_of(_residual_network, (1, 8, 6, 7))
+    with pytest.raises(ConfigError, match="no range for the network's tensor 'x0'"):
+        with_types(module, chains, {0: "int8"}, {})
+
+
+def test_types_of_float32_change_nothing(network_of: Any):
+    module, chains = network_of(_residual_network, (1, 8, 6, 7))
+    assert with_types(module, chains, {0: "float32"}, {}).same_as(module)
+    assert "relax.quantize" not in operators_in(module)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_rounding_is_to_the_nearest_even_number(kind: str):
+    values = RNG.uniform(0.01, 100, 10_000).astype(np.float32)
+    bits = {"bfloat16": 8, "float16": 11}[kind]
+    found = rounded(values, kind)
+    assert (rounded(found, kind) == found).all()
+    assert (np.abs(found - values) <= 2.0**-bits * np.abs(values)).all()
+    middle = np.float32(1 + 2.0**-bits)
+    assert rounded(np.array([middle, 1 + 3 * (middle - 1)]), kind).tolist() == [
+        1.0,
+        float(1 + 4 * (middle - 1)),
+    ]

@@ -1,0 +1,49 @@
+"""How many threads compute: what the caller says, then variables, then the machine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from chameleon_networks.package.load import load
+
+from .conftest import THREADS, Folder, in_child
+
+USABLE = len(os.sched_getaffinity(0))
+
+
+def _threads(folder: Folder, *, threads: int = 0, cores: int = USABLE, **variables: str) -> int:
+    def chosen() -> int:
+        for name in ("NETWORK_NUM_THREADS", "OMP_NUM_THREADS"):
+            os.environ.pop(name, None)
+        os.environ.update(variables)
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        return int(load(folder.path, threads=threads).threads)  # type: ignore[attr-defined]
+
+    return int(in_child(chosen))
+
+
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({}, min(THREADS, USABLE)),
+        ({"OMP_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": "1,4"}, 1),
+        ({"OMP_NUM_THREADS": "500"}, USABLE),
+        ({"OMP_NUM_THREADS": "many"}, min(THREADS, USABLE)),
+        ({"OMP_NUM_THREADS": ""}, min(THREADS, USABLE)),
+        ({"OMP_NUM_THREADS": "-3"}, min(THREADS, USABLE)),
+        ({"NETWORK_NUM_THREADS": "5", "OMP_NUM_THREADS": "1"}, 5),
+        ({"NETWORK_NUM_THREADS": "0", "OMP_NUM_THREADS": "1"}, 1),
+        ({"NETWORK_NUM_THREADS": "99999999999999999999"}, 1024),
+    ],
+)
+def test_variables_are_followed(called: Folder, variables: dict[str, str], wanted: int):
+    assert _threads(called, **variables) == wanted
+    assert _threads(called, threads=3, **variables) == 3
+
+
+def test_no_more_threads_than_cores_unless_somebody_says_so(called: Folder):
+    assert _threads(called, cores=1) == 1
+    assert _threads(called, cores=1, OMP_NUM_THREADS="4,2") == 1
+    assert _threads(called, cores=1, NETWORK_NUM_THREADS="4") == 4

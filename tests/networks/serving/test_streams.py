@@ -1,0 +1,286 @@
+"""Clients that call one network at once: who is called how, and what is told of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_networks.commands import streams as command
+from chameleon_networks.serving import clients, model_files, streams
+from chameleon_networks.serving.model_files import ModelFile, child_answer
+from chameleon_networks.serving.streams import Served, figures_of, onnxruntime_ways, served
+from chameleon_system.cores import usable_cores
+from chameleon_system.processes.stamps import TOKEN
+
+LOADER = """
+import threading
+gate = threading.Barrier({streams})
+first = True
+
+def load(folder, *, threads, instances):
+    assert (threads, instances) == (0, {streams})
+
+    def network(array):
+        global first
+        if not first:
+            gate.wait(20)
+        first = False
+        return array + 1
+    return network
+"""
+
+
+def _request(folder: Path, count: int, **more: Any) -> dict[str, Any]:
+    np.savez(folder / "inputs.npz", np.zeros(2, np.float32))
+    request = streams.network_request(folder, count, 0)
+    return {**request, "inputs": str(folder / "inputs.npz"), "seconds": 0.0, **more}
+
+
+def _program(request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    words = [sys.executable, clients.__file__, json.dumps(request)]
+    finished = subprocess.run(
+        words, check=True, capture_output=True, text=True, env=environment, timeout=60
+    )
+    answer: dict[str, Any] = json.loads(finished.stdout)
+    return answer
+
+
+def test_clients_call_at_once_in_a_program_that_needs_numpy_alone(tmp_path: Path):
+    (tmp_path / "load.py").write_text(LOADER.format(streams=3))
+    outputs = tmp_path / "outputs.npz"
+    answer = _program(_request(tmp_path, 3), {"LANG": "C.UTF-8"})
+    # But for the first call the stand-in answers nobody before all three have called.
+    assert len(answer["latencies"]) == 3
+    assert answer["seconds"] > 0
+    assert answer["variables"] == ["LANG"], "its modules and its folder are found without any"
+    assert not (tmp_path / "__pycache__").exists(), "a delivered folder stays as it is"
+    (tmp_path / "load.py").write_text(LOADER.format(streams=1))
+    _program(_request(tmp_path, 1, outputs=str(outputs)), {})
+    with np.load(outputs) as stored:
+        assert stored["arr_0"].tolist() == [1.0, 1.0]
+
+
+def test_a_client_that_fails_is_told_and_nobody_waits_for_it(tmp_path: Path):
+    (tmp_path / "load.py").write_text(
+        "def load(folder, **options):\n"
+        "    def network(array):\n"
+        "        raise RuntimeError('no memory\\nand more')\n"
+        "    return network\n"
+    )
+    assert _program(_request(tmp_path, 2), {}) == {"error": "RuntimeError: no memory"}
+    with pytest.raises(ChameleonError, match="ours failed: RuntimeError: no memory"):
+        streams.client_turn("ours", _request(tmp_path, 2))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells it")
+def test_memory_is_that_of_the_process():
+    told = clients.memory("self")
+    assert 0 < told["pss"] <= told["rss"]
+    assert told["rss"] % 1024 == 0
+
+
+def test_a_turn_has_the_variables_of_the_user_alone(tmp_path: Path):
+    (tmp_path / "load.py").write_text(LOADER.format(streams=1))
+    theirs = set(streams.client_turn("ours", _request(tmp_path, 1))["variables"])
+    # One names the process that they end with; a C locale may become one in UTF-8.
+    assert theirs - set(os.environ) <= {TOKEN, "LC_CTYPE"}
+
+
+def test_figures_are_requests_a_second_and_quantiles():
+    figures = figures_of({"latencies": [0.1] * 50 + [0.2] * 50, "seconds": 20.0})
+    assert figures["requests_per_second"] == 5.0
+    assert figures["p50_seconds"] == pytest.approx(0.15)
+    assert figures["p99_seconds"] == 0.2
+
+
+def test_onnxruntime_shares_its_threads_among_sessions():
+    ways = onnxruntime_ways("net.onnx", 2, 4)
+    assert {name: (way["sessions"], way["threads"]) for name, way in ways.items()} == {
+        "one session": (1, 4),
+        "2 sessions": (2, 2),
+    }
+    assert list(onnxruntime_ways("net.onnx", 1, 4)) == ["one session"]
+    [*_, many] = onnxruntime_ways("net.onnx", 64, 0).values()
+    assert many["threads"] == 1, "there are hardly so many cores"
+
+
+def test_busy_processes_end_with_those_who_need_them():
+    psutil = pytest.importorskip("psutil")
+    before = set(psutil.Process().children())
+    with clients.busy(2):
+        theirs = set(psutil.Process().children()) - before
+        assert len(theirs) == 2
+        # Systems may share cores among sessions.
+        assert {os.getsid(one.pid) for one in theirs} == {os.getsid(0)}
+    assert not any(one.is_running() for one in theirs)
+
+
+def test_busy_processes_end_where_their_parent_is_killed():
+    psutil = pytest.importorskip("psutil")
+    code = (
+        "import time; from chameleon_networks.serving.clients import busy\n"
+        "with busy(1):\n    print('busy', flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"busy\n"
+        [theirs] = psutil.Process(parent.pid).children()
+        parent.kill()
+    _, alive = psutil.wait_procs([theirs], timeout=30)
+    assert not alive
+
+
+def test_neighbours_are_there_during_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked_for = []
+
+    @contextlib.contextmanager
+    def noted(neighbours: int) -> Iterator[None]:
+        asked_for.append(neighbours)
+        yield
+
+    (tmp_path / "load.py").write_text(LOADER.format(streams=1))
+    monkeypatch.setattr(clients, "busy", noted)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "load", raising=False)
+    clients.answered(_request(tmp_path, 1, neighbours=3))
+    monkeypatch.delitem(sys.modules, "load", raising=False)
+    assert asked_for == [3]
+
+
+class Stub:
+    """A frontend whose network takes two numbers."""
+
+    quantised = False
+
+    def samples(self, rng: Any) -> list[Any]:
+        return [np.zeros(2, np.float32)]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
+    """Ours beside stand-ins for others; nothing is started."""
+    files = {
+        "openvino": ModelFile(framework="openvino", precision="float32", hint="f32", path="o"),
+        "openvino bfloat16": ModelFile(
+            framework="openvino", precision="bfloat16", hint="bf16", path="o"
+        ),
+        "onnxruntime": ModelFile(framework="onnxruntime", precision="float32", hint=None, path="x"),
+    }
+    monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
+    monkeypatch.setattr(streams, "precision_of", lambda *_: "float32")
+    frontend: Any = Stub()
+    return Served(
+        frontend=frontend,
+        ours="network",
+        folder=tmp_path,
+        names=("openvino", "onnxruntime"),
+        streams=(1, 2),
+        threads=len(usable_cores()),
+        rounds=3,
+        seconds=1.0,
+    )
+
+
+def test_each_has_its_best_way_and_turns_are_interleaved(
+    asked: Served, monkeypatch: pytest.MonkeyPatch
+):
+    order: list[str] = []
+
+    def turn(name: str, request: dict[str, Any]) -> dict[str, Any]:
+        order.append(name)
+        assert request["threads"] in {0, 1, len(usable_cores()) // 2}
+        took = 0.01 if request.get("mode") == "THROUGHPUT" or request.get("sessions") == 2 else 0.02
+        precision = {"openvino": request.get("hint")}.get(request["by"])
+        return {"latencies": [took] * 10, "seconds": 10 * took, "precision": precision}
+
+    monkeypatch.setattr(streams, "client_turn", turn)
+    found, left_out = served(asked)
+    assert left_out == {"other": "it is not there"}
+    assert order[:7] == [
+        "network",
+        *["openvino"] * 2,
+        *["openvino bfloat16"] * 2,
+        "onnxruntime",
+        "network",
+    ]
+    ways = {name: one["way"] for name, one in found[2].items()}
+    assert ways == {
+        "network": "",
+        "openvino": "throughput hint",
+        "openvino bfloat16": "throughput hint",
+        "onnxruntime": "2 sessions",
+    }
+    assert found[2]["openvino bfloat16"]["precision"] == "bfloat16"
+    assert found[2]["onnxruntime"]["requests_per_second"] == pytest.approx(100.0)
+    assert found[1]["onnxruntime"]["turns"] == 3
+    assert command._ratios("network", found[1]) == pytest.approx({"float32": 0.5, "bfloat16": 0.5})
+
+
+def test_one_that_fails_is_left_out_unless_it_is_ours(
+    asked: Served, monkeypatch: pytest.MonkeyPatch
+):
+    def turn(name: str, request: dict[str, Any]) -> dict[str, Any]:
+        if name == "onnxruntime":
+            raise ChameleonError("onnxruntime failed: it has no such operator")
+        return {"latencies": [0.1], "seconds": 0.1, "precision": "f32"}
+
+    monkeypatch.setattr(streams, "client_turn", turn)
+    found, left_out = served(asked)
+    assert list(found[1]) == ["network", "openvino"]
+    assert left_out["onnxruntime"] == "onnxruntime failed: it has no such operator"
+    assert left_out["openvino bfloat16"] == (
+        "asked for bfloat16 it computes in float32 on this CPU"
+    )
+
+    def failing(name: str, request: dict[str, Any]) -> dict[str, Any]:
+        raise ChameleonError(f"{name} failed: it is damaged")
+
+    monkeypatch.setattr(streams, "client_turn", failing)
+    with pytest.raises(ChameleonError, match="network failed: it is damaged"):
+        served(asked)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [((), (1,)), (("2",), (2,)), (("1,2, 4", "2"), (1, 2, 4))]
+)
+def test_numbers_of_clients_come_one_by_one_or_in_a_list(
+    given: tuple[str, ...], expected: tuple[int, ...]
+):
+    assert command.stream_numbers(given) == expected
+
+
+@pytest.mark.parametrize("given", ["0", "two", "1,,2", "65", "-1"])
+def test_other_numbers_of_clients_are_refused(given: str):
+    with pytest.raises(ConfigError, match="whole numbers from 1 to 64"):
+        command.stream_numbers((given,))
+
+
+def test_files_are_written_for_those_that_read_them(tiny: Any, tmp_path: Path):
+    pytest.importorskip("openvino")
+    names = ("onnxruntime", "openvino")
+    files, left_out = model_files.model_files(tiny, names, ("int8", "as-it-comes"), None, tmp_path)
+    found = {name: (file.precision, file.hint) for name, file in files.items()}
+    assert found["onnxruntime"][0] == "float32"
+    assert found["openvino"] == ("float32", "f32")
+    assert found["openvino as it comes"] == ("as-it-comes", None)
+    assert files["openvino as it comes"].path == files["openvino"].path
+    assert found["onnxruntime int8"] == ("int8", None)
+    assert files["onnxruntime"].path == tiny.options.source, "an ONNX file is there already"
+    assert all(Path(file.path).is_file() for file in files.values())
+    assert set(found) | set(left_out) >= {"openvino int8"}
+
+
+def test_a_process_that_dies_says_its_last_words():
+    with pytest.raises(ChameleonError, match="it ended with status 1") as raised:
+        child_answer("it", "this_module_is_not_there", {}, seconds=60.0)
+    assert "this_module_is_not_there" in str(raised.value.hint)
